@@ -1,0 +1,2 @@
+from dither.mechanisms.gaussian import Gaussian
+from dither.mechanisms.laplace import DiscreteLaplace, Laplace

@@ -1,0 +1,121 @@
+"""The contract of every mechanism, and the checks on what comes in."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import InvalidData, InvalidParameter
+from dither.numeric import Number, as_fraction
+from dither.privacy import PrivacyLoss, Sensitivity
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RealLaw:
+    """The closed form of a released number's law: its distribution function, Pr[released ≤ x]."""
+
+    cdf: Callable[[Floats], Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class FiniteLaw:
+    """The closed form of a choice: the probability of each index."""
+
+    probabilities: Floats
+
+
+class NoiseMechanism(ABC):
+    """Adds noise of a stated size to an exact answer; the cost follows from the size.
+
+    A subclass is a frozen, slotted dataclass whose first field is ``scale``.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
+        """What one release costs, before any data is touched."""
+
+    @abstractmethod
+    def error(self, confidence: Number = 0.95) -> float:
+        """The absolute error that one coordinate doesn't exceed with this confidence."""
+
+    @abstractmethod
+    def release(self, exact: Any) -> Any:
+        """The answer plus noise; scalars and arrays."""
+
+    def law(self, exact: float) -> RealLaw | None:  # noqa: ARG002
+        """The closed form of what ``release(exact)`` gives for a number, where one is known."""
+        return None
+
+    def worst_pair(self, sensitivity: Sensitivity) -> tuple[Any, Any]:
+        """Exact answers of two neighbours, as far apart as the sensitivity allows."""
+        return 0.0, float(sensitivity.bound)
+
+
+def failure_probability(confidence: Number) -> float:
+    """1 − confidence, rounded down, for a confidence strictly between 0 and 1."""
+    exact = as_fraction(confidence, "confidence")
+    if not 0 < exact < 1:
+        raise InvalidParameter(f"confidence must lie strictly between 0 and 1; got {confidence!r}")
+    return float(1 - exact) * (1 - 2.0**-52)
+
+
+def per_coordinate(failure: float, coordinates: int) -> float:
+    """The failure each of several independent coordinates may have so that all hold together: 1 − (1−β)^{1/k}."""
+    return failure if coordinates == 1 else -math.expm1(math.log1p(-failure) / coordinates)
+
+
+def finite_floats(exact: Any, what: str = "answer") -> Floats:
+    """``exact`` as float64, refused unless every entry is a finite number. Whole numbers are clamped to ±2^53.
+
+    Clamping moves no two neighbours apart; rounding a larger whole number to a float could.
+    """
+    if isinstance(exact, np.ndarray):
+        array = exact
+    else:
+        try:
+            array = np.asarray(exact)
+        except (ValueError, TypeError, OverflowError) as problem:
+            raise InvalidData(f"the {what} must be a number or an array of numbers") from problem
+    if array.dtype.kind in "iu":
+        return np.clip(array, -(2**53), 2**53).astype(np.float64)
+    if array.dtype.kind == "b" or array.dtype.kind not in "fO":
+        raise InvalidData(f"the {what} must be a number or an array of numbers; got {array.dtype}")
+    try:
+        values = array.astype(np.float64, copy=False)
+    except (ValueError, TypeError, OverflowError) as problem:
+        raise InvalidData(f"the {what} must be a number or an array of numbers") from problem
+    if array.dtype.kind == "O":
+        values = np.clip(values, -(2.0**53), 2.0**53)
+    if not np.isfinite(values).all():
+        raise InvalidData(f"the {what} must be finite; nothing was drawn")
+    return values
+
+
+def whole_numbers(exact: Any, what: str = "answer") -> Ints:
+    """``exact`` as int64, refused unless it holds whole numbers; clamped to ±2^62, which moves no neighbours apart."""
+    array = np.asarray(exact)
+    if array.dtype.kind not in "iuO" or array.dtype.kind == "b":
+        raise InvalidData(
+            f"the {what} must be a whole number or an integer array; got {array.dtype} "
+            "(for real-valued answers use Laplace or Gaussian)"
+        )
+    if array.dtype.kind == "O" and not all(isinstance(v, int) and not isinstance(v, bool) for v in array.flat):
+        raise InvalidData(f"the {what} must be a whole number or an integer array")
+    bound = 2**62
+    if array.dtype.kind == "O":
+        clamped = [min(max(int(v), -bound), bound) for v in array.flat]
+        return np.asarray(clamped, dtype=np.int64).reshape(array.shape)
+    if array.dtype == np.uint64:
+        return np.minimum(array, np.uint64(bound)).astype(np.int64)
+    return np.clip(np.asarray(array, dtype=np.int64), -bound, bound)

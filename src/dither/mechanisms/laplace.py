@@ -1,0 +1,290 @@
+"""The Laplace mechanism, on a grid for real-valued answers and on the whole numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+
+from dither.entropy import SYSTEM, DiscreteLaplaceSampler, Source, laplace_sampler
+from dither.errors import InvalidData
+from dither.mechanisms import grid
+from dither.mechanisms.base import (
+    Floats,
+    NoiseMechanism,
+    RealLaw,
+    failure_probability,
+    finite_floats,
+    per_coordinate,
+    whole_numbers,
+)
+from dither.numeric import Number, fraction_up, positive, positive_int, up
+from dither.numeric.rounding import SLACK
+from dither.privacy import (
+    Adjacency,
+    Array,
+    Cells,
+    Direction,
+    Guarantee,
+    Json,
+    PrivacyLoss,
+    Sensitivity,
+    mirrored,
+)
+from dither.privacy.renyi import pure_renyi
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceLoss(PrivacyLoss, kind="laplace"):
+    """Laplace noise whose scale is 1/ε of the l1 sensitivity, in any number of dimensions."""
+
+    exact_epsilon: Fraction
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    @property
+    def symmetric(self) -> bool:
+        """Reflection swaps the pair."""
+        return True
+
+    def pure(self) -> float:
+        """Sensitivity over scale."""
+        return fraction_up(self.exact_epsilon)
+
+    def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
+        """H(ε) = 1 − e^{(ε − Δ/b)/2} for 0 ≤ ε ≤ Δ/b."""
+        gap = np.minimum((np.abs(epsilon) - self.pure()) / 2, 0.0)
+        return mirrored(-np.expm1(gap) * (1 + SLACK), epsilon)
+
+    def cells(self, edges: Array, direction: Direction) -> Cells:  # noqa: ARG002
+        """Density ¼e^{(l−ε)/2} under P between two point masses: ½ at ε and ½e^−ε at −ε."""
+        pure = self.pure()
+        inner = np.clip(edges, -pure, pure)
+        width = -np.expm1(-np.diff(inner) / 2)
+        p = 0.5 * np.exp((inner[1:] - pure) / 2) * width
+        q = 0.5 * np.exp(-(inner[:-1] + pure) / 2) * width
+        atoms = np.array([pure, -pure])
+        return Cells(p, q, 0.0, atoms, np.array([0.5, 0.5 * math.exp(-pure)]), 1e-14)
+
+    def renyi(self, order: float) -> float:
+        """The closed form of Mironov 2017, Proposition 6."""
+        e, a = self.pure(), order
+        if e > 600 / a:
+            return pure_renyi(e, a)
+        inner = a / (2 * a - 1) * math.exp((a - 1) * e) + (a - 1) / (2 * a - 1) * math.exp(-a * e)
+        return min(pure_renyi(e, a), up((math.log(inner) + 4e-16) / (a - 1)))
+
+    def kl(self) -> float:
+        """ε − 1 + e^−ε."""
+        e = self.pure()
+        return up(e + math.expm1(-e)) + 1e-17
+
+    def grouped(self, size: int) -> LaplaceLoss:
+        """A group of k moves the answer k times as far."""
+        return LaplaceLoss(positive_int(size, "size") * self.exact_epsilon, self.adjacency)
+
+    def parameters(self) -> Json:
+        """The permanent fields."""
+        return {"epsilon": str(self.exact_epsilon)}
+
+    @classmethod
+    def from_parameters(cls, parameters: Json) -> Self:
+        """The inverse."""
+        return cls(Fraction(parameters["epsilon"]), Adjacency(parameters["adjacency"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace(NoiseMechanism):
+    """Adds Laplace noise of a stated scale to real-valued answers.
+
+    Guarantee: Δ₁/scale-private for answers of l1 sensitivity Δ₁ in any dimension (Dwork, McSherry, Nissim & Smith 2006),
+        with the curve of one coordinate that moves by Δ₁; see laplace.md.
+    Assumes: the stated sensitivity holds for the floats as they are passed in.
+    Accuracy: Pr[|error| > scale·ln(1/β)] = β; E|error| = scale.
+
+    Example:
+        >>> Laplace(scale=2).loss(Sensitivity.l1(1)).pure()
+        0.5
+        >>> round(Laplace(scale=2).error(confidence=0.95), 3)
+        5.991
+        >>> Laplace(scale=-1)
+        Traceback (most recent call last):
+        dither.errors.InvalidParameter: scale must be greater than 0; got -1
+    """
+
+    scale: Fraction
+    _exponent: int = field(init=False, repr=False, compare=False)
+    _scalar: DiscreteLaplaceSampler = field(init=False, repr=False, compare=False)
+
+    def __init__(self, scale: Number) -> None:
+        exact = positive(scale, "scale")
+        object.__setattr__(self, "scale", exact)
+        object.__setattr__(self, "_exponent", grid.grid_exponent(exact))
+        object.__setattr__(self, "_scalar", self._sampler(1))
+
+    def _sampler(self, coordinates: int) -> DiscreteLaplaceSampler:
+        wide = self.scale * grid.widening(coordinates, root=False)
+        return laplace_sampler(wide / Fraction(2) ** self._exponent)
+
+    def loss(self, sensitivity: Sensitivity) -> LaplaceLoss:
+        """ε = Δ₁/scale; a Δ₁ below 2^-16 scales is charged as that."""
+        share = max(sensitivity.l1_bound() / self.scale, grid.LEAST_SHARE)
+        return LaplaceLoss(share, sensitivity.adjacency)
+
+    def error(self, confidence: Number = 0.95, *, coordinates: int = 1) -> float:
+        """The absolute error that none of ``coordinates`` coordinates exceeds with this confidence."""
+        k = positive_int(coordinates, "coordinates")
+        failure = per_coordinate(failure_probability(confidence), k)
+        wide = fraction_up(self.scale * grid.widening(k, root=False))
+        return up(-wide * math.log(failure)) + math.ldexp(1.0, self._exponent)
+
+    def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
+        """The answer plus noise: a float for a number, a float64 array of the same shape for an array."""
+        if type(exact) is float and math.isfinite(exact):
+            return grid.add_to_scalar(exact, self._scalar.one(source), self._exponent)
+        values = finite_floats(exact)
+        if values.ndim == 0:
+            return grid.add_to_scalar(float(values), self._scalar.one(source), self._exponent)
+        if values.size > grid.LARGEST_ARRAY:
+            raise InvalidData(f"an array of at most {grid.LARGEST_ARRAY} numbers can be released at once")
+        return grid.add_to_array(values, self._sampler(values.size), self._exponent, source)
+
+    def law(self, exact: float) -> RealLaw:
+        """½e^{−|x|/b} tails around the answer; the grid is far too fine to be seen."""
+        scale = float(self.scale)
+
+        def cdf(x: Floats) -> Floats:
+            tail = 0.5 * np.exp(-np.abs(x - exact) / scale)
+            return np.where(x < exact, tail, 1 - tail)
+
+        return RealLaw(cdf)
+
+    @classmethod
+    def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity) -> Self | None:
+        """Scale Δ₁/ε; with δ > 0 the curve 1 − e^{(ε−Δ₁/scale)/2} = δ allows Δ₁/scale = ε − 2·ln(1−δ)."""
+        epsilon = guarantee.epsilon
+        if guarantee.delta:
+            epsilon = max(
+                epsilon,
+                Fraction(-2 * math.log1p(-float(guarantee.delta))) * (1 - Fraction(1, 2**30)) + epsilon,
+            )
+        return cls(sensitivity.l1_bound() / epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplaceLoss(PrivacyLoss, kind="discrete_laplace"):
+    """Discrete Laplace noise of a stated scale on whole-number answers that move by at most ``shift``."""
+
+    scale: Fraction
+    shift: int
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    @property
+    def exact_epsilon(self) -> Fraction:
+        """Sensitivity over scale."""
+        return self.shift / self.scale
+
+    @property
+    def symmetric(self) -> bool:
+        """Reflection swaps the pair."""
+        return True
+
+    def pure(self) -> float:
+        """Sensitivity over scale."""
+        return fraction_up(self.exact_epsilon)
+
+    def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
+        """The best event is {x ≤ j}: 1 − q^{j+1}/(1+q) − e^ε·q^{n−j}/(1+q), j = ⌊(n − ε·scale)/2⌋, q = e^{−1/scale}."""
+        distance = np.abs(epsilon)
+        scale, n = float(self.scale), self.shift
+        # the two floors around the ideal cut cover every rounding of the division
+        ideal = np.floor((n - distance * scale) / 2)
+        best = np.zeros_like(distance)
+        for j in (ideal - 1, ideal, ideal + 1):
+            cut = np.clip(j, 0, n)
+            value = 1 - (np.exp(-(cut + 1) / scale) + np.exp(distance - (n - cut) / scale)) / (1 + math.exp(-1 / scale))
+            best = np.maximum(best, value)
+        # differences of numbers near 1: an absolute allowance, but nothing beyond the pure ε
+        best = np.where(distance >= self.pure(), 0.0, best * (1 + SLACK) + 1e-15 * (best > 0))
+        return mirrored(np.minimum(best, 1.0), epsilon)
+
+    def grouped(self, size: int) -> DiscreteLaplaceLoss:
+        """A group of k moves the answer k times as far."""
+        return DiscreteLaplaceLoss(self.scale, positive_int(size, "size") * self.shift, self.adjacency)
+
+    def parameters(self) -> Json:
+        """The permanent fields."""
+        return {"scale": str(self.scale), "shift": self.shift}
+
+    @classmethod
+    def from_parameters(cls, parameters: Json) -> Self:
+        """The inverse."""
+        return cls(
+            Fraction(parameters["scale"]),
+            int(parameters["shift"]),
+            Adjacency(parameters["adjacency"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DiscreteLaplace(NoiseMechanism):
+    """Adds whole-number noise, Pr[z] ∝ e^{−|z|/scale}, to whole-number answers such as counts.
+
+    Guarantee: Δ₁/scale-private (Ghosh, Roughgarden & Sundararajan 2009); see laplace.md.
+    Accuracy: Pr[|error| > m] = 2q^{m+1}/(1+q) with q = e^{−1/scale}.
+
+    Example:
+        >>> DiscreteLaplace(scale=2).loss(Sensitivity.l1(1)).pure()
+        0.5
+        >>> DiscreteLaplace(scale=2).error(confidence=0.95)
+        6.0
+    """
+
+    scale: Fraction
+    _noise: DiscreteLaplaceSampler = field(init=False, repr=False, compare=False)
+
+    def __init__(self, scale: Number) -> None:
+        object.__setattr__(self, "scale", positive(scale, "scale"))
+        object.__setattr__(self, "_noise", laplace_sampler(self.scale))
+
+    def loss(self, sensitivity: Sensitivity) -> DiscreteLaplaceLoss:
+        """ε = Δ₁/scale, Δ₁ rounded down to a whole number since answers are."""
+        return DiscreteLaplaceLoss(self.scale, sensitivity.integer_l1(), sensitivity.adjacency)
+
+    def error(self, confidence: Number = 0.95, *, coordinates: int = 1) -> float:
+        """The smallest m with Pr[|error| > m] ≤ 1 − confidence, for all coordinates together."""
+        failure = per_coordinate(failure_probability(confidence), positive_int(coordinates, "coordinates"))
+        scale = fraction_up(self.scale)
+        # 2q^{m+1}/(1+q) ≤ β
+        need = scale * (math.log(2) - math.log1p(math.exp(-1 / scale)) - math.log(failure)) - 1
+        return float(max(0, math.ceil(up(need, 2.0**-40))))
+
+    def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
+        """The answer plus noise: an int for a whole number, an int64 array for an integer array."""
+        if type(exact) is int:
+            return exact + self._noise.one(source)
+        values = whole_numbers(exact)
+        if values.ndim == 0:
+            return int(values) + self._noise.one(source)
+        noise = np.empty(values.size, dtype=np.int64)
+        self._noise.into(noise, source)
+        # both are within ±2^62, so the sum fits
+        return values + noise.reshape(values.shape)
+
+    def law(self, exact: float) -> RealLaw:
+        """Pr[z ≤ −m] = q^m/(1+q) for m ≥ 1, and the mirror image above."""
+        scale = float(self.scale)
+
+        def cdf(x: Floats) -> Floats:
+            steps = np.floor(x - exact)
+            q = math.exp(-1 / scale)
+            below = np.exp(-np.abs(steps) / scale) / (1 + q)
+            return np.where(steps < 0, below, 1 - q * below)
+
+        return RealLaw(cdf)
+
+    def worst_pair(self, sensitivity: Sensitivity) -> tuple[int, int]:
+        """Whole numbers as far apart as the sensitivity allows."""
+        return 0, sensitivity.integer_l1()

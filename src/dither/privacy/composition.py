@@ -1,0 +1,277 @@
+"""Composition and repetition: written once, for every loss.
+
+Guarantee: the product of dominating pairs dominates adaptive composition of mechanisms whose parameters are fixed
+beforehand (Zhu, Dong & Wang 2022, Theorem 10). Where parameters are chosen adaptively too, use ``privacy.currency``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Self
+
+import numpy as np
+
+from dither.errors import IncompatibleLosses
+from dither.numeric import fraction_up, positive_int, up
+from dither.privacy import fourier, merge
+from dither.privacy.lattice import LARGEST_REACH, Lattice, spread, upper
+from dither.privacy.loss import Array, Direction, Json, PrivacyLoss
+from dither.privacy.renyi import renyi_epsilon
+from dither.privacy.unit import Adjacency
+
+# The lattice step, as a share of one item's standard deviation: the variance grows by about its square over six.
+STEP = 0.03
+# For losses without cells the bound from below is of first order in the step, so it needs a finer one.
+FINE_STEP = 2e-3
+LARGEST_LATTICE = 1 << 21
+
+
+def compose(parts: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
+    """The loss of running every part as often as its count says.
+
+    Example:
+        >>> from dither.privacy import PureLoss
+        >>> compose([(PureLoss(1), 3), (PureLoss("1/2"), 2)]).pure()
+        4.0
+    """
+    flat: list[tuple[PrivacyLoss, int]] = []
+    for loss, times in parts:
+        count = positive_int(times, "times")
+        flat.extend((inner, count * n) for inner, n in loss.parts) if isinstance(loss, Composed) else flat.append(
+            (loss, count)
+        )
+    adjacencies = {loss.adjacency for loss, _ in flat}
+    if len(adjacencies) > 1:
+        raise IncompatibleLosses(
+            "these losses are stated for different adjacencies (add_remove and replace): state every sensitivity "
+            "for one of them, or turn add_remove losses into replace losses with dither.as_replace(loss)"
+        )
+    by_type: dict[type[PrivacyLoss], Counter[PrivacyLoss]] = {}
+    for loss, count in flat:
+        by_type.setdefault(type(loss), Counter())[loss] += count
+    merged: list[tuple[PrivacyLoss, int]] = []
+    for kind, counted in by_type.items():
+        merged.extend(kind.merge(list(counted.items())))
+    if len(merged) == 1 and merged[0][1] == 1:
+        return merged[0][0]
+    return Composed(tuple(merged), adjacencies.pop())
+
+
+@dataclass(frozen=True, slots=True)
+class Composed(PrivacyLoss, kind="composed"):
+    """Several losses together; made by ``+`` and ``n *``."""
+
+    parts: tuple[tuple[PrivacyLoss, int], ...]
+    adjacency: Adjacency
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether all parts are."""
+        return all(loss.symmetric for loss, _ in self.parts)
+
+    @property
+    def steps(self) -> int:
+        """How many mechanisms run in all."""
+        return sum(count for _, count in self.parts)
+
+    def pure(self) -> float:
+        """Pure losses add (Dwork, McSherry, Nissim & Smith 2006)."""
+        return self._sum([loss.pure() for loss, _ in self.parts])
+
+    def zcdp(self) -> float:
+        """ZCDP parameters add (Bun & Steinke 2016, Lemma 1.7)."""
+        return self._sum([loss.zcdp() for loss, _ in self.parts])
+
+    def approximate_zcdp(self) -> tuple[float, float]:
+        """Both parameters add (Bun & Steinke 2016, Lemma 8.2)."""
+        pairs = [loss.approximate_zcdp() for loss, _ in self.parts]
+        return self._sum([rho for rho, _ in pairs]), self._sum([delta for _, delta in pairs])
+
+    def renyi(self, order: float) -> float:
+        """Rényi divergences add (Mironov 2017, Proposition 1)."""
+        return self._sum([loss.renyi(order) for loss, _ in self.parts])
+
+    def kl(self) -> float:
+        """Expected losses add."""
+        return self._sum([loss.kl() for loss, _ in self.parts])
+
+    def gaussian(self) -> float:
+        """Gaussian parameters add in squares (Dong, Roth & Su 2022, Corollary 3.3)."""
+        return up(math.sqrt(math.fsum(count * loss.gaussian() ** 2 for loss, count in self.parts)))
+
+    def _sum(self, values: list[float]) -> float:
+        if any(math.isinf(value) for value in values):
+            return math.inf
+        exact = sum(Fraction(v) * count for v, (_, count) in zip(values, self.parts, strict=True))
+        return fraction_up(Fraction(exact))
+
+    def grouped(self, size: int) -> PrivacyLoss:
+        """A group moves every part."""
+        return compose([(loss.grouped(size), count) for loss, count in self.parts])
+
+    def profile(self, epsilon: Array, direction: Direction) -> Array:
+        """The composed curve from above: the smallest of several tilts at every point."""
+        return _profile(self, direction, tuple(np.asarray(epsilon, dtype=np.float64).tolist()))
+
+    def delta(self, epsilon: float | Fraction | str) -> float:  # type: ignore[override]
+        """An upper bound of δ at ``epsilon``, with the tilt made for it."""
+        value = float(Fraction(epsilon))
+        if value >= self.pure():
+            return 0.0
+        return min(1.0, max(_delta_up(self, direction, value) for direction in self.directions))
+
+    @property
+    def tight(self) -> bool:
+        """Whether all parts are."""
+        return all(loss.tight for loss, _ in self.parts)
+
+    def _epsilon_up(self, delta: float) -> float:
+        numeric = max(_numeric_up(self, direction, delta) for direction in self.directions)
+        # the exact composition beats every order, but not if a part knows itself by its orders only
+        orders = math.inf if self.tight and math.isfinite(numeric) else renyi_epsilon(self, delta)
+        return min(self.pure(), orders, numeric)
+
+    def _epsilon_down(self, delta: float) -> float:
+        tops = {direction: _numeric_up(self, direction, delta) for direction in self.directions}
+        worst = max(tops, key=lambda direction: tops[direction])
+        return max(0.0, _numeric_down(self, worst, delta))
+
+    def reach(self, tail: float, direction: Direction) -> float:
+        """Where the composed curve has fallen to ``tail``."""
+        return min(self.pure(), _numeric_up(self, direction, tail))
+
+    def parameters(self) -> Json:
+        """The permanent fields."""
+        return {"parts": [{"times": count, "loss": loss.to_json()} for loss, count in self.parts]}
+
+    @classmethod
+    def from_parameters(cls, parameters: Json) -> Self:
+        """The inverse."""
+        parts = tuple((PrivacyLoss.from_json(part["loss"]), int(part["times"])) for part in parameters["parts"])
+        return cls(parts, Adjacency(parameters["adjacency"]))
+
+
+def _step(loss: Composed, direction: Direction, share: float) -> float:
+    """A lattice fine enough for the typical item, and no finer than the transform can bear."""
+    variance = math.fsum(count * _spread(part, direction) ** 2 for part, count in loss.parts)
+    step = share * math.sqrt(variance / loss.steps)
+    widest = max(min(part.reach(1e-15, d), LARGEST_REACH) for part, _ in loss.parts for d in Direction)
+    step = max(step, 2 * widest / LARGEST_LATTICE, 20 * math.sqrt(variance) / LARGEST_LATTICE)
+    if len(loss.parts) == 1 and (pure := loss.parts[0][0].pure()) < LARGEST_REACH:
+        # put the point masses at ±ε on the lattice: the polygon then keeps them as they are
+        step = pure / math.ceil(pure / step)
+    return step
+
+
+@lru_cache(maxsize=4096)
+def _spread(loss: PrivacyLoss, direction: Direction) -> float:
+    return spread(loss, direction)
+
+
+def _tail(loss: Composed, delta: float) -> float:
+    return max(min(delta * 1e-5 / loss.steps, 1e-18), 1e-280)
+
+
+@lru_cache(maxsize=64)
+def _upper_items(loss: Composed, direction: Direction, step: float, tail: float) -> tuple[tuple[Lattice, int], ...]:
+    return tuple((upper(part, direction, step, tail), count) for part, count in loss.parts)
+
+
+@lru_cache(maxsize=256)
+def _numeric_up(loss: Composed, direction: Direction, delta: float) -> float:
+    step = _step(loss, direction, STEP)
+    items = _upper_items(loss, direction, step, _tail(loss, delta))
+    for curve in _curves(items, delta):
+        if curve.infinite >= delta:
+            return math.inf
+        found = curve.epsilon_up(delta)
+        if found is not None:
+            return max(0.0, up(found))
+        if curve.epsilons[0] <= 0:
+            return 0.0
+    return math.inf
+
+
+def _curves(items: fourier.Items, delta: float) -> Iterable[fourier.Composition]:
+    tilt = fourier.tilt_for_delta(items, delta)
+    for theta in (tilt, tilt / 4, 0.0):
+        yield fourier.composed(items, theta)
+
+
+def _numeric_down(loss: Composed, direction: Direction, delta: float) -> float:
+    step = _step(loss, direction, STEP)
+    tail = _tail(loss, delta)
+    found = 0.0
+    items = _lower_items(loss, direction, step, tail)
+    if items is not None:
+        for curve in _curves(items, delta):
+            low = curve.epsilon_down(delta)
+            if low is not None:
+                found = max(found, low)
+                break
+    if found < 0.9995 * _numeric_up(loss, direction, delta):
+        found = max(found, _split_down(loss, direction, delta))
+    return found
+
+
+def _lower_items(loss: Composed, direction: Direction, step: float, tail: float) -> list[tuple[Lattice, int]] | None:
+    """Merged lattices, or None if a part has no cells or has point masses that can't all lie on one lattice."""
+    items: list[tuple[Lattice, int]] = []
+    for part, count in loss.parts:
+        probe = part.cells(np.array([-step, 0.0, step]), direction)
+        if probe is None or (probe.atom_losses.size and len(loss.parts) > 1):
+            return None
+        lattice = merge.lower(part, direction, step, tail)
+        if lattice is None:
+            return None
+        items.append((lattice, count))
+    return items
+
+
+def _split_down(loss: Composed, direction: Direction, delta: float) -> float:
+    """A bound from below for any curve: undo the splitting that put the losses on the lattice.
+
+    The polygon splits every loss L between two neighbouring lattice points, L̂ = L + D; given L, D takes two values
+    a step h apart whose mean is at most h²/8 (the divergence of a two-point split of width h). Over n steps
+    Pr[ΣD > n·h²/8 + h·√(n·ln(1/η)/2)] ≤ η (Hoeffding), so δ(ε) ≥ δ̂(ε + that) − η.
+    """
+    step = _step(loss, direction, FINE_STEP)
+    items = _upper_items(loss, direction, step, _tail(loss, delta))
+    inflation = math.exp(math.fsum(count * math.log(lattice.inflation) for lattice, count in items))
+    n = loss.steps
+    best = 0.0
+    miss = delta * 1e-3
+    moved = n * step**2 / 8 + step * math.sqrt(n * math.log(1 / miss) / 2)
+    for curve in _curves(items, delta):
+        low = curve.epsilon_down((delta + miss) * inflation)
+        if low is not None:
+            best = max(best, low - moved)
+            break
+    return best
+
+
+@lru_cache(maxsize=256)
+def _delta_up(loss: Composed, direction: Direction, epsilon: float) -> float:
+    step = _step(loss, direction, STEP)
+    items = _upper_items(loss, direction, step, 1e-30)
+    best = 1.0
+    for theta in (fourier.tilt_for_epsilon(items, epsilon), 0.0):
+        curve = fourier.composed(items, theta)
+        best = min(best, float(curve.delta_up(np.array([epsilon]))[0]))
+    return best
+
+
+@lru_cache(maxsize=64)
+def _profile(loss: Composed, direction: Direction, epsilon: tuple[float, ...]) -> Array:
+    points = np.array(epsilon)
+    step = _step(loss, direction, STEP)
+    items = _upper_items(loss, direction, step, 1e-30)
+    best = np.ones(points.size)
+    for delta in (0.5, 1e-3, 1e-8, 1e-14, 1e-22):
+        best = np.minimum(best, fourier.composed(items, fourier.tilt_for_delta(items, delta)).delta_up(points))
+    return np.minimum(best, fourier.composed(items, 0.0).delta_up(points))

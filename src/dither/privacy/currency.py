@@ -1,0 +1,266 @@
+"""Filters and odometers: spending that stays valid when every parameter is chosen after seeing earlier answers.
+
+Numerical composition (PLD) needs its parameters fixed beforehand: an analyst who picks the next ε by the last answer
+can exceed it. The currencies here are the ones whose sums are proven to be filters. A filter refuses a spend that
+would exceed its budget, and refusing changes nothing; an odometer says what has been spent so far.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+
+from dither.errors import IncompatibleLosses, InvalidParameter, OutOfBudget
+from dither.numeric import Number, as_fraction, fraction_up, positive, up
+from dither.privacy.loss import PrivacyLoss
+from dither.privacy.renyi import ORDERS, zcdp_epsilon, zcdp_tail
+from dither.privacy.unit import Adjacency
+
+
+FILTER_ORDERS = tuple(float(order) for order in ORDERS if 2 <= order <= 512)
+
+
+class _Spending:
+    """One adjacency for all that is spent."""
+
+    def __init__(self, adjacency: Adjacency) -> None:
+        self.adjacency = adjacency
+
+    def _same_adjacency(self, loss: PrivacyLoss) -> None:
+        if loss.adjacency is not self.adjacency:
+            raise IncompatibleLosses(
+                f"this budget is kept for {self.adjacency.value}; the loss is stated for {loss.adjacency.value}"
+            )
+
+
+class Filter(_Spending, ABC):
+    """A budget that can't be overspent, whoever chooses the parameters."""
+
+    @abstractmethod
+    def fits(self, loss: PrivacyLoss) -> bool:
+        """Whether this loss could still be spent; asking is free."""
+
+    @abstractmethod
+    def _book(self, loss: PrivacyLoss) -> None: ...
+
+    @abstractmethod
+    def _left(self) -> str: ...
+
+    def spend(self, loss: PrivacyLoss) -> None:
+        """Book the loss before the data is read; raises OutOfBudget and changes nothing if it doesn't fit."""
+        self._same_adjacency(loss)
+        if not self.fits(loss):
+            raise OutOfBudget(f"this release doesn't fit in the budget: {self._left()} is left; nothing was spent")
+        self._book(loss)
+
+
+class PureFilter(Filter):
+    """Pure losses add up to at most ε.
+
+    Guarantee: for adaptively chosen ε_i the stopped composition is ε-private (Rogers, Roth, Ullman & Vadhan 2016,
+        Theorem 3.4 with δ = 0).
+
+    Example:
+        >>> from dither.privacy import PureLoss
+        >>> budget = PureFilter(epsilon=1)
+        >>> budget.spend(PureLoss("0.7")); budget.fits(PureLoss("0.4")), budget.remaining
+        (False, Fraction(3, 10))
+    """
+
+    def __init__(self, epsilon: Number, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> None:
+        super().__init__(adjacency)
+        self.budget = positive(epsilon, "epsilon")
+        self.spent = Fraction(0)
+
+    @property
+    def remaining(self) -> Fraction:
+        """What can still be spent."""
+        return self.budget - self.spent
+
+    def fits(self, loss: PrivacyLoss) -> bool:
+        """Whether ε is still there."""
+        return math.isfinite(loss.pure()) and self.spent + _pure(loss) <= self.budget
+
+    def _book(self, loss: PrivacyLoss) -> None:
+        self.spent += _pure(loss)
+
+    def _left(self) -> str:
+        return f"ε = {float(self.remaining):g}"
+
+
+def _pure(loss: PrivacyLoss) -> Fraction:
+    """ε as it was written where the loss knows it (0.7 is seven tenths), else its float, which was rounded up."""
+    stated = getattr(loss, "exact_epsilon", None)
+    return stated if isinstance(stated, Fraction) else Fraction(loss.pure())
+
+
+class ZcdpFilter(Filter):
+    """zCDP parameters add up to at most ρ, and the δ of approximate releases to at most δ.
+
+    Guarantee: for adaptively chosen (ρ_i, δ_i) the stopped composition is δ-approximately ρ-zCDP (Feldman & Zrnic 2021,
+        Theorem 3.1, at every order; Whitehouse, Ramdas, Rogers & Wu 2023, Theorem 1, for the approximate form).
+
+    Example:
+        >>> from dither.privacy import ZcdpLoss
+        >>> budget = ZcdpFilter(rho=0.5)
+        >>> budget.spend(ZcdpLoss("0.3")); budget.remaining
+        Fraction(1, 5)
+    """
+
+    def __init__(self, rho: Number, delta: Number = 0, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> None:
+        super().__init__(adjacency)
+        self.budget = positive(rho, "rho")
+        self.delta_budget = as_fraction(delta, "delta")
+        if not 0 <= self.delta_budget < 1:
+            raise InvalidParameter(f"delta must be at least 0 and below 1; got {delta!r}")
+        self.spent = Fraction(0)
+        self.delta_spent = Fraction(0)
+
+    @property
+    def remaining(self) -> Fraction:
+        """What can still be spent of ρ."""
+        return self.budget - self.spent
+
+    def fits(self, loss: PrivacyLoss) -> bool:
+        """Whether both ρ and δ are still there."""
+        rho, delta = loss.approximate_zcdp()
+        if math.isinf(rho):
+            return False
+        return self.spent + _rho(loss, rho) <= self.budget and self.delta_spent + Fraction(delta) <= self.delta_budget
+
+    def _book(self, loss: PrivacyLoss) -> None:
+        rho, delta = loss.approximate_zcdp()
+        self.spent += _rho(loss, rho)
+        self.delta_spent += Fraction(delta)
+
+    def _left(self) -> str:
+        return f"ρ = {float(self.remaining):g}, δ = {float(self.delta_budget - self.delta_spent):g}"
+
+    def epsilon(self, delta: Number) -> float:
+        """The whole budget as ε, where ``delta`` pays for the conversion on top of the approximate releases' own."""
+        rest = as_fraction(delta, "delta") - self.delta_budget
+        if rest <= 0:
+            return math.inf
+        return zcdp_epsilon(fraction_up(self.budget), float(rest))
+
+
+def _rho(loss: PrivacyLoss, rho: float) -> Fraction:
+    stated = getattr(loss, "rho", None)
+    return stated if isinstance(stated, Fraction) else Fraction(rho)
+
+
+class RenyiFilter(Filter):
+    """Rényi divergences add up, at several orders, to at most what (ε, δ) allows.
+
+    Guarantee: e^{(α−1)(L_t − Σ D_i(α))} is a supermartingale for adaptively chosen losses, for every order (Feldman &
+        Zrnic 2021; Lécuyer 2021). If at some order the sum stays below ε − ln(m/δ)/(α−1), the loss exceeds ε there
+        with probability at most δ/m; over m orders the chances add up to δ.
+
+    Example:
+        >>> from dither.privacy import ZcdpLoss
+        >>> budget = RenyiFilter(epsilon=3, delta=1e-6)
+        >>> budget.spend(ZcdpLoss("0.01")); budget.fits(ZcdpLoss(10))
+        False
+    """
+
+    def __init__(
+        self,
+        epsilon: Number,
+        delta: Number,
+        orders: Sequence[float] = FILTER_ORDERS,
+        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    ) -> None:
+        super().__init__(adjacency)
+        if not orders or any(order <= 1 for order in orders):
+            raise InvalidParameter("orders must be a non-empty sequence of numbers above 1")
+        self.epsilon, self.delta = (
+            float(positive(epsilon, "epsilon")),
+            float(positive(delta, "delta")),
+        )
+        self.orders = tuple(float(order) for order in orders)
+        toll = math.log(len(self.orders) / self.delta)
+        self.budgets = tuple(self.epsilon - up(toll / (order - 1)) for order in self.orders)
+        self.spent = tuple(0.0 for _ in self.orders)
+
+    def _after(self, loss: PrivacyLoss) -> tuple[float, ...]:
+        return tuple(up(s + loss.renyi(order), 2.0**-50) for s, order in zip(self.spent, self.orders, strict=True))
+
+    def fits(self, loss: PrivacyLoss) -> bool:
+        """Whether some order still has room."""
+        return any(after <= budget for after, budget in zip(self._after(loss), self.budgets, strict=True))
+
+    def _book(self, loss: PrivacyLoss) -> None:
+        self.spent = self._after(loss)
+
+    def _left(self) -> str:
+        room = max(b - s for b, s in zip(self.budgets, self.spent, strict=True))
+        return f"a Rényi divergence of {max(room, 0.0):g}"
+
+
+class PureOdometer(_Spending):
+    """What has been spent, in ε, at any moment.
+
+    Guarantee: the running sum bounds the loss at all times at once, whatever was chosen adaptively
+        (Rogers, Roth, Ullman & Vadhan 2016).
+    """
+
+    def __init__(self, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> None:
+        super().__init__(adjacency)
+        self.spent = Fraction(0)
+
+    def record(self, loss: PrivacyLoss) -> None:
+        """Add a loss; an infinite one can't be measured in ε."""
+        self._same_adjacency(loss)
+        if math.isinf(loss.pure()):
+            raise IncompatibleLosses("this loss has no pure ε: use ZcdpOdometer")
+        self.spent += _pure(loss)
+
+    def epsilon(self) -> float:
+        """The ε spent so far."""
+        return fraction_up(self.spent)
+
+
+class ZcdpOdometer(_Spending):
+    """What has been spent, as an ε that holds at all times at once but for probability δ.
+
+    Guarantee: for each of the levels ρ_j = first·ratio^j the composition stopped at ρ_j is ρ_j-zCDP (Feldman & Zrnic
+        2021), so its loss exceeds ρ_j + 2√(ρ_j ln(1/δ_j)) with probability at most δ_j = 6δ/(π(j+1))²; the δ_j
+        add up to δ, so all levels hold together.
+
+    Example:
+        >>> from dither.privacy import ZcdpLoss
+        >>> meter = ZcdpOdometer(delta=1e-6)
+        >>> meter.record(ZcdpLoss("0.1")); 2 < meter.epsilon() < 3.5
+        True
+    """
+
+    def __init__(
+        self,
+        delta: Number,
+        first: Number = Fraction(1, 1000),
+        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    ) -> None:
+        super().__init__(adjacency)
+        self.delta = float(positive(delta, "delta"))
+        self.first = positive(first, "first")
+        self.ratio = Fraction(6, 5)
+        self.spent = Fraction(0)
+
+    def record(self, loss: PrivacyLoss) -> None:
+        """Add a loss."""
+        self._same_adjacency(loss)
+        if math.isinf(loss.zcdp()):
+            raise IncompatibleLosses("this loss has no zCDP view")
+        self.spent += _rho(loss, loss.zcdp())
+
+    def epsilon(self) -> float:
+        """The ε of the first level that covers what was spent."""
+        if self.spent == 0:
+            return 0.0
+        level, covered = 0, self.first
+        while covered < self.spent:
+            level, covered = level + 1, covered * self.ratio
+        share = self.delta * 6 / (math.pi * (level + 1)) ** 2
+        return zcdp_tail(fraction_up(covered), share)

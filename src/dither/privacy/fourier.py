@@ -1,0 +1,323 @@
+"""Certified composition on a lattice: what the Fourier transform does to the sum, and how wrong it can be.
+
+The lattice masses are tilted by e^{θ·loss} so that the region which decides δ holds most of the mass (the saddle
+point), transformed, raised to their powers, multiplied, and transformed back. Four errors enter; each is bounded and
+added to (or taken from) δ:
+
+- round-off of the transforms: relative ℓ2 error c·u·log₂N (Higham 2002, Theorem 24.2), times the number of steps;
+- frequencies left out because their product is below a floor;
+- wrap-around: the tilted mass outside the window, by Chernoff's bound with the lattice's own moment function;
+- round-off of the final sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+
+from dither.numeric import up as up_by
+from dither.privacy.lattice import Lattice
+from dither.privacy.loss import Array
+
+Complex = npt.NDArray[np.complex128]
+
+UNIT = 2.0**-53
+# Higham's constant for radix 2 is about 7; mixed radices and real transforms get twice that and a little.
+FFT_CONSTANT = 16.0
+# Left-out frequencies: under a tilt δ needs relative accuracy only, without one it is small next to 1.
+TILTED_FLOOR, PLAIN_FLOOR = -20.0, -32.0
+# tilted mass outside the window, on each side: e^-WINDOW
+WINDOW = 36.0
+LARGEST_TRANSFORM = 1 << 24
+# so many of the widest items are transformed whole; the others only where something is left
+LEADERS = 8
+LARGEST_COLUMN = 1 << 14
+LARGEST_BLOCK = 4_000_000
+
+Items = Sequence[tuple[Lattice, int]]
+
+
+class _Block:
+    """Lattices side by side over one range of indices, one column each, ready for tilting."""
+
+    def __init__(self, items: Items) -> None:
+        self.step = items[0][0].step
+        first = min(lattice.first for lattice, _ in items)
+        last = max(lattice.first + lattice.masses.size for lattice, _ in items)
+        self.index = np.arange(first, last)
+        self.points = self.step * self.index
+        self.masses = np.zeros((self.index.size, len(items)))
+        for column, (lattice, _) in enumerate(items):
+            start = lattice.first - first
+            self.masses[start : start + lattice.masses.size, column] = lattice.masses
+        self.counts = np.array([count for _, count in items], dtype=np.float64)
+        edges = [(lattice.first, lattice.first + lattice.masses.size - 1) for lattice, _ in items]
+        self.ends = self.step * np.array(edges, dtype=np.float64)
+
+    def _weights(self, theta: float) -> tuple[Array, float]:
+        # Masses are at least 1e-280 or zero, so what e^{θz} loses by underflow is nothing next to what remains.
+        exponent = theta * self.points
+        top = float(exponent.max())
+        return np.exp(exponent - top), top
+
+    def cumulants(self, theta: float) -> tuple[Array, Array, Array]:
+        """Log moment, mean and variance of every tilted column, times its count, without offsets."""
+        weight, top = self._weights(theta)
+        powers = np.stack([weight, weight * self.points, weight * self.points**2]) @ self.masses
+        mean = powers[1] / powers[0]
+        variance = np.maximum(powers[2] / powers[0] - mean**2, 0.0)
+        return self.counts * (top + np.log(powers[0])), self.counts * mean, self.counts * variance
+
+    def log_moment(self, theta: float) -> float:
+        weight, top = self._weights(theta)
+        return float((self.counts * (top + np.log(weight @ self.masses))).sum())
+
+    def tilted(self, theta: float) -> Array:
+        masses = self.masses * self._weights(theta)[0][:, None]
+        return np.asarray(masses / masses.sum(axis=0))
+
+
+def _blocks(items: Items) -> list[_Block]:
+    """The widest items alone, for a transform each; the others together, as matrices of bounded size."""
+    wide = sorted(items, key=lambda item: -item[1] * item[0].moments()[1])
+    alone = [item for i, item in enumerate(wide) if i < LEADERS or item[0].masses.size > LARGEST_COLUMN]
+    rest = [item for i, item in enumerate(wide) if i >= LEADERS and item[0].masses.size <= LARGEST_COLUMN]
+    blocks = [_Block([item]) for item in alone]
+    rest.sort(key=lambda item: item[0].masses.size)
+    start = 0
+    for end in range(1, len(rest) + 1):
+        if end == len(rest) or (end + 1 - start) * rest[end][0].masses.size > LARGEST_BLOCK:
+            blocks.append(_Block(rest[start:end]))
+            start = end
+    return blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """The composed δ-curve near one tilt: δ(ε) = value ± error at ε = origin + step·i."""
+
+    epsilons: Array
+    value: Array
+    error: Array
+    p_above: Array
+    q_above: Array
+    scale: float
+    infinite: float
+    shift: float
+
+    def epsilon_up(self, delta: float) -> float | None:
+        """The smallest ε whose δ surely is at most ``delta``; None if it lies below this curve's window."""
+        target = delta - self.infinite
+        over = np.flatnonzero(self.value + self.error > target)
+        if not over.size:
+            return None
+        return self._inside(int(over[-1]), target - float(self.error[over[-1]]))
+
+    def epsilon_down(self, delta: float) -> float | None:
+        """The largest ε whose δ surely is above ``delta``; None if it lies below this curve's window."""
+        over = np.flatnonzero(self.value - self.error > delta)
+        if not over.size:
+            return None
+        return self._inside(int(over[-1]), delta + float(self.error[over[-1]])) - self.shift
+
+    def delta_up(self, epsilon: Array) -> Array:
+        """δ from above at every ε; 1 where this curve says nothing, below its window."""
+        place = np.searchsorted(self.epsilons, epsilon, side="right") - 1
+        j = np.clip(place, 0, self.epsilons.size - 1)
+        beyond = np.minimum(epsilon - self.epsilons[j], 50.0)
+        value = self.scale * (self.p_above[j] - np.exp(beyond) * self.q_above[j])
+        # above the window only what the error already accounts for is left
+        value = np.where(j == self.epsilons.size - 1, 0.0, value)
+        known = np.maximum(value, 0.0) + self.error[j] + self.infinite
+        return np.where(place < 0, 1.0, np.minimum(known * (1 + 1e-12), 1.0))
+
+    def _inside(self, j: int, target: float) -> float:
+        """Where the polygon between lattice points j and j+1, linear in e^ε, takes the value ``target``."""
+        low = float(self.epsilons[j])
+        if j + 1 >= self.epsilons.size:
+            return low
+        high = float(self.epsilons[j + 1])
+        # p_above and q_above are relative to the point j: δ = scale·(p − e^{ε−ε_j}·q)
+        ratio = (float(self.p_above[j]) - target / self.scale) / max(float(self.q_above[j]), 1e-300)
+        return min(max(low + math.log(ratio), low), high) if ratio > 0 else low
+
+
+def composed(items: Items, theta: float) -> Composition:
+    """Compose the items exactly but for bounded errors, seen through the tilt θ ≥ 0."""
+    step = items[0][0].step
+    blocks = _blocks(items)
+    log_moment, mean, variance = _total(blocks, theta)
+    offset = math.fsum(count * lattice.offset for lattice, count in items)
+    deviation = math.sqrt(max(variance, step * step))
+    above = _window(blocks, theta, log_moment, mean, deviation, side=+1)
+    below = _window(blocks, theta, log_moment, mean, deviation, side=-1)
+    lowest = math.floor((mean - below) / step)
+    size = fft.next_fast_len(int((above + below) / step) + 4, real=True)
+    if size > LARGEST_TRANSFORM:
+        raise ArithmeticError("the lattice is too fine for this composition")
+    floor = TILTED_FLOOR if theta > 0 else PLAIN_FLOOR
+    live, log_spectrum, relative_error = _spectrum(blocks, theta, size, floor)
+    spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
+    spectrum[live] = np.exp(log_spectrum + (2j * math.pi * (lowest % size) / size) * live)
+    masses = fft.irfft(spectrum, size)
+    norm = math.sqrt(2 * float((np.abs(spectrum) ** 2).sum()))
+    drift = math.sqrt(2 * float(((np.abs(spectrum[live]) * relative_error) ** 2).sum()))
+    l2_error = (FFT_CONSTANT * UNIT * math.log2(size) * norm + drift) / math.sqrt(size) + math.exp(floor)
+
+    # losses relative to the tilted mean; only the part from which δ can be read with this tilt
+    start = max(0, int((mean - (2 / theta if theta > 0 else below)) / step) - lowest)
+    start = min(start, size - 2)
+    place = np.asarray(step * (lowest + np.arange(start, size)) - mean, dtype=np.float64)
+    weighted = masses[start:] * np.exp(-theta * place)
+    # sums over losses strictly above each point, the second one times e^{ε_j}: both stay in range
+    p_above = np.append(np.cumsum(weighted[::-1])[::-1][1:], 0.0)
+    q_above = np.exp(place) * np.append(np.cumsum((weighted * np.exp(-place))[::-1])[::-1][1:], 0.0)
+    scale = math.exp(min(log_moment - theta * mean, 700.0))
+    terms = np.arange(place.size)[::-1] + 1.0
+    if theta > 0:
+        terms = np.minimum(terms, 1 / -math.expm1(-2 * theta * step))
+    sums_error = place.size * 2 * UNIT * (np.abs(p_above) + np.abs(q_above))
+    error = scale * (np.exp(-theta * place) * (l2_error * np.sqrt(terms) + 2 * math.exp(-WINDOW)) + sums_error)
+    return Composition(
+        epsilons=place + mean + offset,
+        value=scale * (p_above - q_above),
+        error=error * (1 + 1e-9),
+        p_above=p_above,
+        q_above=q_above,
+        scale=scale,
+        infinite=_infinite(items),
+        shift=math.fsum(count * lattice.shift for lattice, count in items),
+    )
+
+
+def _infinite(items: Items) -> float:
+    """The mass of "some item is infinite"; an item's masses may sum to slightly more than one after its lift."""
+    total = survive = 0.0
+    for lattice, count in items:
+        whole = float(lattice.masses.sum()) + lattice.infinite
+        if lattice.infinite >= whole:
+            return 1.0
+        total += count * math.log(whole)
+        survive += count * math.log1p(-lattice.infinite / whole)
+    return min(1.0, up_by(-math.expm1(survive) * math.exp(max(total, 0.0)), 2.0**-40))
+
+
+def _window(
+    blocks: list[_Block],
+    theta: float,
+    log_moment: float,
+    mean: float,
+    deviation: float,
+    *,
+    side: int,
+) -> float:
+    """How far from the mean the tilted sum stays but for mass e^-WINDOW (Chernoff), or its support ends."""
+    column = 1 if side > 0 else 0
+    edge = math.fsum(float((block.counts * block.ends[:, column]).sum()) for block in blocks)
+    best = max(side * (edge - mean), 0.0) + blocks[0].step
+    base = math.sqrt(2 * WINDOW) / deviation
+    for factor in (1.0, 0.75, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05, 0.02, 0.01):
+        rate = base * factor
+        moved = math.fsum(block.log_moment(theta + side * rate) for block in blocks)
+        reach = (moved - log_moment + WINDOW) / rate - side * mean
+        if reach < best:
+            best = reach
+        elif factor < 0.5:
+            break
+    return max(best, 2 * blocks[0].step)
+
+
+def _spectrum(
+    blocks: list[_Block], theta: float, size: int, floor: float
+) -> tuple[npt.NDArray[np.intp], Complex, Array]:
+    """Live frequencies, the log of the product there, and a bound of its relative error."""
+    live = np.arange(size // 2 + 1)
+    product = np.zeros(live.size, dtype=np.complex128)
+    error = np.zeros(live.size)
+    for block in blocks:
+        masses = block.tilted(theta)
+        if masses.shape[1] == 1:
+            wrapped = np.bincount(block.index % size, weights=masses[:, 0], minlength=size)
+            values = fft.rfft(wrapped)[live][:, None]
+            absolute = FFT_CONSTANT * UNIT * math.log2(size) * math.sqrt(size * float((masses**2).sum()))
+        else:
+            values = _direct(block.index, masses, live, size)
+            absolute = (8 + block.index.size) * UNIT
+        magnitude = np.abs(values)
+        with np.errstate(divide="ignore"):
+            logs = np.log(magnitude) @ block.counts + product.real
+        keep = logs > floor
+        live, values, magnitude = live[keep], values[keep], magnitude[keep]
+        product = product[keep] + np.log(values) @ block.counts
+        error = error[keep] + (absolute / magnitude + 8 * UNIT) @ block.counts
+    # what was dropped had a product below e^floor up to its own relative error, which is far below 1
+    return live, product, np.expm1(np.minimum(error, 1.0))
+
+
+def _direct(index: npt.NDArray[np.int64], masses: Array, live: npt.NDArray[np.intp], size: int) -> Complex:
+    """The transforms of many short columns at a few frequencies; the phase is reduced in integers."""
+    out = np.empty((live.size, masses.shape[1]), dtype=np.complex128)
+    rows = max(1, 2_000_000 // index.size)
+    for start in range(0, live.size, rows):
+        turns = (live[start : start + rows, None] * (index % size)[None, :]) % size
+        angles = (-2 * math.pi / size) * turns
+        out[start : start + rows].real = np.cos(angles) @ masses
+        out[start : start + rows].imag = np.sin(angles) @ masses
+    return out
+
+
+def tilt_for_delta(items: Items, delta: float) -> float:
+    """The saddle point: the tilt whose mean is about the ε with δ(ε) = ``delta``."""
+    blocks = _blocks(items)
+    goal = math.log(delta)
+
+    def excess(theta: float) -> float:
+        moment, mean, variance = _total(blocks, theta)
+        spread = 0.5 * math.log(2 * math.pi * max(variance, 1e-30))
+        return moment - theta * mean - math.log(theta * (1 + theta)) - spread - goal
+
+    variance = _total(blocks, 0.0)[2]
+    start = max(1e-3, math.sqrt(2 * max(-goal, 0.5) / max(variance, 1e-12)))
+    return _crossing(excess, min(start, 1e4))
+
+
+def tilt_for_epsilon(items: Items, epsilon: float) -> float:
+    """The tilt that moves the mean to ``epsilon``; zero if the mean is beyond already."""
+    blocks = _blocks(items)
+    goal = epsilon - math.fsum(count * lattice.offset for lattice, count in items)
+    _, mean, variance = _total(blocks, 0.0)
+    if mean >= goal:
+        return 0.0
+    start = max(1e-6, (goal - mean) / max(variance, 1e-12))
+    return _crossing(lambda theta: goal - _total(blocks, theta)[1], min(start, 1e4))
+
+
+def _total(blocks: list[_Block], theta: float) -> tuple[float, float, float]:
+    """Log moment, mean and variance of the whole tilted sum, without offsets."""
+    sums = [[float(part.sum()) for part in block.cumulants(theta)] for block in blocks]
+    moment, mean, variance = (math.fsum(column) for column in zip(*sums, strict=True))
+    return moment, mean, variance
+
+
+def _crossing(excess: Callable[[float], float], start: float) -> float:
+    """About where a decreasing function of θ > 0 crosses zero; a per cent is enough, any tilt is valid."""
+    low = high = start
+    if excess(start) > 0:
+        while high < 1e6:
+            low, high = high, high * 1.6
+            if excess(high) <= 0:
+                break
+    else:
+        while low > 1e-9:
+            low, high = low / 1.6, low
+            if excess(low) > 0:
+                break
+    for _ in range(6):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return math.sqrt(low * high)

@@ -1,0 +1,84 @@
+"""A guarantee: the promise made to a person, and what it means for somebody who suspects something."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dither.errors import InvalidParameter
+from dither.numeric import Number, as_fraction, down, exp_up, positive, up
+from dither.privacy.loss import PrivacyLoss
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Guarantee:
+    """(ε, δ)-differential privacy as a target for calibration and as a sentence.
+
+    Example:
+        >>> low, high = Guarantee(epsilon=1).posterior(prior=0.1)
+        >>> print(f"{low:.4f} {high:.4f}")
+        0.0393 0.2320
+        >>> print(Guarantee(epsilon=1).sentence(prior=0.1))
+        With ε = 1, a suspicion of 10% about one person becomes at least 3.9% and at most 23.2% after any answer.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __init__(self, epsilon: Number, delta: Number = 0) -> None:
+        exact = as_fraction(delta, "delta")
+        if not 0 <= exact < 1:
+            raise InvalidParameter(f"delta must be at least 0 and below 1; got {delta!r}")
+        object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))
+        object.__setattr__(self, "delta", exact)
+
+    def met_by(self, loss: PrivacyLoss) -> bool:
+        """Whether a loss is surely no worse than this guarantee."""
+        cost = loss.epsilon(self.delta)
+        return math.isfinite(cost) and Fraction(cost) <= self.epsilon
+
+    def posterior(self, prior: Number, *, failure: Number | None = None) -> tuple[float, float]:
+        """Bounds on what a suspicion of ``prior`` can become, for any answer and any side knowledge.
+
+        Guarantee: prior odds change by a factor within e^{±ε} (Dwork, McSherry, Nissim & Smith 2006). With δ > 0 this can
+            fail: outside an event of probability ``failure`` > δ (default 2δ) the odds change by at most
+            e^{±(ε+t)} with t = −ln(1 − δ/failure), since Pr[loss > ε + t]·(1 − e^−t) ≤ δ.
+        """
+        exact = as_fraction(prior, "prior")
+        if not 0 <= exact <= 1:
+            raise InvalidParameter(f"prior must lie between 0 and 1; got {prior!r}")
+        belief = float(exact)
+        worst = self._worst_loss(failure)
+        if belief in (0.0, 1.0):
+            return belief, belief
+        odds = exp_up(worst)
+        if math.isinf(odds):
+            return 0.0, 1.0
+        return down(belief / (belief + odds * (1 - belief))), min(1.0, up(belief * odds / (belief * odds + 1 - belief)))
+
+    def _worst_loss(self, failure: Number | None) -> float:
+        epsilon = float(self.epsilon)
+        if self.delta == 0:
+            return epsilon
+        chance = 2 * self.delta if failure is None else as_fraction(failure, "failure")
+        if not self.delta < chance <= 1:
+            raise InvalidParameter(
+                f"failure must be above delta ({float(self.delta)}) and at most 1; got {float(chance)}"
+            )
+        return up(epsilon - math.log1p(-float(self.delta / chance)))
+
+    def sentence(self, prior: Number = Fraction(1, 10)) -> str:
+        """The guarantee in plain words, for a given suspicion."""
+        low, high = self.posterior(prior)
+        belief = float(as_fraction(prior))
+        text = (
+            f"With ε = {float(self.epsilon):g}, a suspicion of {100 * belief:.3g}% about one person becomes "
+            f"at least {100 * low:.1f}% and at most {100 * high:.1f}% after any answer"
+        )
+        if self.delta:
+            text += f", but for a chance of {2 * float(self.delta):.2g}"
+        return text + "."
+
+    def __str__(self) -> str:
+        return self.sentence()

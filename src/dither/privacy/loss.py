@@ -1,0 +1,321 @@
+"""Privacy loss: one hockey-stick curve per mechanism, every other view derived from it.
+
+For neighbours x, x' a mechanism has two output laws. A *dominating pair* (P, Q) is at least as far apart as any
+of them in every hockey-stick divergence H(ε) = sup_S P(S) − e^ε·Q(S) (Zhu, Dong & Wang 2022). The curve ε ↦ H(ε)
+over all real ε says everything about the pair, and the curves of adaptively composed mechanisms are those of the
+product pairs. So a loss states its curve, and composition, repetition, groups and sampling are written once.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import InvalidParameter
+from dither.numeric import Number, as_fraction, down, smallest_true, up
+from dither.privacy.unit import Adjacency
+
+if TYPE_CHECKING:
+    from dither.privacy.pld import Pld
+
+Array: TypeAlias = npt.NDArray[np.float64]
+Json: TypeAlias = dict[str, Any]
+
+JSON_VERSION = 1
+# Losses above this are worthless as promises; the search for ε stops there and answers infinity.
+LARGEST_EPSILON = 1e5
+
+
+class Direction(Enum):
+    """Which neighbour the output came from: with the unit (P, then removed) or without it (P, then added).
+
+    Under REPLACE the two are the two orders of the pair.
+    """
+
+    REMOVE = "remove"
+    ADD = "add"
+
+    @property
+    def reversed(self) -> Direction:
+        """The other one."""
+        return Direction.ADD if self is Direction.REMOVE else Direction.REMOVE
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Where the privacy loss L = ln dP/dQ lies: masses between edges, and point masses apart.
+
+    ``p`` and ``q`` hold P(e_i < L < e_{i+1}) and Q(…) without the point masses, each within the relative error
+    ``relative``; ``p_above`` is the P-mass above the last edge.
+    """
+
+    p: Array
+    q: Array
+    p_above: float
+    atom_losses: Array
+    atom_masses: Array
+    relative: float
+
+
+class PrivacyLoss(ABC):
+    """How far apart the outputs of two neighbours can be. Only ``profile`` is required.
+
+    Every view is an upper bound unless its name says otherwise; infinity is a legal loss, NaN never.
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str] = ""
+    _kinds: ClassVar[dict[str, type[PrivacyLoss]]] = {}
+    adjacency: Adjacency
+
+    def __init_subclass__(cls, *, kind: str = "", **extra: Any) -> None:
+        """A subclass names its permanent JSON kind: ``class MyLoss(PrivacyLoss, kind="mine")``."""
+        super().__init_subclass__(**extra)
+        # dataclass(slots=True) makes the class a second time, without the keyword: it takes the first one's place
+        kind = kind or cls.__dict__.get("kind", "")
+        if kind:
+            registered = PrivacyLoss._kinds.get(kind)
+            if registered is not None and registered.__qualname__ != cls.__qualname__:
+                raise InvalidParameter(f"the loss kind {kind!r} is taken by {registered.__qualname__}")
+            cls.kind = kind
+            PrivacyLoss._kinds[kind] = cls
+
+    # ------------------------------------------------------------------ what a mechanism states
+
+    @abstractmethod
+    def profile(self, epsilon: Array, direction: Direction) -> Array:
+        """H(ε) = sup_S P(S) − e^ε·Q(S) for every real ε of the array, rounded up."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether both directions have the same curve."""
+        return False
+
+    @property
+    def tight(self) -> bool:
+        """Whether the curve is that of a real pair, and not merely a bound that another view may beat."""
+        return True
+
+    def pure(self) -> float:
+        """The smallest known ε with δ = 0, or infinity."""
+        return math.inf
+
+    def renyi(self, order: float) -> float:
+        """An upper bound of the Rényi divergence of this order (> 1), for both directions."""
+        from dither.privacy.renyi import pure_renyi
+
+        return pure_renyi(self.pure(), order)
+
+    def zcdp(self) -> float:
+        """The smallest known ρ with D_α ≤ ρα for all α > 1, or infinity."""
+        from dither.privacy.renyi import pure_zcdp
+
+        return pure_zcdp(self.pure())
+
+    def approximate_zcdp(self) -> tuple[float, float]:
+        """(ρ, δ) such that this is δ-approximately ρ-zCDP; δ is zero unless something can be given away."""
+        return self.zcdp(), 0.0
+
+    def kl(self) -> float:
+        """An upper bound of the expected loss E_P[L], for both directions."""
+        from dither.privacy.renyi import pure_kl
+
+        return min(pure_kl(self.pure()), self.zcdp())
+
+    def gaussian(self) -> float:
+        """The smallest known μ such that telling neighbours apart is no easier than N(0,1) from N(μ,1)."""
+        from dither.privacy.renyi import pure_gaussian
+
+        return pure_gaussian(self.pure())
+
+    def cells(self, edges: Array, direction: Direction) -> Cells | None:  # noqa: ARG002
+        """Masses of the loss between edges, where they are known to full relative accuracy.
+
+        Optional: with it the lower bound of a composition is much tighter.
+        """
+        return None
+
+    @classmethod
+    def merge(cls, parts: list[tuple[PrivacyLoss, int]]) -> list[tuple[PrivacyLoss, int]]:
+        """Composed losses of one class, with a closed form if there is one (Gaussians merge into one)."""
+        return parts
+
+    def grouped(self, size: int) -> PrivacyLoss:
+        """The loss towards ``size`` units together."""
+        from dither.privacy.group import group
+
+        return group(self, size)
+
+    @abstractmethod
+    def parameters(self) -> Json:
+        """The fields of the permanent JSON form, exact numbers as strings."""
+
+    @classmethod
+    @abstractmethod
+    def from_parameters(cls, parameters: Json) -> PrivacyLoss:
+        """The inverse of ``parameters``."""
+
+    # ------------------------------------------------------------------ what follows for all
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """The directions that have to be looked at."""
+        return (Direction.REMOVE,) if self.symmetric else (Direction.REMOVE, Direction.ADD)
+
+    def delta(self, epsilon: Number) -> float:
+        """An upper bound of the smallest δ for which this is (ε, δ)-private."""
+        value = float(as_fraction(epsilon, "epsilon"))
+        if value >= self.pure():
+            return 0.0
+        point = np.array([value])
+        worst = max(float(self.profile(point, d)[0]) for d in self.directions)
+        return min(1.0, max(0.0, worst))
+
+    def epsilon(self, delta: Number) -> float:
+        """An upper bound of the smallest ε ≥ 0 for which this is (ε, δ)-private.
+
+        Example:
+            >>> from dither.privacy import PureLoss
+            >>> PureLoss(1).epsilon(delta=0)
+            1.0
+        """
+        exact = _valid_delta(delta)
+        if exact == 0:
+            return self.pure()
+        return self._epsilon_up(float(exact))
+
+    def epsilon_bounds(self, delta: Number) -> tuple[float, float]:
+        """(low, high) with low ≤ ε(δ) ≤ high, for the loss as it is stated.
+
+        A loss whose curve is exact (Laplace, Gaussian, randomised response and what is composed or sampled from
+        them) has its true ε in between; a curve that is itself a bound brackets that bound.
+        """
+        exact = _valid_delta(delta)
+        high = self.epsilon(exact)
+        if exact == 0 or high in (0.0, math.inf):
+            return high, high
+        return min(self._epsilon_down(float(exact)), high), high
+
+    def pld(self, direction: Direction = Direction.REMOVE, step: float | None = None) -> Pld:
+        """The privacy loss distribution on a grid, rounded towards more loss."""
+        from dither.privacy.pld import Pld
+
+        return Pld.of(self, direction, step)
+
+    def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
+        if not isinstance(other, PrivacyLoss):
+            return NotImplemented
+        from dither.privacy.composition import compose
+
+        return compose([(self, 1), (other, 1)])
+
+    def __rmul__(self, times: int) -> PrivacyLoss:
+        if isinstance(times, bool) or not isinstance(times, int | np.integer):
+            return NotImplemented
+        from dither.privacy.composition import compose
+
+        return compose([(self, int(times))])
+
+    def __radd__(self, other: object) -> PrivacyLoss:
+        # lets sum(losses) work, which starts from 0
+        return self if other == 0 else NotImplemented
+
+    def to_json(self) -> Json:
+        """The permanent form that the ledger stores.
+
+        Example:
+            >>> from dither.privacy import PureLoss
+            >>> PureLoss("1/2").to_json()
+            {'version': 1, 'kind': 'pure', 'adjacency': 'add_remove', 'epsilon': '1/2'}
+        """
+        return {
+            "version": JSON_VERSION,
+            "kind": self.kind,
+            "adjacency": self.adjacency.value,
+            **self.parameters(),
+        }
+
+    @staticmethod
+    def from_json(form: object) -> PrivacyLoss:
+        """The loss that ``to_json`` wrote, by this or an earlier version."""
+        if not isinstance(form, dict) or form.get("version") != JSON_VERSION:
+            raise InvalidParameter(f"expected the JSON form of a loss, version {JSON_VERSION}; got {form!r}")
+        known = PrivacyLoss._kinds.get(str(form.get("kind")))
+        if known is None:
+            raise InvalidParameter(
+                f"unknown kind of loss {form.get('kind')!r}; known: {', '.join(sorted(PrivacyLoss._kinds))}"
+            )
+        try:
+            return known.from_parameters(form)
+        except (KeyError, TypeError) as problem:
+            raise InvalidParameter(
+                f"the JSON form of a {known.kind!r} loss lacks or garbles a field: {problem}"
+            ) from problem
+
+    # ------------------------------------------------------------------ searching the curve
+
+    def _epsilon_up(self, delta: float) -> float:
+        from dither.privacy.renyi import renyi_epsilon
+
+        limit = min(self.pure(), LARGEST_EPSILON)
+        if self._worst(limit) > delta and limit != self.pure():
+            return renyi_epsilon(self, delta)
+        found = smallest_true(lambda e: self._worst(e) <= delta, 0.0, limit, relative=1e-14, absolute=1e-15)
+        return found if found == limit else up(found, 2.0**-50)
+
+    def _epsilon_down(self, delta: float) -> float:
+        """The curve is exact up to its rounding allowance, so its own inverse bounds from below."""
+        high = self._epsilon_up(min(1.0, delta * (1 + 2.0**-36)))
+        return max(0.0, down(high, 2.0**-36))
+
+    def _worst(self, epsilon: float) -> float:
+        point = np.array([epsilon])
+        return max(float(self.profile(point, d)[0]) for d in self.directions)
+
+    def reach(self, tail: float, direction: Direction) -> float:
+        """An ε at which the curve of this direction has fallen to ``tail`` (or is as low as it gets)."""
+        pure = self.pure()
+        if pure <= 1.0:
+            return pure
+
+        def low(epsilon: float) -> bool:
+            return float(self.profile(np.array([epsilon]), direction)[0]) <= tail
+
+        high = min(1.0, pure)
+        while not low(high):
+            if high >= pure:
+                return pure
+            high = min(2 * high, pure)
+            if high > LARGEST_EPSILON:
+                return _flat_from(self, direction)
+        return smallest_true(low, 0.0, high, relative=1e-3, absolute=1e-6)
+
+
+def _flat_from(loss: PrivacyLoss, direction: Direction) -> float:
+    """Where a curve that never falls to zero has come within a millionth of its end."""
+    end = float(loss.profile(np.array([LARGEST_EPSILON]), direction)[0])
+
+    def near(epsilon: float) -> bool:
+        return float(loss.profile(np.array([epsilon]), direction)[0]) <= end * (1 + 1e-6)
+
+    return smallest_true(near, 0.0, LARGEST_EPSILON, relative=1e-3, absolute=1e-6)
+
+
+def mirrored(curve: Array, epsilon: Array) -> Array:
+    """Extend a symmetric pair's curve, given at |ε|, to ε < 0: H(−x) = 1 − e^−x + e^−x·H(x)."""
+    below = np.minimum(epsilon, 0.0)
+    return np.where(epsilon >= 0, curve, -np.expm1(below) + np.exp(below) * curve)
+
+
+def _valid_delta(delta: Number) -> Fraction:
+    exact = as_fraction(delta, "delta")
+    if not 0 <= exact < 1:
+        raise InvalidParameter(f"delta must be at least 0 and below 1; got {delta!r}")
+    return exact

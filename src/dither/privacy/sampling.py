@@ -1,0 +1,263 @@
+"""Amplification by sampling: written once, for every loss.
+
+The sample must stay secret and be fresh for every release. Poisson sampling (every unit takes part independently)
+goes with the add_remove adjacency, a sample of fixed size without replacement with replace.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+from scipy.special import gammaln
+
+from dither.errors import IncompatibleLosses, InvalidParameter
+from dither.numeric import Number, as_fraction, fraction_up, positive_int, up
+from dither.numeric.rounding import SLACK
+from dither.privacy.loss import Array, Cells, Direction, Json, PrivacyLoss
+from dither.privacy.renyi import pure_renyi, pure_zcdp
+from dither.privacy.unit import Adjacency
+
+LARGEST_SUMMED_ORDER = 512
+
+
+def poisson(loss: PrivacyLoss, rate: Number) -> PrivacyLoss:
+    """The loss of a mechanism that sees each unit with probability ``rate``, independently.
+
+    Example:
+        >>> from dither.privacy import PureLoss
+        >>> poisson(PureLoss(1), rate=0.01).pure()  # ln(1 + 0.01 (e − 1))
+        0.01703686...
+    """
+    exact = as_fraction(rate, "rate")
+    if not 0 < exact <= 1:
+        raise InvalidParameter(f"rate must be above 0 and at most 1; got {rate!r}")
+    if loss.adjacency is not Adjacency.ADD_REMOVE:
+        raise IncompatibleLosses(
+            "Poisson sampling amplifies losses stated for add_remove; this one is for replace: "
+            "use without_replacement, or state the sensitivity for add_remove"
+        )
+    return loss if exact == 1 else PoissonSampled(loss, exact)
+
+
+def without_replacement(loss: PrivacyLoss, *, sample: int, population: int) -> PrivacyLoss:
+    """The loss of a mechanism that sees ``sample`` of ``population`` units, every subset being as likely.
+
+    Example:
+        >>> from dither.privacy import PureLoss
+        >>> loss = PureLoss(1, Adjacency.REPLACE)
+        >>> without_replacement(loss, sample=1, population=100).pure()
+        0.01703686...
+    """
+    m, n = positive_int(sample, "sample"), positive_int(population, "population")
+    if m > n:
+        raise InvalidParameter(f"the sample must be no larger than the population; got {m} of {n}")
+    if loss.adjacency is not Adjacency.REPLACE:
+        raise IncompatibleLosses(
+            "sampling without replacement amplifies losses stated for replace; this one is for add_remove: "
+            "use poisson, or state the sensitivity with adjacency=Adjacency.REPLACE"
+        )
+    return loss if m == n else SampledWithoutReplacement(loss, m, n)
+
+
+def _mixture(base: PrivacyLoss, rate: float, epsilon: Array, direction: Direction) -> Array:
+    """H(ε) of ((1−q)Q + qP, Q): q·H_base(ln(1 + (e^ε−1)/q)), and 1 − e^ε below ln(1−q)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inner = np.expm1(epsilon) / rate
+        inside = inner > -1
+        point = np.log1p(np.where(inside, inner, 0.0))
+    value = rate * base.profile(point, direction) * (1 + SLACK)
+    return np.where(inside, value, -np.expm1(epsilon))
+
+
+def _against_mixture(base: PrivacyLoss, rate: float, epsilon: Array, direction: Direction) -> Array:
+    """H(ε) of (P, (1−q)P + qQ): (1 − (1−q)e^ε)·H_base(ln(q·e^ε/(1 − (1−q)e^ε))), zero above −ln(1−q)."""
+    left = -np.expm1(epsilon + math.log1p(-rate))
+    inside = left > 0
+    safe = np.where(inside, left, 1.0)
+    point = epsilon + math.log(rate) - np.log(safe)
+    value = safe * base.profile(np.where(inside, point, 0.0), direction) * (1 + SLACK)
+    return np.where(inside, value, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PoissonSampled(PrivacyLoss, kind="poisson"):
+    """Each unit takes part with probability ``rate``.
+
+    Guarantee: if (P, Q) dominates removal, ((1−q)Q + qP, Q) dominates it after sampling; if (P, Q) dominates addition,
+        (P, (1−q)P + qQ) does (Zhu, Dong & Wang 2022, Theorem 11).
+    Assumes: the sample is drawn afresh, independently for every unit, and is never revealed.
+    """
+
+    base: PrivacyLoss
+    rate: Fraction
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def profile(self, epsilon: Array, direction: Direction) -> Array:
+        """The curve of the mixture."""
+        mix = _mixture if direction is Direction.REMOVE else _against_mixture
+        return mix(self.base, float(self.rate), epsilon, direction)
+
+    def cells(self, edges: Array, direction: Direction) -> Cells | None:
+        """The loss of the mixture is an increasing function of the base loss: move the edges back through it."""
+        q = float(self.rate)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            sign = 1.0 if direction is Direction.REMOVE else -1.0
+            inner = np.expm1(sign * edges) / q
+            moved = sign * np.where(inner > -1, np.log1p(np.maximum(inner, -1.0)), -np.inf)
+        base = self.base.cells(moved, direction)
+        if base is None:
+            return None
+        relative = base.relative + 4e-16
+        if direction is Direction.REMOVE:
+            ratio = np.exp(-base.atom_losses)
+            masses = base.atom_masses * ((1 - q) * ratio + q)
+            losses = np.log1p(q * np.expm1(base.atom_losses))
+            # above the last edge the base's Q-mass is at most its P-mass; leaving it out only lowers the bound
+            return Cells((1 - q) * base.q + q * base.p, base.q, q * base.p_above, losses, masses, relative)
+        losses = -np.log1p(q * np.expm1(-base.atom_losses))
+        return Cells(base.p, (1 - q) * base.p + q * base.q, base.p_above, losses, base.atom_masses, relative)
+
+    @property
+    def tight(self) -> bool:
+        """As the base."""
+        return self.base.tight
+
+    def pure(self) -> float:
+        """ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018)."""
+        return _amplified(self.base.pure(), self.rate)
+
+    def renyi(self, order: float) -> float:
+        """Binomial sum over integer orders; between them ln E[X^α] is convex, so its chord bounds it.
+
+        For pairs that an involution swaps, removal is the worse direction (Mironov, Talwar & Zhang 2019, Theorem 5).
+        """
+        simple = min(pure_renyi(self.pure(), order), self.base.renyi(order))
+        if not self.base.symmetric or order > LARGEST_SUMMED_ORDER or math.isinf(self.base.renyi(2.0)):
+            return simple
+        floor = math.floor(order)
+        share = order - floor
+        low = self._log_moment(floor)
+        high = self._log_moment(floor + 1) if share else 0.0
+        return min(simple, up(((1 - share) * low + share * high) / (order - 1)) + 1e-16)
+
+    def _log_moment(self, order: int) -> float:
+        """Ln E_Q[(1 − q + qX)^α] = ln Σ_j C(α,j)(1−q)^{α−j} q^j E_Q[X^j]."""
+        if order <= 1:
+            return 0.0
+        j = np.arange(order + 1)
+        q = float(self.rate)
+        moments = np.array([0.0, 0.0, *((i - 1) * self.base.renyi(float(i)) for i in range(2, order + 1))])
+        logs = (
+            gammaln(order + 1) - gammaln(j + 1) - gammaln(order - j + 1)
+            + (order - j) * math.log1p(-q) + j * math.log(q) + moments
+        )  # fmt: skip
+        top = float(logs.max())
+        if math.isinf(top):
+            return math.inf
+        # gammaln of large arguments loses digits in proportion to its size
+        slack = 1e-15 * (float(gammaln(order + 1)) + abs(top) + order)
+        return max(0.0, top + math.log(float(np.exp(logs - top).sum())) + slack)
+
+    def zcdp(self) -> float:
+        """Sampling never hurts; a pure base gives more."""
+        return min(pure_zcdp(self.pure()), self.base.zcdp())
+
+    def kl(self) -> float:
+        """The divergence is convex, so the expected loss falls at least in proportion to the rate."""
+        return up(float(self.rate) * self.base.kl())
+
+    def gaussian(self) -> float:
+        """Sampling never hurts."""
+        return self.base.gaussian()
+
+    def parameters(self) -> Json:
+        """The permanent fields."""
+        return {"rate": str(self.rate), "loss": self.base.to_json()}
+
+    @classmethod
+    def from_parameters(cls, parameters: Json) -> Self:
+        """The inverse."""
+        return cls(PrivacyLoss.from_json(parameters["loss"]), Fraction(parameters["rate"]))
+
+
+@dataclass(frozen=True, slots=True)
+class SampledWithoutReplacement(PrivacyLoss, kind="without_replacement"):
+    """``sample`` of ``population`` units take part, every subset of that size being as likely.
+
+    Guarantee: for replace neighbours and q = m/n the curve is that of ((1−q)Q + qP, Q) for ε ≥ 0 and that of
+        (P, (1−q)P + qQ) for ε < 0 (Zhu, Dong & Wang 2022, Theorem 11; Balle, Barthe & Gaboardi 2018, Theorem 9).
+    Assumes: the sample is drawn afresh for every release and is never revealed.
+    """
+
+    base: PrivacyLoss
+    sample: int
+    population: int
+    adjacency: Adjacency = Adjacency.REPLACE
+
+    @property
+    def rate(self) -> Fraction:
+        """The share of units in the sample."""
+        return Fraction(self.sample, self.population)
+
+    @property
+    def symmetric(self) -> bool:
+        """As the base."""
+        return self.base.symmetric
+
+    def profile(self, epsilon: Array, direction: Direction) -> Array:
+        """The two halves, joined at zero."""
+        rate = float(self.rate)
+        ahead = _mixture(self.base, rate, np.maximum(epsilon, 0.0), direction)
+        return np.where(
+            epsilon >= 0,
+            ahead,
+            _against_mixture(self.base, rate, np.minimum(epsilon, 0.0), direction),
+        )
+
+    @property
+    def tight(self) -> bool:
+        """As the base."""
+        return self.base.tight
+
+    def pure(self) -> float:
+        """ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018)."""
+        return _amplified(self.base.pure(), self.rate)
+
+    def renyi(self, order: float) -> float:
+        """Sampling never hurts; a pure base gives more."""
+        return min(pure_renyi(self.pure(), order), self.base.renyi(order))
+
+    def zcdp(self) -> float:
+        """Sampling never hurts; a pure base gives more."""
+        return min(pure_zcdp(self.pure()), self.base.zcdp())
+
+    def kl(self) -> float:
+        """The divergence is convex, so the expected loss falls at least in proportion to the rate."""
+        return up(float(self.rate) * self.base.kl())
+
+    def gaussian(self) -> float:
+        """Sampling never hurts."""
+        return self.base.gaussian()
+
+    def parameters(self) -> Json:
+        """The permanent fields."""
+        return {"sample": self.sample, "population": self.population, "loss": self.base.to_json()}
+
+    @classmethod
+    def from_parameters(cls, parameters: Json) -> Self:
+        """The inverse."""
+        return cls(
+            PrivacyLoss.from_json(parameters["loss"]),
+            int(parameters["sample"]),
+            int(parameters["population"]),
+        )
+
+
+def _amplified(pure: float, rate: Fraction) -> float:
+    if pure > 700:
+        return math.inf if math.isinf(pure) else pure
+    return min(pure, up(math.log1p(fraction_up(rate) * math.expm1(pure))))
