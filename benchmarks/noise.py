@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,16 @@ def interleaved(works: list[tuple[Work, int]], repeats: int) -> list[float]:
     return [statistics.median(taken) for taken in times]
 
 
+def new_sampler(family: str, scale: int) -> DiscreteLaplaceSampler | DiscreteGaussianSampler:
+    if family == "laplace":
+        return DiscreteLaplaceSampler(Fraction(scale))
+    return DiscreteGaussianSampler(Fraction(scale) ** 2)
+
+
+def singles(sampler: DiscreteLaplaceSampler | DiscreteGaussianSampler, n: int) -> list[int]:
+    return [sampler.one() for _ in range(n)]
+
+
 def opendp_draws(family: str, scale: int, n: int) -> Work | None:
     """A vector release of zeros by OpenDP's exact integer mechanism."""
     try:
@@ -98,15 +109,10 @@ def vector_rows(repeats: int) -> list[Row]:
     rows = []
     for family in ("laplace", "gaussian"):
         for scale in SCALES:
-            if family == "laplace":
-                ours = DiscreteLaplaceSampler(Fraction(scale))
-                floor: Work = lambda s=scale: rng.laplace(scale=s, size=DRAWS)  # noqa: E731
-            else:
-                ours = DiscreteGaussianSampler(Fraction(scale) ** 2)
-                floor = lambda s=scale: rng.normal(scale=s, size=DRAWS)  # noqa: E731
+            floor = rng.laplace if family == "laplace" else rng.normal
             works: list[tuple[Work, int]] = [
-                (lambda d=ours: d.sample(DRAWS), DRAWS),
-                (floor, DRAWS),
+                (partial(new_sampler(family, scale).sample, DRAWS), DRAWS),
+                (partial(floor, scale=scale, size=DRAWS), DRAWS),
             ]
             peers = {"opendp": opendp_draws(family, scale, 10_000)}
             works += [(work, 10_000) for work in peers.values() if work is not None]
@@ -125,13 +131,8 @@ def scalar_rows(repeats: int) -> list[Row]:
     """One draw at a time, from the pool."""
     rows = []
     for family in ("laplace", "gaussian"):
-        scale, n = 100, 2_000
-        ours = (
-            DiscreteLaplaceSampler(Fraction(scale))
-            if family == "laplace"
-            else DiscreteGaussianSampler(Fraction(scale) ** 2)
-        )
-        works: list[tuple[Work, int]] = [(lambda d=ours: [d.one() for _ in range(20_000)], 20_000)]
+        scale, n = 100, 4_000
+        works: list[tuple[Work, int]] = [(partial(singles, new_sampler(family, scale), n), n)]
         peer = diffprivlib_draws(family, scale, n)
         if peer is not None:
             works.append((peer, n))
@@ -152,8 +153,8 @@ def construction_rows(repeats: int) -> list[Row]:
     rows = []
     for scale in SCALES:
         works: list[tuple[Work, int]] = [
-            (lambda s=scale: DiscreteLaplaceSampler(Fraction(s)), 1),
-            (lambda s=scale: DiscreteGaussianSampler(Fraction(s) ** 2), 1),
+            (partial(new_sampler, "laplace", scale), 1),
+            (partial(new_sampler, "gaussian", scale), 1),
         ]
         names = (f"new Laplace sampler, scale {scale:g}", f"new Gaussian sampler, scale {scale:g}")
         for name, taken in zip(names, interleaved(works, repeats), strict=True):
@@ -166,13 +167,11 @@ def selection_rows(repeats: int) -> list[Row]:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=DRAWS) * 10
     weights = rng.integers(1, 1000, size=DRAWS)
-    gumbel: Work = lambda: int(np.argmax(scores + rng.gumbel(size=DRAWS)))  # noqa: E731
-    flips: Work = lambda: permute_and_flip(scores, Fraction(1))  # noqa: E731
     works: list[tuple[Work, int]] = [
         (lambda: select(scores, Fraction(1)), 1),
         (lambda: select(scores, Fraction(1), weights=weights), 1),
-        (flips, 1),
-        (gumbel, 1),
+        (lambda: permute_and_flip(scores, Fraction(1)), 1),
+        (lambda: np.argmax(scores + rng.gumbel(size=DRAWS)), 1),
     ]
     plain, weighted, flipped, noisy = interleaved(works, repeats)
     other = "numpy gumbel (insecure, inexact)"

@@ -50,12 +50,12 @@ def share(hits: int, n: int, p: float) -> float:
 
 @pytest.mark.parametrize("p", [Fraction(1, 3), Fraction(1, 2), Fraction(99, 100), Fraction(1, 97)])
 def test_rational_coins(statistics, p):
-    # Catches a probability off by 5 % of its smaller side: 2 million coins.
+    # Catches a probability off by 10 % of its smaller side: 2 million coins.
     n = 2_000_000
     hits = int(bernoulli_many(p, n).sum())
     assert share(hits, n, float(p)) > statistics.alpha
     smaller = min(p, 1 - p)
-    mutant = int(bernoulli_many(p - smaller / 20, n).sum())
+    mutant = int(bernoulli_many(p - smaller / 10, n).sum())
     assert share(mutant, n, float(p)) < statistics.alpha
     singles = sum(bernoulli(p) for _ in range(20_000))
     assert share(singles, 20_000, float(p)) > statistics.alpha
@@ -90,11 +90,11 @@ def test_certain_coins_and_refusals():
 
 
 def test_exponential_coin(statistics):
-    # Catches an exponent off by 10 %.
+    # Catches an exponent off by 20 %.
     n, x = 40_000, Fraction(3, 7)
     hits = sum(bernoulli_exp(x) for _ in range(n))
     assert share(hits, n, math.exp(-3 / 7)) > statistics.alpha
-    mutant = sum(bernoulli_exp(x * Fraction(11, 10)) for _ in range(n))
+    mutant = sum(bernoulli_exp(x * Fraction(6, 5)) for _ in range(n))
     assert share(mutant, n, math.exp(-3 / 7)) < statistics.alpha
 
 
@@ -108,12 +108,12 @@ def _coin_p_values(scale: Fraction) -> tuple[float, np.ndarray]:
 
 
 def test_exponential_coins(statistics):
-    # Catches an exponent off by 3 %: among 200,000 coins of each gap.
+    # Catches an exponent off by 5 %: among 200,000 coins of each gap.
     worst, heads = _coin_p_values(Fraction(17, 10))
     assert worst > statistics.alpha
     assert heads[0] == 200_000
     assert heads[-1] == heads[-2] == 0
-    assert _coin_p_values(Fraction(17, 10) * Fraction(97, 100))[0] < statistics.alpha
+    assert _coin_p_values(Fraction(17, 10) * Fraction(95, 100))[0] < statistics.alpha
 
 
 def test_exponential_coins_do_not_depend_on_the_float_bounds(statistics, monkeypatch):
@@ -234,4 +234,4 @@ def test_large_samples_without_replacement():
 def test_poisson_mask(statistics):
     mask = poisson_mask(Fraction(1, 50), 1_000_000)
     assert share(int(mask.sum()), mask.size, 0.02) > statistics.alpha
-    assert share(int(mask.sum()), mask.size, 0.021) < statistics.alpha
+    assert share(int(mask.sum()), mask.size, 0.023) < statistics.alpha

@@ -147,6 +147,25 @@ def test_pools_start_small_grow_and_are_freed():
     assert pool() is None
 
 
+def test_without_openssl_bytes_come_from_the_system():
+    script = (
+        "import sys; sys.modules['ssl'] = None\n"
+        "from dither.entropy import SYSTEM, source\n"
+        "import os; assert source._system_bytes is os.urandom\n"
+        "print(SYSTEM.bits(64) != SYSTEM.bits(64), SYSTEM.fill(300_000).size)"
+    )
+    path = str(Path(dither.errors.__file__).parents[1])
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ran.stdout.split() == ["True", "300000"]
+
+
 # Forks run in a process of their own, without threads, as Python warns about forking with threads.
 FORKS = """
 import json, os, sys

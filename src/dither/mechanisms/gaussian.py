@@ -59,7 +59,8 @@ def gaussian_profile(mu: float, epsilon: Array) -> Array:
             difference = _mills(near) - _mills(far)
         small = density * difference
         plain = ndtr(-near) - np.exp(np.minimum(epsilon + log_ndtr(-far), 0.0))
-    return np.minimum(np.where(near < -4, plain, small), 1.0) * (1 + CURVE_SLACK)
+    # never exactly zero: that would claim a pure ε
+    return np.minimum(np.where(near < -4, plain, small) * (1 + CURVE_SLACK) + 1e-300, 1.0)
 
 
 def _mills(z: Array) -> Array:
@@ -136,6 +137,10 @@ class GaussianLoss(PrivacyLoss, kind="gaussian"):
     def renyi(self, order: float) -> float:
         """αμ²/2 (Mironov 2017, Proposition 7)."""
         return up(order * fraction_up(self.rho))
+
+    def zcdp_exactly(self) -> Fraction:
+        """As it was stated."""
+        return self.rho
 
     def zcdp(self) -> float:
         """μ²/2."""

@@ -49,6 +49,10 @@ class LaplaceLoss(PrivacyLoss, kind="laplace"):
         """Reflection swaps the pair."""
         return True
 
+    def pure_exactly(self) -> Fraction:
+        """As it was stated."""
+        return self.exact_epsilon
+
     def pure(self) -> float:
         """Sensitivity over scale."""
         return fraction_up(self.exact_epsilon)
@@ -99,7 +103,7 @@ class LaplaceLoss(PrivacyLoss, kind="laplace"):
 class Laplace(NoiseMechanism):
     """Adds Laplace noise of a stated scale to real-valued answers.
 
-    Guarantee: Δ₁/scale-private for answers of l1 sensitivity Δ₁ in any dimension (Dwork, McSherry, Nissim & Smith 2006),
+    Guarantee: Δ₁/scale-private for answers of l1 sensitivity Δ₁ in any dimension (Dwork et al. 2006),
         with the curve of one coordinate that moves by Δ₁; see laplace.md.
     Assumes: the stated sensitivity holds for the floats as they are passed in.
     Accuracy: Pr[|error| > scale·ln(1/β)] = β; E|error| = scale.
@@ -190,6 +194,10 @@ class DiscreteLaplaceLoss(PrivacyLoss, kind="discrete_laplace"):
     def symmetric(self) -> bool:
         """Reflection swaps the pair."""
         return True
+
+    def pure_exactly(self) -> Fraction:
+        """As it was stated."""
+        return self.exact_epsilon
 
     def pure(self) -> float:
         """Sensitivity over scale."""

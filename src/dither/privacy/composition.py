@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -81,11 +81,22 @@ class Composed(PrivacyLoss, kind="composed"):
 
     def pure(self) -> float:
         """Pure losses add (Dwork, McSherry, Nissim & Smith 2006)."""
-        return self._sum([loss.pure() for loss, _ in self.parts])
+        return fraction_up(self.pure_exactly()) if self._all_finite(lambda loss: loss.pure()) else math.inf
+
+    def pure_exactly(self) -> Fraction:
+        """The exact sum."""
+        return sum((count * loss.pure_exactly() for loss, count in self.parts), Fraction(0))
 
     def zcdp(self) -> float:
         """ZCDP parameters add (Bun & Steinke 2016, Lemma 1.7)."""
-        return self._sum([loss.zcdp() for loss, _ in self.parts])
+        return fraction_up(self.zcdp_exactly()) if self._all_finite(lambda loss: loss.zcdp()) else math.inf
+
+    def zcdp_exactly(self) -> Fraction:
+        """The exact sum."""
+        return sum((count * loss.zcdp_exactly() for loss, count in self.parts), Fraction(0))
+
+    def _all_finite(self, view: Callable[[PrivacyLoss], float]) -> bool:
+        return all(math.isfinite(view(loss)) for loss, _ in self.parts)
 
     def approximate_zcdp(self) -> tuple[float, float]:
         """Both parameters add (Bun & Steinke 2016, Lemma 8.2)."""
@@ -117,6 +128,19 @@ class Composed(PrivacyLoss, kind="composed"):
     def profile(self, epsilon: Array, direction: Direction) -> Array:
         """The composed curve from above: the smallest of several tilts at every point."""
         return _profile(self, direction, tuple(np.asarray(epsilon, dtype=np.float64).tolist()))
+
+    def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
+        # adding one loss at a time to a long list, as sum() does, must not go through the whole list every time
+        if isinstance(other, PrivacyLoss) and not isinstance(other, Composed) and other.adjacency is self.adjacency:
+            alike = [part for part in self.parts if type(part[0]) is type(other)]
+            others = tuple(part for part in self.parts if type(part[0]) is not type(other))
+            place = next((i for i, (loss, _) in enumerate(alike) if loss == other), None)
+            if place is None:
+                alike.append((other, 1))
+            else:
+                alike[place] = (other, alike[place][1] + 1)
+            return Composed(others + tuple(type(other).merge(alike)), self.adjacency)
+        return PrivacyLoss.__add__(self, other)
 
     def delta(self, epsilon: float | Fraction | str) -> float:  # type: ignore[override]
         """An upper bound of δ at ``epsilon``, with the tilt made for it."""
@@ -186,9 +210,9 @@ def _upper_items(loss: Composed, direction: Direction, step: float, tail: float)
 def _numeric_up(loss: Composed, direction: Direction, delta: float) -> float:
     step = _step(loss, direction, STEP)
     items = _upper_items(loss, direction, step, _tail(loss, delta))
+    if fourier.infinite_mass(items) >= delta:
+        return math.inf
     for curve in _curves(items, delta):
-        if curve.infinite >= delta:
-            return math.inf
         found = curve.epsilon_up(delta)
         if found is not None:
             return max(0.0, up(found))
@@ -259,6 +283,8 @@ def _split_down(loss: Composed, direction: Direction, delta: float) -> float:
 def _delta_up(loss: Composed, direction: Direction, epsilon: float) -> float:
     step = _step(loss, direction, STEP)
     items = _upper_items(loss, direction, step, 1e-30)
+    if fourier.infinite_mass(items) >= 1:
+        return 1.0
     best = 1.0
     for theta in (fourier.tilt_for_epsilon(items, epsilon), 0.0):
         curve = fourier.composed(items, theta)
@@ -272,6 +298,8 @@ def _profile(loss: Composed, direction: Direction, epsilon: tuple[float, ...]) -
     step = _step(loss, direction, STEP)
     items = _upper_items(loss, direction, step, 1e-30)
     best = np.ones(points.size)
+    if fourier.infinite_mass(items) >= 1:
+        return best
     for delta in (0.5, 1e-3, 1e-8, 1e-14, 1e-22):
         best = np.minimum(best, fourier.composed(items, fourier.tilt_for_delta(items, delta)).delta_up(points))
     return np.minimum(best, fourier.composed(items, 0.0).delta_up(points))

@@ -81,19 +81,13 @@ class PureFilter(Filter):
 
     def fits(self, loss: PrivacyLoss) -> bool:
         """Whether ε is still there."""
-        return math.isfinite(loss.pure()) and self.spent + _pure(loss) <= self.budget
+        return math.isfinite(loss.pure()) and self.spent + loss.pure_exactly() <= self.budget
 
     def _book(self, loss: PrivacyLoss) -> None:
-        self.spent += _pure(loss)
+        self.spent += loss.pure_exactly()
 
     def _left(self) -> str:
         return f"ε = {float(self.remaining):g}"
-
-
-def _pure(loss: PrivacyLoss) -> Fraction:
-    """ε as it was written where the loss knows it (0.7 is seven tenths), else its float, which was rounded up."""
-    stated = getattr(loss, "exact_epsilon", None)
-    return stated if isinstance(stated, Fraction) else Fraction(loss.pure())
 
 
 class ZcdpFilter(Filter):
@@ -128,12 +122,13 @@ class ZcdpFilter(Filter):
         rho, delta = loss.approximate_zcdp()
         if math.isinf(rho):
             return False
-        return self.spent + _rho(loss, rho) <= self.budget and self.delta_spent + Fraction(delta) <= self.delta_budget
+        return self.spent + rho <= self.budget and self.delta_spent + Fraction(delta) <= self.delta_budget
 
     def _book(self, loss: PrivacyLoss) -> None:
-        rho, delta = loss.approximate_zcdp()
-        self.spent += _rho(loss, rho)
-        self.delta_spent += Fraction(delta)
+        rho, delta = _approximate(loss)
+        assert rho is not None
+        self.spent += rho
+        self.delta_spent += delta
 
     def _left(self) -> str:
         return f"ρ = {float(self.remaining):g}, δ = {float(self.delta_budget - self.delta_spent):g}"
@@ -146,9 +141,12 @@ class ZcdpFilter(Filter):
         return zcdp_epsilon(fraction_up(self.budget), float(rest))
 
 
-def _rho(loss: PrivacyLoss, rho: float) -> Fraction:
-    stated = getattr(loss, "rho", None)
-    return stated if isinstance(stated, Fraction) else Fraction(rho)
+def _approximate(loss: PrivacyLoss) -> tuple[Fraction | None, Fraction]:
+    """(ρ, δ), exactly as stated where the loss is plain zCDP; ρ is None where it has no such view."""
+    if math.isfinite(loss.zcdp()):
+        return loss.zcdp_exactly(), Fraction(0)
+    rho, delta = loss.approximate_zcdp()
+    return (Fraction(rho) if math.isfinite(rho) else None), Fraction(delta)
 
 
 class RenyiFilter(Filter):
@@ -215,7 +213,7 @@ class PureOdometer(_Spending):
         self._same_adjacency(loss)
         if math.isinf(loss.pure()):
             raise IncompatibleLosses("this loss has no pure ε: use ZcdpOdometer")
-        self.spent += _pure(loss)
+        self.spent += loss.pure_exactly()
 
     def epsilon(self) -> float:
         """The ε spent so far."""
@@ -253,7 +251,7 @@ class ZcdpOdometer(_Spending):
         self._same_adjacency(loss)
         if math.isinf(loss.zcdp()):
             raise IncompatibleLosses("this loss has no zCDP view")
-        self.spent += _rho(loss, loss.zcdp())
+        self.spent += loss.zcdp_exactly()
 
     def epsilon(self) -> float:
         """The ε of the first level that covers what was spent."""

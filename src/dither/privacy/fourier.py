@@ -34,6 +34,8 @@ TILTED_FLOOR, PLAIN_FLOOR = -20.0, -32.0
 # tilted mass outside the window, on each side: e^-WINDOW
 WINDOW = 36.0
 LARGEST_TRANSFORM = 1 << 24
+# neighbouring lattice points may differ by this factor in the exponent, which floats can bear
+LARGEST_TILT = 2.0
 # so many of the widest items are transformed whole; the others only where something is left
 LEADERS = 8
 LARGEST_COLUMN = 1 << 14
@@ -55,9 +57,19 @@ class _Block:
         for column, (lattice, _) in enumerate(items):
             start = lattice.first - first
             self.masses[start : start + lattice.masses.size, column] = lattice.masses
+        used = np.flatnonzero(self.masses.any(axis=1))
+        kept = slice(int(used[0]), int(used[-1]) + 1)
+        self.index, self.points, self.masses = self.index[kept], self.points[kept], self.masses[kept]
         self.counts = np.array([count for _, count in items], dtype=np.float64)
         edges = [(lattice.first, lattice.first + lattice.masses.size - 1) for lattice, _ in items]
         self.ends = self.step * np.array(edges, dtype=np.float64)
+
+    @property
+    def largest_tilt(self) -> float:
+        """Beyond it a short column beside a long one would vanish."""
+        if self.counts.size == 1:
+            return LARGEST_TILT / self.step
+        return min(LARGEST_TILT / self.step, 600.0 / max(float(np.ptp(self.points)), self.step))
 
     def _weights(self, theta: float) -> tuple[Array, float]:
         # Masses are at least 1e-280 or zero, so what e^{θz} loses by underflow is nothing next to what remains.
@@ -74,8 +86,13 @@ class _Block:
         return self.counts * (top + np.log(powers[0])), self.counts * mean, self.counts * variance
 
     def log_moment(self, theta: float) -> float:
+        """An upper bound of the log moments' sum, exact unless a column underflows."""
         weight, top = self._weights(theta)
-        return float((self.counts * (top + np.log(weight @ self.masses))).sum())
+        sums = weight @ self.masses
+        simple = (theta * self.ends).max(axis=1) + np.log(self.masses.sum(axis=0))
+        with np.errstate(divide="ignore"):
+            logs = np.where(sums > 1e-280, top + np.log(sums), simple)
+        return float((self.counts * logs).sum())
 
     def tilted(self, theta: float) -> Array:
         masses = self.masses * self._weights(theta)[0][:, None]
@@ -126,15 +143,17 @@ class Composition:
         return self._inside(int(over[-1]), delta + float(self.error[over[-1]])) - self.shift
 
     def delta_up(self, epsilon: Array) -> Array:
-        """δ from above at every ε; 1 where this curve says nothing, below its window."""
+        """δ from above at every ε; below the window by its largest slope in e^ε, which is that of Q's whole mass."""
         place = np.searchsorted(self.epsilons, epsilon, side="right") - 1
         j = np.clip(place, 0, self.epsilons.size - 1)
-        beyond = np.minimum(epsilon - self.epsilons[j], 50.0)
+        beyond = np.clip(epsilon - self.epsilons[j], 0.0, 50.0)
         value = self.scale * (self.p_above[j] - np.exp(beyond) * self.q_above[j])
         # above the window only what the error already accounts for is left
         value = np.where(j == self.epsilons.size - 1, 0.0, value)
         known = np.maximum(value, 0.0) + self.error[j] + self.infinite
-        return np.where(place < 0, 1.0, np.minimum(known * (1 + 1e-12), 1.0))
+        rise = np.exp(self.epsilons[0]) - np.exp(np.minimum(epsilon, self.epsilons[0]))
+        known = known + np.where(place < 0, rise * (1 + 1e-6), 0.0)
+        return np.minimum(known * (1 + 1e-12), 1.0)
 
     def _inside(self, j: int, target: float) -> float:
         """Where the polygon between lattice points j and j+1, linear in e^ε, takes the value ``target``."""
@@ -190,12 +209,12 @@ def composed(items: Items, theta: float) -> Composition:
         p_above=p_above,
         q_above=q_above,
         scale=scale,
-        infinite=_infinite(items),
+        infinite=infinite_mass(items),
         shift=math.fsum(count * lattice.shift for lattice, count in items),
     )
 
 
-def _infinite(items: Items) -> float:
+def infinite_mass(items: Items) -> float:
     """The mass of "some item is infinite"; an item's masses may sum to slightly more than one after its lift."""
     total = survive = 0.0
     for lattice, count in items:
@@ -283,7 +302,7 @@ def tilt_for_delta(items: Items, delta: float) -> float:
 
     variance = _total(blocks, 0.0)[2]
     start = max(1e-3, math.sqrt(2 * max(-goal, 0.5) / max(variance, 1e-12)))
-    return _crossing(excess, min(start, 1e4))
+    return _crossing(excess, start, min(block.largest_tilt for block in blocks))
 
 
 def tilt_for_epsilon(items: Items, epsilon: float) -> float:
@@ -294,7 +313,8 @@ def tilt_for_epsilon(items: Items, epsilon: float) -> float:
     if mean >= goal:
         return 0.0
     start = max(1e-6, (goal - mean) / max(variance, 1e-12))
-    return _crossing(lambda theta: goal - _total(blocks, theta)[1], min(start, 1e4))
+    limit = min(block.largest_tilt for block in blocks)
+    return _crossing(lambda theta: goal - _total(blocks, theta)[1], start, limit)
 
 
 def _total(blocks: list[_Block], theta: float) -> tuple[float, float, float]:
@@ -304,12 +324,12 @@ def _total(blocks: list[_Block], theta: float) -> tuple[float, float, float]:
     return moment, mean, variance
 
 
-def _crossing(excess: Callable[[float], float], start: float) -> float:
-    """About where a decreasing function of θ > 0 crosses zero; a per cent is enough, any tilt is valid."""
-    low = high = start
-    if excess(start) > 0:
-        while high < 1e6:
-            low, high = high, high * 1.6
+def _crossing(excess: Callable[[float], float], start: float, limit: float) -> float:
+    """About where a decreasing function of θ > 0 crosses zero; a few per cent are enough, any tilt is valid."""
+    low = high = min(start, limit)
+    if excess(high) > 0:
+        while high < limit:
+            low, high = high, min(high * 1.6, limit)
             if excess(high) <= 0:
                 break
     else:

@@ -41,7 +41,7 @@ class Guarantee:
     def posterior(self, prior: Number, *, failure: Number | None = None) -> tuple[float, float]:
         """Bounds on what a suspicion of ``prior`` can become, for any answer and any side knowledge.
 
-        Guarantee: prior odds change by a factor within e^{±ε} (Dwork, McSherry, Nissim & Smith 2006). With δ > 0 this can
+        Guarantee: prior odds change by a factor within e^{±ε} (Dwork et al. 2006). With δ > 0 this can
             fail: outside an event of probability ``failure`` > δ (default 2δ) the odds change by at most
             e^{±(ε+t)} with t = −ln(1 − δ/failure), since Pr[loss > ε + t]·(1 − e^−t) ≤ δ.
         """

@@ -114,6 +114,8 @@ def spread(loss: PrivacyLoss, direction: Direction, tail: float = 1e-12) -> floa
     masses, _, _ = dots(loss, direction, right, left)
     losses = np.concatenate([-left[:0:-1], right])
     total = float(masses.sum())
+    if total == 0:  # everything is given away
+        return 1.0
     mean = float((masses * losses).sum()) / total
     return math.sqrt(max(float((masses * (losses - mean) ** 2).sum()) / total, 1e-30))
 

@@ -107,6 +107,14 @@ class PrivacyLoss(ABC):
         """The smallest known ε with δ = 0, or infinity."""
         return math.inf
 
+    def pure_exactly(self) -> Fraction:
+        """The pure ε as an exact number, for adding up; only where ``pure`` is finite."""
+        return Fraction(self.pure())
+
+    def zcdp_exactly(self) -> Fraction:
+        """ρ as an exact number, for adding up; only where ``zcdp`` is finite."""
+        return Fraction(self.zcdp())
+
     def renyi(self, order: float) -> float:
         """An upper bound of the Rényi divergence of this order (> 1), for both directions."""
         from dither.privacy.renyi import pure_renyi
@@ -264,8 +272,9 @@ class PrivacyLoss(ABC):
     def _epsilon_up(self, delta: float) -> float:
         from dither.privacy.renyi import renyi_epsilon
 
-        limit = min(self.pure(), LARGEST_EPSILON)
-        if self._worst(limit) > delta and limit != self.pure():
+        pure = self.pure()
+        limit = pure if math.isfinite(pure) else LARGEST_EPSILON
+        if limit != pure and self._worst(limit) > delta:
             return renyi_epsilon(self, delta)
         found = smallest_true(lambda e: self._worst(e) <= delta, 0.0, limit, relative=1e-14, absolute=1e-15)
         return found if found == limit else up(found, 2.0**-50)

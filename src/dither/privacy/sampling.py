@@ -65,17 +65,17 @@ def without_replacement(loss: PrivacyLoss, *, sample: int, population: int) -> P
 
 def _mixture(base: PrivacyLoss, rate: float, epsilon: Array, direction: Direction) -> Array:
     """H(ε) of ((1−q)Q + qP, Q): q·H_base(ln(1 + (e^ε−1)/q)), and 1 − e^ε below ln(1−q)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inner = np.expm1(epsilon) / rate
-        inside = inner > -1
-        point = np.log1p(np.where(inside, inner, 0.0))
+    # beyond e^600 the −1 and the 1 are nothing next to e^ε/q
+    inner = np.expm1(np.minimum(epsilon, 600.0)) / rate
+    inside = inner > -1
+    point = np.where(epsilon > 600.0, epsilon - math.log(rate), np.log1p(np.where(inside, inner, 0.0)))
     value = rate * base.profile(point, direction) * (1 + SLACK)
-    return np.where(inside, value, -np.expm1(epsilon))
+    return np.where(inside, value, -np.expm1(np.minimum(epsilon, 0.0)))
 
 
 def _against_mixture(base: PrivacyLoss, rate: float, epsilon: Array, direction: Direction) -> Array:
     """H(ε) of (P, (1−q)P + qQ): (1 − (1−q)e^ε)·H_base(ln(q·e^ε/(1 − (1−q)e^ε))), zero above −ln(1−q)."""
-    left = -np.expm1(epsilon + math.log1p(-rate))
+    left = -np.expm1(np.minimum(epsilon + math.log1p(-rate), 1.0))
     inside = left > 0
     safe = np.where(inside, left, 1.0)
     point = epsilon + math.log(rate) - np.log(safe)
@@ -104,7 +104,7 @@ class PoissonSampled(PrivacyLoss, kind="poisson"):
     def cells(self, edges: Array, direction: Direction) -> Cells | None:
         """The loss of the mixture is an increasing function of the base loss: move the edges back through it."""
         q = float(self.rate)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             sign = 1.0 if direction is Direction.REMOVE else -1.0
             inner = np.expm1(sign * edges) / q
             moved = sign * np.where(inner > -1, np.log1p(np.maximum(inner, -1.0)), -np.inf)
@@ -167,8 +167,8 @@ class PoissonSampled(PrivacyLoss, kind="poisson"):
         return min(pure_zcdp(self.pure()), self.base.zcdp())
 
     def kl(self) -> float:
-        """The divergence is convex, so the expected loss falls at least in proportion to the rate."""
-        return up(float(self.rate) * self.base.kl())
+        """The divergence is convex, so it falls at least in proportion to the rate; and no order is below it."""
+        return min(up(float(self.rate) * self.base.kl()), self.renyi(1 + 1e-9))
 
     def gaussian(self) -> float:
         """Sampling never hurts."""
@@ -236,8 +236,8 @@ class SampledWithoutReplacement(PrivacyLoss, kind="without_replacement"):
         return min(pure_zcdp(self.pure()), self.base.zcdp())
 
     def kl(self) -> float:
-        """The divergence is convex, so the expected loss falls at least in proportion to the rate."""
-        return up(float(self.rate) * self.base.kl())
+        """The divergence is convex, so it falls at least in proportion to the rate; and no order is below it."""
+        return min(up(float(self.rate) * self.base.kl()), self.renyi(1 + 1e-9))
 
     def gaussian(self) -> float:
         """Sampling never hurts."""

@@ -13,7 +13,7 @@ from dither.errors import InvalidParameter
 from dither.numeric import Number, as_fraction, fraction_up, positive_int, up
 from dither.numeric.rounding import SLACK
 from dither.privacy.loss import Array, Cells, Direction, Json, PrivacyLoss, mirrored
-from dither.privacy.renyi import ORDERS, pure_zcdp, zcdp_epsilon
+from dither.privacy.renyi import pure_zcdp, zcdp_epsilon
 from dither.privacy.unit import Adjacency
 
 
@@ -68,6 +68,10 @@ class PureLoss(PrivacyLoss, kind="pure"):
     def symmetric(self) -> bool:
         """Both directions have one curve."""
         return True
+
+    def pure_exactly(self) -> Fraction:
+        """As it was stated."""
+        return self.exact_epsilon
 
     def pure(self) -> float:
         """ε itself."""
@@ -193,6 +197,10 @@ class ZcdpLoss(PrivacyLoss, kind="zcdp"):
         """A bound only."""
         return False
 
+    def zcdp_exactly(self) -> Fraction:
+        """As it was stated."""
+        return self.rho
+
     def zcdp(self) -> float:
         """ρ itself."""
         return fraction_up(self.rho)
@@ -206,20 +214,21 @@ class ZcdpLoss(PrivacyLoss, kind="zcdp"):
         return math.inf
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
-        """The smallest of the bounds of the listed orders and of those around each point's best one."""
+        """The bound of the best order at each point, where ρ(2α−1) − ε + ln(1−1/α) = 0; any order is valid."""
         distance = np.abs(epsilon)
         rho = self.zcdp()
-        listed = np.array(ORDERS, dtype=np.float64)[:, None]
-        # the exponent is smallest near α = (ε + ρ)/2ρ + …; try that order too
-        ideal = np.maximum(1 + 1e-6, (distance + rho) / max(2 * rho, 1e-300))[None, :]
-        bounds = [self._bound(order, distance) for order in (listed, np.minimum(ideal, 1e12))]
-        return mirrored(np.minimum(bounds[0].min(axis=0), bounds[1].min(axis=0)), epsilon)
-
-    def _bound(self, order: Array, distance: Array) -> Array:
-        exponent = (
-            (order - 1) * (self.zcdp() * order - distance[None, :]) + order * np.log1p(-1 / order) - np.log(order - 1)
-        )
-        return np.asarray(np.exp(np.minimum(exponent, 0.0)) * (1 + SLACK))
+        if rho == 0:
+            return mirrored(np.zeros_like(distance), epsilon)
+        low, high = np.full(distance.shape, -30.0), np.full(distance.shape, 60.0)
+        for _ in range(60):
+            middle = (low + high) / 2
+            order = 1 + np.exp(middle)
+            rising = rho * (2 * order - 1) - distance + np.log(np.exp(middle) / order) > 0
+            low, high = np.where(rising, low, middle), np.where(rising, middle, high)
+        gap = np.exp((low + high) / 2)
+        order = 1 + gap
+        exponent = gap * (rho * order - distance) + order * np.log(gap / order) - np.log(gap)
+        return mirrored(np.exp(np.minimum(exponent + 1e-14 * order, 0.0)) * (1 + SLACK), epsilon)
 
     def _epsilon_up(self, delta: float) -> float:
         return zcdp_epsilon(self.zcdp(), delta)

@@ -1,0 +1,6 @@
+"""Public conformance suites: hold your own mechanism to the contract that dither's are held to."""
+
+from dither.checks.mechanism import Finding, Report, check_mechanism
+from dither.checks.statistics import chi_square, largest_gap, proportion_at_most
+
+__all__ = ["Finding", "Report", "check_mechanism", "chi_square", "largest_gap", "proportion_at_most"]

@@ -1,0 +1,278 @@
+"""What randomised answers say about the truth: unbiased shares, their variance, and intervals that cover.
+
+Every kind of randomised response here looks the same to one category: somebody who belongs to it reports it with
+probability ``hit``, somebody who doesn't with probability ``miss`` < ``hit``. A share is estimated from the number of
+reports. Whose share is meant decides the variance:
+
+- POPULATION: the respondents are an independent sample. Reports are binomial with λ = miss + (hit − miss)·θ.
+- RESPONDENTS: only those who answered matter, their truths are fixed and all randomness is that of the lies.
+  If T of n belong, reports are Binomial(T, hit) + Binomial(n − T, miss): a law with the single unknown T.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy.special import betainc, betaincinv, betaln, xlog1py, xlogy
+
+from dither.errors import InvalidData, InvalidParameter
+from dither.mechanisms.base import Floats, Ints
+from dither.numeric import fraction_down, up
+
+# Relative allowance for the incomplete beta function and its inverse, always taken towards wider intervals.
+_TAIL_SLACK = 1e-8
+# Tails are summed over this many standard deviations, and as many answers more: beyond is less than e^-70.
+_REACH = 40.0
+_FAR = 80.0
+_LEFT_OUT = 1e-25
+
+
+class Target(Enum):
+    """Whose share an estimate is about."""
+
+    POPULATION = "population"
+    RESPONDENTS = "respondents"
+
+    @property
+    def sentence(self) -> str:
+        """What the variance and the interval account for.
+
+        Example:
+            >>> Target.RESPONDENTS.sentence
+            'the share among those who answered; only the lies are random'
+        """
+        if self is Target.POPULATION:
+            return "the share in the population that the respondents are an independent sample of"
+        return "the share among those who answered; only the lies are random"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareEstimate:
+    """A share read off randomised answers: unbiased unless clipped, with an interval that covers.
+
+    ``variance`` is an unbiased estimate of the variance of ``value`` (POPULATION) or exact (RESPONDENTS, binary);
+    ``interval`` holds the true share with probability of at least ``confidence``, whatever it is.
+    """
+
+    value: float
+    variance: float
+    interval: tuple[float, float]
+    confidence: float
+    answers: int
+    target: Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharesEstimate:
+    """The shares of all categories, which sum to 1; the intervals hold for all of them together."""
+
+    values: Floats
+    variances: Floats
+    intervals: Floats
+    confidence: float
+    answers: int
+    target: Target
+
+    def __post_init__(self) -> None:
+        for array in (self.values, self.variances, self.intervals):
+            array.flags.writeable = False
+
+
+def check_counts(counts: Any, categories: int) -> Ints:
+    """Counts of reports as int64, refused unless there is one per category and at least one answer in all."""
+    array = np.asarray(counts)
+    if array.shape != (categories,) or array.dtype.kind not in "iu" or (array < 0).any() or not array.any():
+        raise InvalidData(
+            f"expected {categories} counts, whole numbers of at least 0, with at least one answer among them"
+        )
+    return array.astype(np.int64)
+
+
+def check_informative(hit: Fraction, miss: Fraction) -> None:
+    """Refuse to estimate from answers that don't depend on the truth."""
+    if hit == miss:
+        raise InvalidParameter(
+            "these answers are independent of the truth (ε = 0), so nothing can be estimated from them: lie less often"
+        )
+
+
+def share_variance(n: int, share: Fraction, hit: Fraction, miss: Fraction, target: Target) -> Fraction:
+    """The exact variance of an estimated share.
+
+    POPULATION: λ(1−λ)/(n(hit−miss)²), for binary answers θ(1−θ)/n + p(1−p)/(n(1−2p)²).
+    RESPONDENTS: [θ·hit(1−hit) + (1−θ)·miss(1−miss)]/(n(hit−miss)²), for binary answers the second term alone.
+    """
+    check_informative(hit, miss)
+    if target is Target.POPULATION:
+        report = miss + (hit - miss) * share
+        spread = report * (1 - report)
+    else:
+        spread = share * hit * (1 - hit) + (1 - share) * miss * (1 - miss)
+    return spread / (n * (hit - miss) ** 2)
+
+
+def share_covariance(
+    n: int, shares: tuple[Fraction, Fraction], hit: Fraction, miss: Fraction, target: Target
+) -> Fraction:
+    """The exact covariance of the estimated shares of two categories; negative, since a report is for one of them."""
+    check_informative(hit, miss)
+    first, second = shares
+    if target is Target.POPULATION:
+        spread = (miss + (hit - miss) * first) * (miss + (hit - miss) * second)
+    else:
+        spread = (first + second) * hit * miss + (1 - first - second) * miss**2
+    return -spread / (n * (hit - miss) ** 2)
+
+
+def worst_share(hit: Fraction, miss: Fraction, target: Target) -> Fraction:
+    """The share for which the estimate varies most."""
+    if target is Target.POPULATION:
+        # λ(1−λ) is largest at λ = ½, or as near to it as λ can come
+        return min(Fraction(1), max(Fraction(0), (Fraction(1, 2) - miss) / (hit - miss)))
+    return Fraction(1 if hit * (1 - hit) >= miss * (1 - miss) else 0)
+
+
+def worst_error(n: int, hit: Fraction, miss: Fraction, failure: float, target: Target) -> float:
+    """An error that an estimated share exceeds with probability at most ``failure``, whatever the true share.
+
+    A coin of probability x is sub-Gaussian with variance proxy (1−2x)/(2·ln((1−x)/x)) ≤ ¼ (Kearns & Saul 1998), and
+    proxies of independent coins add; so Pr[|Σ − E Σ| ≥ t] ≤ 2·exp(−t²/(2·n·proxy)).
+    """
+    check_informative(hit, miss)
+    if target is Target.POPULATION and miss <= Fraction(1, 2) <= hit:
+        proxy = 0.25
+    else:
+        proxy = max(_proxy(hit), _proxy(miss))
+    return up(math.sqrt(2 * proxy * math.log(2 / failure) / n) / fraction_down(hit - miss))
+
+
+def _proxy(chance: Fraction) -> float:
+    """Kearns & Saul's variance proxy, written with d = |1 − 2x|: d/(4·artanh d)."""
+    d = abs(1 - 2 * chance)
+    # the proxy falls with d, so a d rounded down (and kept below 1, where artanh is infinite) is safe
+    near = min(fraction_down(d), 1 - 2.0**-53)
+    return up(near / (4 * math.atanh(near))) if near > 1e-150 else 0.25
+
+
+def unbiased_variance(count: int, n: int, hit: Fraction, miss: Fraction, target: Target) -> float:
+    """An unbiased estimate of the variance; with a single answer, which can't show any spread, the worst case."""
+    if target is Target.POPULATION:
+        if n == 1:
+            return float(share_variance(1, worst_share(hit, miss, target), hit, miss, target))
+        observed = Fraction(count, n)
+        return float(observed * (1 - observed) / ((n - 1) * (hit - miss) ** 2))
+    # linear in the share, so an unbiased share gives an unbiased variance; the truth lies within the two ends
+    ends = [share_variance(n, Fraction(end), hit, miss, target) for end in (0, 1)]
+    share = (Fraction(count, n) - miss) / (hit - miss)
+    return float(ends[0] + share * (ends[1] - ends[0]))
+
+
+def interval(count: int, n: int, hit: Fraction, miss: Fraction, failure: float, target: Target) -> tuple[float, float]:
+    """An interval that misses the true share with probability at most ``failure``, half of it on each side."""
+    check_informative(hit, miss)
+    if target is Target.RESPONDENTS:
+        return respondents_interval(count, n, hit, miss, failure)
+    low, high = clopper_pearson(count, n, failure)
+    gap = float(hit - miss)
+    return (low - float(miss)) / gap, (high - float(miss)) / gap
+
+
+def clopper_pearson(count: int, n: int, failure: float) -> tuple[float, float]:
+    """The exact interval of a binomial probability (Clopper & Pearson 1934).
+
+    Example:
+        >>> low, high = clopper_pearson(0, 10, 0.05)
+        >>> low, round(high, 4)
+        (0.0, 0.3085)
+    """
+    half = failure / 2 * (1 - _TAIL_SLACK)
+    low = 0.0 if count == 0 else float(betaincinv(count, n - count + 1, half))
+    high = 1.0 if count == n else 1.0 - float(betaincinv(n - count, count + 1, half))
+    return max(0.0, low * (1 - _TAIL_SLACK)), min(1.0, 1.0 - (1.0 - high) * (1 - _TAIL_SLACK))
+
+
+def respondents_interval(count: int, n: int, hit: Fraction, miss: Fraction, failure: float) -> tuple[float, float]:
+    """All T/n for which neither so few nor so many reports would be a surprise: exact, since T is the only unknown.
+
+    More true members mean stochastically more reports, so both tests turn once and bisection finds where. Where
+    every T would be a surprise the nearest end is given.
+    """
+    half = failure / 2
+
+    def enough(trues: int) -> bool:
+        return tails(count, trues, n, hit, miss)[1] > half
+
+    def too_many(trues: int) -> bool:
+        return tails(count, trues, n, hit, miss)[0] <= half
+
+    low, high = min(_first(enough, n), n), max(_first(too_many, n) - 1, 0)
+    return min(low, high) / n, max(low, high) / n
+
+
+def _first(holds: Any, n: int) -> int:
+    """The smallest whole number up to n at which a predicate that turns true once holds, or n + 1."""
+    low, high = 0, n + 1
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def tails(count: int, trues: int, n: int, hit: Fraction, miss: Fraction) -> tuple[float, float]:
+    """Pr[reports ≤ count] and Pr[reports ≥ count] if ``trues`` of n belong to the category, rounded up."""
+    h, m = float(hit), float(miss)
+    mean, reach = trues * h, _REACH * math.sqrt(trues * h * (1 - h)) + _FAR
+    inner = np.arange(max(0, math.floor(mean - reach)), min(trues, math.ceil(mean + reach)) + 1, dtype=np.float64)
+    logs = xlogy(inner, h) + xlog1py(trues - inner, -h) - betaln(inner + 1, trues - inner + 1)
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    rest, others = count - inner, float(n - trues)
+    inside = (rest >= 0) & (rest < others)
+    a = np.where(inside, rest, 0.0)
+    at_most = np.where(inside, betainc(np.maximum(others - a, 1.0), a + 1, 1 - m), rest >= others)
+    inside = (rest > 0) & (rest <= others)
+    a = np.where(inside, rest, 1.0)
+    at_least = np.where(inside, betainc(a, np.maximum(others - a + 1, 1.0), m), rest <= 0)
+    low, high = float(weights @ at_most), float(weights @ at_least)
+    return low * (1 + _TAIL_SLACK) + _LEFT_OUT, high * (1 + _TAIL_SLACK) + _LEFT_OUT
+
+
+def estimate_share(
+    count: int, n: int, hit: Fraction, miss: Fraction, *, failure: float, target: Target, clip: bool
+) -> tuple[float, float, tuple[float, float]]:
+    """Value, variance and interval of one category."""
+    check_informative(hit, miss)
+    value = float((Fraction(count, n) - miss) / (hit - miss))
+    variance = unbiased_variance(count, n, hit, miss, target)
+    low, high = interval(count, n, hit, miss, failure, target)
+    if clip:
+        value, low, high = (min(1.0, max(0.0, x)) for x in (value, low, high))
+    return value, variance, (low, high)
+
+
+def estimate_shares(
+    counts: Sequence[int] | Ints, hit: Fraction, miss: Fraction, *, failure: float, target: Target, clip: bool
+) -> tuple[Floats, Floats, Floats]:
+    """Values, variances and simultaneous intervals of all categories (Bonferroni; two categories mirror each other)."""
+    k, n = len(counts), int(np.sum(counts))
+    each = failure if k == 2 else failure / k
+    # equal counts have equal estimates: large domains hold few different ones
+    known = {
+        count: estimate_share(count, n, hit, miss, failure=each, target=target, clip=clip)
+        for count in {int(c) for c in counts}
+    }
+    found = [known[int(count)] for count in counts]
+    return (
+        np.array([value for value, _, _ in found]),
+        np.array([variance for _, variance, _ in found]),
+        np.array([ends for _, _, ends in found]),
+    )
