@@ -1,65 +1,27 @@
 """How fast exact noise is, beside numpy's insecure generator and other libraries, in one run.
 
-Run with ``PYTHONPATH=src python benchmarks/noise.py``. Every row is a ratio of medians of
+Run with ``python benchmarks/noise.py``. Every row is a ratio of medians of
 interleaved repeats on the same machine, so that a busy machine slows both sides. Libraries that
 aren't installed are reported as such. Results go to ``benchmarks/results/noise.json``.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import statistics
-import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from measure import Row, Section, Work, interleaved, run
 
-from dither.entropy import (
-    DiscreteGaussianSampler,
-    DiscreteLaplaceSampler,
-    permute_and_flip,
-    select,
-)
+from dither.entropy import DiscreteGaussianSampler, DiscreteLaplaceSampler, permute_and_flip, select
+from dither.mechanisms.gaussian import Gaussian
+from dither.mechanisms.laplace import Laplace
 
 DRAWS = 1_000_000
 SCALES = [1, 100, 1_000_000]
 RESULTS = Path(__file__).parent / "results" / "noise.json"
-
-Work = Callable[[], object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One comparison; times are for one operation as named, in nanoseconds."""
-
-    name: str
-    ours_ns: float
-    other: str
-    other_ns: float | None
-
-    @property
-    def ratio(self) -> float | None:
-        return None if self.other_ns is None else self.other_ns / self.ours_ns
-
-
-def interleaved(works: list[tuple[Work, int]], repeats: int) -> list[float]:
-    """Median nanoseconds per operation of each work; each does so many operations in one call."""
-    times: list[list[float]] = [[] for _ in works]
-    for work, _ in works:
-        work()
-    for _ in range(repeats):
-        for (work, operations), taken in zip(works, times, strict=True):
-            start = time.perf_counter_ns()
-            work()
-            taken.append((time.perf_counter_ns() - start) / operations)
-    return [statistics.median(taken) for taken in times]
 
 
 def new_sampler(family: str, scale: int) -> DiscreteLaplaceSampler | DiscreteGaussianSampler:
@@ -182,44 +144,33 @@ def selection_rows(repeats: int) -> list[Row]:
     ]
 
 
-# Rows for releases by mechanism objects (float vectors on a grid, scalars) belong in SECTIONS, as
-# functions from repeats to rows like the ones above.
-SECTIONS: list[Callable[[int], list[Row]]] = [
-    vector_rows,
-    scalar_rows,
-    construction_rows,
-    selection_rows,
-]
+def release_rows(repeats: int) -> list[Row]:
+    """Mechanism objects: a float vector on the grid, and one scalar, against numpy's noise added to the same."""
+    rng = np.random.default_rng()
+    vector = rng.normal(size=DRAWS) * 100
+    rows = []
+    for mechanism, floor in ((Laplace, rng.laplace), (Gaussian, rng.normal)):
+        name = mechanism.__name__
+        for scale in SCALES:
+            release = mechanism(scale=scale).release
+            works: list[tuple[Work, int]] = [
+                (partial(release, vector), DRAWS),
+                (lambda floor=floor, scale=scale: vector + floor(scale=scale, size=DRAWS), DRAWS),
+            ]
+            ours, theirs = interleaved(works, repeats)
+            what = f"{name} release of {DRAWS:g} floats, scale {scale:g}, each"
+            rows.append(Row(name=what, ours_ns=ours, other="numpy (insecure)", other_ns=theirs))
+        release = mechanism(scale=3).release
+        works = [
+            (lambda release=release: [release(41.5) for _ in range(4000)], 4000),
+            (lambda floor=floor: [41.5 + floor(0.0, 3.0) for _ in range(4000)], 4000),
+        ]
+        ours, theirs = interleaved(works, repeats)
+        rows.append(Row(name=f"{name} release of one float", ours_ns=ours, other="numpy (insecure)", other_ns=theirs))
+    return rows
 
 
-def readable(nanoseconds: float) -> str:
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:.2f} {unit}"
-    return f"{nanoseconds:.2f} ns"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=9)
-    repeats = parser.parse_args().repeats
-    rows = [row for section in SECTIONS for row in section(repeats)]
-    print(f"{'what':<48} {'dither':>11}   {'beside':<34} {'time':>11} {'ratio':>8}")
-    for row in rows:
-        other = "" if row.other == "-" else "not installed"
-        if row.other_ns is not None and row.ratio is not None:
-            other = f"{readable(row.other_ns):>11} {row.ratio:>7.1f}×"
-        print(f"{row.name:<48} {readable(row.ours_ns):>11}   {row.other:<34} {other}")
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    document = {
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "machine": platform.machine(),
-        "repeats": repeats,
-        "rows": [{**asdict(row), "ratio": row.ratio} for row in rows],
-    }
-    RESULTS.write_text(json.dumps(document, indent=1) + "\n")
-
+SECTIONS: list[Section] = [vector_rows, release_rows, scalar_rows, construction_rows, selection_rows]
 
 if __name__ == "__main__":
-    main()
+    run(__doc__ or "", SECTIONS, RESULTS)

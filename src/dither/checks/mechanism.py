@@ -66,7 +66,7 @@ def check_mechanism(
     *,
     sensitivity: Sensitivity | None = None,
     pair: tuple[Any, Any] | None = None,
-    draws: int = 200_000,
+    draws: int = 2_000_000,
     raises: bool = True,
 ) -> Report:
     """Hold a mechanism to the contract; raises ConformanceFailed with all that failed.
@@ -231,7 +231,7 @@ def _neighbours(loss: PrivacyLoss, outputs: np.ndarray[Any, Any], others: np.nda
         "neighbours stay within the curve",
         excess <= 0,
         f"{witness}: {'exceeds δ by at least' if excess > 0 else 'within δ by'} {abs(excess):.3g}",
-        "noise 3% too small (200 000 draws, ε around 1)",
+        "noise 3% too small (two million draws, ε around 1)",
     )
 
 
@@ -245,7 +245,7 @@ def _law(mechanism: Any, exact: Any, outputs: np.ndarray[Any, Any]) -> list[Find
         return [Finding("choices have their closed form", p > ALPHA, f"χ² p = {p:.3g}", "a probability 3% off")]
     assert isinstance(law, RealLaw)
     p = chi_square(outputs.astype(np.float64), law.cdf)
-    found = [Finding("noise has its closed form", p > ALPHA, f"χ² p = {p:.3g}", "a scale 3% off (200 000 draws)")]
+    found = [Finding("noise has its closed form", p > ALPHA, f"χ² p = {p:.3g}", "a scale 1% off (two million draws)")]
     return [*found, _moments(law, outputs.astype(np.float64))]
 
 
@@ -262,7 +262,7 @@ def _moments(law: RealLaw, outputs: Floats) -> Finding:
         "noise has its moments",
         abs(shift) < 6.2 and abs(width) < 6.2 * 1.5,
         f"centre {shift:+.2f}, width {width:+.2f} standard errors",
-        "a shift of 1.5% or a scale 3% off (200 000 draws)",
+        "a shift of half a per cent or a scale 1% off (two million draws)",
     )
 
 
@@ -295,6 +295,6 @@ def _scalars(mechanism: NoiseMechanism, exact: Any) -> list[Finding]:
         p = chi_square(outputs, known.cdf, cells=60)
         findings.append(Finding("noise has its closed form", p > ALPHA, f"χ² p = {p:.3g}", "a scale 10% off"))
     return [
-        Finding(f"{f.check} (one at a time)", f.passed, f.detail, f.smallest_fault.replace("200 000", "20 000"))
+        Finding(f"{f.check} (one at a time)", f.passed, f.detail, f.smallest_fault)
         for f in findings
     ]

@@ -19,7 +19,7 @@ def chi_square(values: Floats, cdf: Callable[[Floats], Floats], cells: int = 200
     """The p-value of Pearson's test of draws against a distribution function, continuous or on the whole numbers.
 
     Cells are cut at quantiles of the draws' own half, so that the test needs no knowledge of the scale; the other half is
-    counted. With 200 000 draws it notices a Laplace scale that is 3% off with probability above 1 − 1e-9 at α = 1e-9.
+    counted. With two million draws it notices a Laplace scale that is 1% off, with 200 000 one that is 3% off.
     """
     half = values.size // 2
     edges = np.unique(np.quantile(values[:half], np.linspace(0, 1, cells + 1)[1:-1]))
@@ -63,12 +63,12 @@ def serial_dependence(values: Floats) -> float:
 
     A draw used twice makes it about one half; with 20 000 draws a correlation of 0.05 is noticed at α = 1e-9.
     """
-    ranks = stats.rankdata(values)
+    ranks = stats.rankdata(values[:200_000])
     centred = ranks - ranks.mean()
     spread = float((centred**2).mean())
     if spread == 0:
         return 1.0
-    statistic = float((centred[:-1] * centred[1:]).mean()) / spread * math.sqrt(values.size - 1)
+    statistic = float((centred[:-1] * centred[1:]).mean()) / spread * math.sqrt(ranks.size - 1)
     return float(2 * stats.norm.sf(abs(statistic)))
 
 
@@ -79,23 +79,25 @@ def largest_gap(
     epsilons: Floats,
     alpha: float,
 ) -> tuple[float, str]:
-    """By how much P(S) − e^ε·Q(S) surely exceeds the claimed δ(ε), over events chosen on a half of the draws.
+    """By how much P(S) − e^ε·Q(S) surely exceeds the claimed δ(ε), over events chosen on an eighth of the draws.
 
-    ``first`` and ``second`` are outputs on two neighbours, numbers or indices. Events: half lines at quantiles and single
-    outcomes that repeat. All Clopper–Pearson bounds hold together with probability 1 − α; a positive result is a violation.
+    ``first`` and ``second`` are outputs on two neighbours, numbers or indices. Events: half lines at quantiles and
+    single outcomes that repeat. All Clopper–Pearson bounds hold together with probability 1 − α; a positive result is a
+    violation. With two million draws of each it notices Laplace noise 3% too small at ε = 1.
     """
-    events = _events(first[: first.size // 2], second[: second.size // 2])
-    p_draws, q_draws = first[first.size // 2 :], second[second.size // 2 :]
+    p_draws, q_draws = first[first.size // 8 :], second[second.size // 8 :]
+    events = _events(first[: first.size // 8], second[: second.size // 8])
+    p_sorted, q_sorted = np.sort(p_draws), np.sort(q_draws)
     level = alpha / (2 * 2 * max(1, len(events)))
     worst, witness = -math.inf, "no event"
-    for name, event in events:
-        inside_p, inside_q = int(event(p_draws).sum()), int(event(q_draws).sum())
-        for a, n_a, b, n_b, way in (
-            (inside_p, p_draws.size, inside_q, q_draws.size, ""),
-            (inside_q, q_draws.size, inside_p, p_draws.size, " (reversed)"),
+    for name, count in events:
+        in_p, in_q = count(p_sorted), count(q_sorted)
+        for inside, size, others, other_size, way in (
+            (in_p, p_sorted.size, in_q, q_sorted.size, ""),
+            (in_q, q_sorted.size, in_p, p_sorted.size, " (reversed)"),
         ):
-            low = float(stats.beta.ppf(level, a, n_a - a + 1)) if a else 0.0
-            high = float(stats.beta.ppf(1 - level, b + 1, n_b - b)) if b < n_b else 1.0
+            low = float(stats.beta.ppf(level, inside, size - inside + 1)) if inside else 0.0
+            high = float(stats.beta.ppf(1 - level, others + 1, other_size - others)) if others < other_size else 1.0
             for epsilon in epsilons:
                 excess = low - math.exp(float(epsilon)) * high - claimed(float(epsilon))
                 if excess > worst:
@@ -103,17 +105,28 @@ def largest_gap(
     return worst, witness
 
 
-def _events(
-    first: npt.NDArray[np.generic], second: npt.NDArray[np.generic]
-) -> list[tuple[str, Callable[[npt.NDArray[np.generic]], npt.NDArray[np.bool_]]]]:
+Count = Callable[[npt.NDArray[np.generic]], int]
+
+
+def _events(first: npt.NDArray[np.generic], second: npt.NDArray[np.generic]) -> list[tuple[str, Count]]:
+    """Names of events, and how many of sorted outputs lie in each."""
     both = np.concatenate([first, second])
     values, counts = np.unique(both, return_counts=True)
-    events: list[tuple[str, Callable[[npt.NDArray[np.generic]], npt.NDArray[np.bool_]]]] = []
+    events: list[tuple[str, Count]] = []
     if values.size <= 64:
-        for value in values[counts > 20]:
-            events.append((f"output = {value}", lambda y, v=value: np.asarray(y == v)))
-    cuts = np.unique(np.quantile(both.astype(np.float64), np.linspace(0.02, 0.98, 49)))
-    for cut in cuts:
-        events.append((f"output ≤ {cut:.6g}", lambda y, c=cut: np.asarray(y <= c)))
-        events.append((f"output > {cut:.6g}", lambda y, c=cut: np.asarray(y > c)))
+        events += [(f"output = {value}", _equal(value)) for value in values[counts > 20]]
+    for cut in np.unique(np.quantile(both.astype(np.float64), np.linspace(0.02, 0.98, 49))):
+        events += [(f"output ≤ {cut:.6g}", _below(float(cut))), (f"output > {cut:.6g}", _above(float(cut)))]
     return events
+
+
+def _equal(value: np.generic) -> Count:
+    return lambda y: int(np.searchsorted(y, value, side="right") - np.searchsorted(y, value, side="left"))
+
+
+def _below(cut: float) -> Count:
+    return lambda y: int(np.searchsorted(y, cut, side="right"))
+
+
+def _above(cut: float) -> Count:
+    return lambda y: y.size - int(np.searchsorted(y, cut, side="right"))

@@ -81,12 +81,13 @@ def add_to_array(exact: Floats, sampler: Sampler, exponent: int, source: Source)
             t, h, hi, lo = units[:n], high_part[:n], high_words[:n], low_words[:n]
             np.ldexp(flat[start : start + n], -exponent, out=t)
             np.clip(t, -CLAMP, CLAMP, out=t)
+            np.floor(t, out=t)
             np.multiply(t, 2.0**-WORD, out=h)
             np.floor(h, out=h)
             np.copyto(hi, h, casting="unsafe")
             np.multiply(h, 2.0**WORD, out=h)
-            t -= h  # exact: what is left of t modulo 2^32, not negative
-            np.copyto(lo, t, casting="unsafe")  # truncation of a non-negative number is floor
+            t -= h  # exact: t modulo 2^32
+            np.copyto(lo, t, casting="unsafe")
             lo += draws
             hi += lo >> WORD
             lo &= WORD_MASK

@@ -21,7 +21,7 @@ from dither.mechanisms.base import (
     per_coordinate,
     whole_numbers,
 )
-from dither.numeric import Number, fraction_up, positive, positive_int, up
+from dither.numeric import Number, fraction_down, fraction_up, positive, positive_int, up
 from dither.numeric.rounding import SLACK
 from dither.privacy import (
     Adjacency,
@@ -170,10 +170,9 @@ class Laplace(NoiseMechanism):
         """Scale Δ₁/ε; with δ > 0 the curve 1 − e^{(ε−Δ₁/scale)/2} = δ allows Δ₁/scale = ε − 2·ln(1−δ)."""
         epsilon = guarantee.epsilon
         if guarantee.delta:
-            epsilon = max(
-                epsilon,
-                Fraction(-2 * math.log1p(-float(guarantee.delta))) * (1 - Fraction(1, 2**30)) + epsilon,
-            )
+            # loss() answers in floats that are rounded up by a few units: stay clear of that
+            more = epsilon * (1 - Fraction(1, 2**45)) + Fraction(-2 * math.log1p(-fraction_down(guarantee.delta)))
+            epsilon = max(epsilon, more)
         return cls(sensitivity.l1_bound() / epsilon)
 
 

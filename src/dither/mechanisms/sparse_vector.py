@@ -17,7 +17,7 @@ from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity, Not
 from dither.mechanisms import grid
 from dither.mechanisms.base import failure_probability, finite_floats, per_coordinate
 from dither.mechanisms.laplace import Laplace
-from dither.numeric import Number, as_fraction, ceil_div, fraction_up, positive, positive_int, up
+from dither.numeric import Number, as_fraction, ceil_div, fraction_down, fraction_up, positive, positive_int, up
 from dither.privacy import Adjacency, PrivacyLoss, PureLoss, Sensitivity, compose
 
 # The two noises share a grid whose step suits the smaller one; the sampler holds 2^56 steps.
@@ -66,7 +66,7 @@ class SparseVector:
     """Tells which answers of a stream lie above a public threshold, up to ``count`` of them.
 
     Guarantee: Δ/threshold_scale + 2·count·Δ/query_scale (count·Δ/query_scale for monotone queries), however many
-        answers lie below (Lyu, Su & Li 2017, Theorems 4 and 5); numeric answers add count·Δ/numeric_scale. See
+        answers lie below (Lyu, Su & Li 2017, Algorithm 7); numeric answers add count·Δ/numeric_scale. See
         sparse_vector.md.
     Assumes: every query of the stream moves by at most the stated sensitivity; ``monotone`` means that between
         neighbours all of them move the same way, as counts do when a unit is added.
@@ -81,7 +81,7 @@ class SparseVector:
         >>> SparseVector.for_epsilon(1, one, count=2).loss(one).pure()
         1.0
         >>> round(mechanism.error(confidence=0.95, queries=1000), 1)
-        178.9
+        180.0
         >>> SparseVector(threshold_scale=1, query_scale=0)
         Traceback (most recent call last):
         dither.errors.InvalidParameter: query_scale must be greater than 0; got 0
@@ -149,7 +149,8 @@ class SparseVector:
         bound = _scalar_bound(sensitivity)
         shifts = c if monotone else 2 * c
         # any split is private; this one only has to be near the best one
-        first = max(1, round(1 / (1 + shifts ** (2 / 3)) / SHARE)) * SHARE
+        ideal = min(1 / (1 + shifts ** (2 / 3)), LARGEST_RATIO / (LARGEST_RATIO + shifts))
+        first = max(1, math.floor(ideal / SHARE)) * SHARE
         wider = Fraction(1)
         while True:
             test = wider * bound / (total * (1 - share))
@@ -158,7 +159,8 @@ class SparseVector:
                 query_scale=test * shifts / (1 - first),
                 count=c,
                 monotone=monotone,
-                numeric_scale=wider * c * bound / (total * share) if share else None,
+                # rounded down to a float, so that the sum over the answers is exact
+                numeric_scale=wider * bound / Fraction(fraction_down(total * share / c)) if share else None,
             )
             # only for an epsilon so small that flooring shows
             if sum(mechanism._costs(sensitivity)) <= total:
@@ -212,7 +214,9 @@ class SparseVector:
 
     def start(self, threshold: Number, *, source: Source = SYSTEM) -> SparseVectorSession:
         """A session that answers until ``count`` answers lay above the public ``threshold``; paid for in full now."""
-        return SparseVectorSession(self, as_fraction(threshold, "threshold"), source)
+        units = as_fraction(threshold, "threshold") / Fraction(2) ** self._exponent
+        level = units.numerator // units.denominator + self._threshold_noise.one(source)
+        return SparseVectorSession(self.count, level, self._query_noise, self._exponent, self._numeric, source)
 
     def release(self, exact: Any, threshold: Number, *, source: Source = SYSTEM) -> npt.NDArray[np.bool_]:
         """Whether each of several answers lies above the threshold, up to and including the ``count``-th that does."""
@@ -240,15 +244,24 @@ class SparseVectorSession(Session):
         dither.errors.OutOfBudget: this session has given all of its 1 answers above the threshold: ...
     """
 
-    __slots__ = ("_level", "_mechanism", "_remaining", "_source")
+    __slots__ = ("_count", "_exponent", "_level", "_noise", "_numeric", "_remaining", "_source")
 
-    def __init__(self, mechanism: SparseVector, threshold: Fraction, source: Source) -> None:
+    def __init__(
+        self,
+        count: int,
+        level: int,
+        noise: DiscreteLaplaceSampler,
+        exponent: int,
+        numeric: Laplace | None,
+        source: Source,
+    ) -> None:
         super().__init__()
-        self._mechanism = mechanism
+        self._count = self._remaining = count
+        self._level = level
+        self._noise = noise
+        self._exponent = exponent
+        self._numeric = numeric
         self._source = source
-        self._remaining = mechanism.count
-        level = threshold / Fraction(2) ** mechanism._exponent
-        self._level = level.numerator // level.denominator + mechanism._threshold_noise.one(source)
 
     def __repr__(self) -> str:
         return f"SparseVectorSession(remaining={self._remaining})"
@@ -264,20 +277,21 @@ class SparseVectorSession(Session):
         value = finite_floats(exact)
         if value.ndim != 0:
             raise InvalidData("ask takes one number at a time; use release for an array")
-        number, mechanism = float(value), self._mechanism
+        number = float(value)
         with self._lock:
             if self._remaining == 0:
                 raise OutOfBudget(
-                    f"this session has given all of its {mechanism.count} answers above the threshold: nothing more is "
+                    f"this session has given all of its {self._count} answers above the threshold: nothing more is "
                     "answered; start another one, which costs as much again"
                 )
-            units = floor_units(number, mechanism._exponent)
-            if units + mechanism._query_noise.one(self._source) < self._level:
+            units = floor_units(number, self._exponent)
+            if units + self._noise.one(self._source) < self._level:
                 return Above(above=False)
             self._remaining -= 1
-        numeric = mechanism._numeric
         # never the noisy number that was compared: it is correlated with the secret threshold
-        return Above(above=True, value=None if numeric is None else numeric.release(number, source=self._source))
+        return Above(
+            above=True, value=None if self._numeric is None else self._numeric.release(number, source=self._source)
+        )
 
 
 def floor_units(exact: float, exponent: int) -> int:

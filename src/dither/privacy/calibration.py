@@ -81,12 +81,12 @@ def _for_guarantee(
 ) -> M:
     target = float(guarantee.epsilon)
 
-    def cost(scale: float) -> float:
+    def run(scale: float) -> PrivacyLoss:
         loss = mechanism(scale=scale).loss(sensitivity)
-        return (plan(loss) if plan is not None else loss).epsilon(guarantee.delta)
+        return plan(loss) if plan is not None else loss
 
     def excess(log_scale: float) -> float:
-        value = cost(math.exp(log_scale))
+        value = run(math.exp(log_scale)).epsilon(guarantee.delta)
         if value == 0.0:
             return -50.0
         return min(50.0, math.log(value / target)) if math.isfinite(value) else 50.0
@@ -115,13 +115,9 @@ def _for_guarantee(
         high = float(brentq(excess, low, high, xtol=tolerance / 4))
     # the root may lie on either side: step up until the target is surely met
     scale = math.exp(high)
-    while not _meets(cost(scale), guarantee):
+    while not guarantee.met_by(run(scale)):
         scale *= 1 + tolerance / 2
     return mechanism(scale=scale)
-
-
-def _meets(cost: float, guarantee: Guarantee) -> bool:
-    return math.isfinite(cost) and Fraction(cost) <= guarantee.epsilon
 
 
 def _typical(sensitivity: Sensitivity) -> float:

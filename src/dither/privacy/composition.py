@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 
 from dither.errors import IncompatibleLosses
-from dither.numeric import fraction_up, positive_int, up
+from dither.numeric import Number, as_fraction, fraction_down, fraction_up, positive_int, up
 from dither.privacy import fourier, merge
 from dither.privacy.lattice import LARGEST_REACH, Lattice, spread, upper
 from dither.privacy.loss import Array, Direction, Json, PrivacyLoss
@@ -25,7 +25,7 @@ from dither.privacy.renyi import renyi_epsilon
 from dither.privacy.unit import Adjacency
 
 # The lattice step, as a share of one item's standard deviation: the variance grows by about its square over six.
-STEP = 0.03
+STEP = 0.04
 # For losses without cells the bound from below is of first order in the step, so it needs a finer one.
 FINE_STEP = 2e-3
 LARGEST_LATTICE = 1 << 21
@@ -142,9 +142,9 @@ class Composed(PrivacyLoss, kind="composed"):
             return Composed(others + tuple(type(other).merge(alike)), self.adjacency)
         return PrivacyLoss.__add__(self, other)
 
-    def delta(self, epsilon: float | Fraction | str) -> float:  # type: ignore[override]
+    def delta(self, epsilon: Number) -> float:
         """An upper bound of δ at ``epsilon``, with the tilt made for it."""
-        value = float(Fraction(epsilon))
+        value = fraction_down(as_fraction(epsilon, "epsilon"))
         if value >= self.pure():
             return 0.0
         return min(1.0, max(_delta_up(self, direction, value) for direction in self.directions))
@@ -163,7 +163,7 @@ class Composed(PrivacyLoss, kind="composed"):
     def _epsilon_down(self, delta: float) -> float:
         tops = {direction: _numeric_up(self, direction, delta) for direction in self.directions}
         worst = max(tops, key=lambda direction: tops[direction])
-        return max(0.0, _numeric_down(self, worst, delta))
+        return max(0.0, _numeric_down(self, worst, delta))  # rounds δ up itself
 
     def reach(self, tail: float, direction: Direction) -> float:
         """Where the composed curve has fallen to ``tail``."""
@@ -230,16 +230,17 @@ def _curves(items: fourier.Items, delta: float) -> Iterable[fourier.Composition]
 def _numeric_down(loss: Composed, direction: Direction, delta: float) -> float:
     step = _step(loss, direction, STEP)
     tail = _tail(loss, delta)
+    above = math.nextafter(delta, 1.0)  # the exact δ was rounded down
     found = 0.0
     items = _lower_items(loss, direction, step, tail)
     if items is not None:
         for curve in _curves(items, delta):
-            low = curve.epsilon_down(delta)
+            low = curve.epsilon_down(above)
             if low is not None:
                 found = max(found, low)
                 break
-    if found < 0.9995 * _numeric_up(loss, direction, delta):
-        found = max(found, _split_down(loss, direction, delta))
+    if found < 0.998 * _numeric_up(loss, direction, delta):
+        found = max(found, _split_down(loss, direction, above))
     return found
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
+from dither.numeric import down as down_by
 from dither.numeric import up as up_by
 from dither.privacy.lattice import Lattice
 from dither.privacy.loss import Array
@@ -31,8 +32,8 @@ UNIT = 2.0**-53
 FFT_CONSTANT = 16.0
 # Left-out frequencies: under a tilt δ needs relative accuracy only, without one it is small next to 1.
 TILTED_FLOOR, PLAIN_FLOOR = -20.0, -32.0
-# tilted mass outside the window, on each side: e^-WINDOW
-WINDOW = 36.0
+# Mass outside the window, on each side, as a power of e; again relative under a tilt.
+TILTED_WINDOW, PLAIN_WINDOW = 25.0, 36.0
 LARGEST_TRANSFORM = 1 << 24
 # neighbouring lattice points may differ by this factor in the exponent, which floats can bear
 LARGEST_TILT = 2.0
@@ -77,10 +78,17 @@ class _Block:
         top = float(exponent.max())
         return np.exp(exponent - top), top
 
+    def _sums(self, weight: Array) -> Array:
+        # one column is summed here: waking the threads of a matrix product for it would take longer than the sum
+        if self.counts.size == 1:
+            return np.array([(weight * self.masses[:, 0]).sum()])
+        return np.asarray(weight @ self.masses)
+
     def cumulants(self, theta: float) -> tuple[Array, Array, Array]:
         """Log moment, mean and variance of every tilted column, times its count, without offsets."""
         weight, top = self._weights(theta)
-        powers = np.stack([weight, weight * self.points, weight * self.points**2]) @ self.masses
+        first = weight * self.points
+        powers = [self._sums(weight), self._sums(first), self._sums(first * self.points)]
         mean = powers[1] / powers[0]
         variance = np.maximum(powers[2] / powers[0] - mean**2, 0.0)
         return self.counts * (top + np.log(powers[0])), self.counts * mean, self.counts * variance
@@ -88,7 +96,7 @@ class _Block:
     def log_moment(self, theta: float) -> float:
         """An upper bound of the log moments' sum, exact unless a column underflows."""
         weight, top = self._weights(theta)
-        sums = weight @ self.masses
+        sums = self._sums(weight)
         simple = (theta * self.ends).max(axis=1) + np.log(self.masses.sum(axis=0))
         with np.errstate(divide="ignore"):
             logs = np.where(sums > 1e-280, top + np.log(sums), simple)
@@ -140,7 +148,7 @@ class Composition:
         over = np.flatnonzero(self.value - self.error > delta)
         if not over.size:
             return None
-        return self._inside(int(over[-1]), delta + float(self.error[over[-1]])) - self.shift
+        return down_by(self._inside(int(over[-1]), delta + float(self.error[over[-1]]))) - self.shift
 
     def delta_up(self, epsilon: Array) -> Array:
         """δ from above at every ε; below the window by its largest slope in e^ε, which is that of Q's whole mass."""
@@ -173,8 +181,9 @@ def composed(items: Items, theta: float) -> Composition:
     log_moment, mean, variance = _total(blocks, theta)
     offset = math.fsum(count * lattice.offset for lattice, count in items)
     deviation = math.sqrt(max(variance, step * step))
-    above = _window(blocks, theta, log_moment, mean, deviation, side=+1)
-    below = _window(blocks, theta, log_moment, mean, deviation, side=-1)
+    margin = TILTED_WINDOW if theta > 0 else PLAIN_WINDOW
+    above = _window(blocks, theta, log_moment, mean, deviation, margin, side=+1)
+    below = _window(blocks, theta, log_moment, mean, deviation, margin, side=-1)
     lowest = math.floor((mean - below) / step)
     size = fft.next_fast_len(int((above + below) / step) + 4, real=True)
     if size > LARGEST_TRANSFORM:
@@ -200,8 +209,11 @@ def composed(items: Items, theta: float) -> Composition:
     terms = np.arange(place.size)[::-1] + 1.0
     if theta > 0:
         terms = np.minimum(terms, 1 / -math.expm1(-2 * theta * step))
-    sums_error = place.size * 2 * UNIT * (np.abs(p_above) + np.abs(q_above))
-    error = scale * (np.exp(-theta * place) * (l2_error * np.sqrt(terms) + 2 * math.exp(-WINDOW)) + sums_error)
+    # every tilted mass is e^{log mass + θz} in floats, and the number of items is how often that is multiplied
+    widest = max(float(np.abs(block.ends).max()) for block in blocks)
+    rounding = sum(count for _, count in items) * (2 * theta * widest + 16) * UNIT
+    sums_error = (place.size * 2 * UNIT + rounding) * (np.abs(p_above) + np.abs(q_above))
+    error = scale * (np.exp(-theta * place) * (l2_error * np.sqrt(terms) + 2 * math.exp(-margin)) + sums_error)
     return Composition(
         epsilons=place + mean + offset,
         value=scale * (p_above - q_above),
@@ -232,18 +244,19 @@ def _window(
     log_moment: float,
     mean: float,
     deviation: float,
+    margin: float,
     *,
     side: int,
 ) -> float:
-    """How far from the mean the tilted sum stays but for mass e^-WINDOW (Chernoff), or its support ends."""
+    """How far from the mean the tilted sum stays but for mass e^-margin (Chernoff), or its support ends."""
     column = 1 if side > 0 else 0
     edge = math.fsum(float((block.counts * block.ends[:, column]).sum()) for block in blocks)
     best = max(side * (edge - mean), 0.0) + blocks[0].step
-    base = math.sqrt(2 * WINDOW) / deviation
+    base = math.sqrt(2 * margin) / deviation
     for factor in (1.0, 0.75, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05, 0.02, 0.01):
         rate = base * factor
         moved = math.fsum(block.log_moment(theta + side * rate) for block in blocks)
-        reach = (moved - log_moment + WINDOW) / rate - side * mean
+        reach = (moved - log_moment + margin) / rate - side * mean
         if reach < best:
             best = reach
         elif factor < 0.5:
@@ -275,7 +288,7 @@ def _spectrum(
         product = product[keep] + np.log(values) @ block.counts
         error = error[keep] + (absolute / magnitude + 8 * UNIT) @ block.counts
     # what was dropped had a product below e^floor up to its own relative error, which is far below 1
-    return live, product, np.expm1(np.minimum(error, 1.0))
+    return live, product, np.expm1(np.minimum(error, 50.0))
 
 
 def _direct(index: npt.NDArray[np.int64], masses: Array, live: npt.NDArray[np.intp], size: int) -> Complex:

@@ -35,6 +35,8 @@ class Guarantee:
 
     def met_by(self, loss: PrivacyLoss) -> bool:
         """Whether a loss is surely no worse than this guarantee."""
+        if self.delta == 0:
+            return math.isfinite(loss.pure()) and loss.pure_exactly() <= self.epsilon
         cost = loss.epsilon(self.delta)
         return math.isfinite(cost) and Fraction(cost) <= self.epsilon
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.errors import InvalidParameter
-from dither.numeric import Number, as_fraction, down, smallest_true, up
+from dither.numeric import Number, as_fraction, down, fraction_down, smallest_true, up
 from dither.privacy.unit import Adjacency
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class PrivacyLoss(ABC):
 
     def delta(self, epsilon: Number) -> float:
         """An upper bound of the smallest δ for which this is (ε, δ)-private."""
-        value = float(as_fraction(epsilon, "epsilon"))
+        value = fraction_down(as_fraction(epsilon, "epsilon"))
         if value >= self.pure():
             return 0.0
         point = np.array([value])
@@ -197,7 +197,7 @@ class PrivacyLoss(ABC):
         exact = _valid_delta(delta)
         if exact == 0:
             return self.pure()
-        return self._epsilon_up(float(exact))
+        return self._epsilon_up(fraction_down(exact))
 
     def epsilon_bounds(self, delta: Number) -> tuple[float, float]:
         """(low, high) with low ≤ ε(δ) ≤ high, for the loss as it is stated.
@@ -209,7 +209,7 @@ class PrivacyLoss(ABC):
         high = self.epsilon(exact)
         if exact == 0 or high in (0.0, math.inf):
             return high, high
-        return min(self._epsilon_down(float(exact)), high), high
+        return min(self._epsilon_down(fraction_down(exact)), high), high
 
     def pld(self, direction: Direction = Direction.REMOVE, step: float | None = None) -> Pld:
         """The privacy loss distribution on a grid, rounded towards more loss."""
@@ -280,7 +280,10 @@ class PrivacyLoss(ABC):
         return found if found == limit else up(found, 2.0**-50)
 
     def _epsilon_down(self, delta: float) -> float:
-        """The curve is exact up to its rounding allowance, so its own inverse bounds from below."""
+        """A lower bound for the exact δ that was rounded down to ``delta``.
+
+        The curve is exact up to its rounding allowance, so its own inverse bounds from below.
+        """
         high = self._epsilon_up(min(1.0, delta * (1 + 2.0**-36)))
         return max(0.0, down(high, 2.0**-36))
 
