@@ -1,7 +1,7 @@
 """How fast and how tight privacy accounting is, beside other accountants, in one run.
 
-Run with ``python benchmarks/accounting.py``. Bounds are certified: the true ε lies between them. Caches are emptied before
-every measurement. Results go to ``benchmarks/results/accounting.json``.
+Run with ``python benchmarks/accounting.py``. Bounds are certified: the true ε lies between
+them. Caches are emptied before every measurement. Results go to ``benchmarks/results/accounting.json``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from measure import Row, Section, interleaved, run
 
 from dither.mechanisms.gaussian import Gaussian
 from dither.mechanisms.laplace import Laplace
 from dither.privacy import Guarantee, PrivacyLoss, PureLoss, Sensitivity, calibrate, compose, composition, poisson
+from measure import Row, Section, interleaved, run
 
 warnings.simplefilter("ignore")
 RESULTS = Path(__file__).parent / "results" / "accounting.json"
@@ -27,7 +27,7 @@ TRUE = {1_000: 1.2840, 10_000: 3.5348, 100_000: 13.0703}
 
 def forget() -> None:
     """Empty every cache of the accountant."""
-    for name in ("_spread", "_upper_items", "_numeric_up", "_delta_up", "_profile"):
+    for name in ("_spread", "_upper_items", "_numeric_up", "_delta_up", "_profile_curves"):
         getattr(composition, name).cache_clear()
 
 
@@ -41,7 +41,7 @@ def width(low: float, high: float) -> str:
 
 
 def sgd_rows(repeats: int) -> list[Row]:
-    """ε of private SGD: upper and lower bound, against dp-accounting (pessimistic and optimistic) and prv-accountant."""
+    """ε of private SGD: upper and lower bound, against dp-accounting and prv-accountant."""
     rows = []
     for steps in TRUE:
         run_loss = steps * poisson(Gaussian(scale=SIGMA).loss(L2), RATE)
@@ -75,11 +75,11 @@ def sgd_rows(repeats: int) -> list[Row]:
         except ImportError:
             ours_ns = interleaved([(lambda loss=run_loss: bounds(loss, DELTA), 1)], max(3, repeats // 3))[0]
             rows.append(Row(name=name, ours_ns=ours_ns, other="dp-accounting", other_ns=None, note=note))
-        rows += prv_rows(steps, name, ours_ns, repeats)
+        rows += prv_rows(steps, name, ours_ns)
     return rows
 
 
-def prv_rows(steps: int, name: str, ours_ns: float, repeats: int) -> list[Row]:
+def prv_rows(steps: int, name: str, ours_ns: float) -> list[Row]:
     try:
         import prv_accountant as prv
     except ImportError:
@@ -100,7 +100,7 @@ def prv_rows(steps: int, name: str, ours_ns: float, repeats: int) -> list[Row]:
         low, _, high = accountant.compute_epsilon(delta=DELTA, num_self_compositions=[steps])
         found.append((float(low), float(high)))
 
-    taken = interleaved([(theirs, 1)], 1 if repeats else 1)[0]
+    taken = interleaved([(theirs, 1)], 1)[0]
     return [Row(name=name, ours_ns=ours_ns, other="prv-accountant", other_ns=taken, note=width(*found[-1]))]
 
 

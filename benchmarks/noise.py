@@ -13,11 +13,11 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from measure import Row, Section, Work, interleaved, run
 
 from dither.entropy import DiscreteGaussianSampler, DiscreteLaplaceSampler, permute_and_flip, select
 from dither.mechanisms.gaussian import Gaussian
 from dither.mechanisms.laplace import Laplace
+from measure import Row, Section, Work, interleaved, run
 
 DRAWS = 1_000_000
 SCALES = [1, 100, 1_000_000]

@@ -428,6 +428,9 @@ def test_infinite_loss_is_legal_and_nan_never_appears():
     nothing = PureLoss(0)
     assert nothing.epsilon(0) == 0.0
     assert nothing.delta(0) == 0.0
+    assert (10 * nothing).epsilon(1e-6) == 0.0
+    assert (nothing + PureLoss(1)) == PureLoss(1)
+    assert (5 * nothing + nothing).pure() == 0.0
 
 
 def test_a_loss_kind_can_not_be_taken_twice():

@@ -136,7 +136,9 @@ class GrowingCost(Mutant):
         return PureLoss(self.original.scale + 1)
 
 
-@pytest.mark.parametrize("mutant", [LessNoise, LessNoiseWithoutLaw, HalvedSensitivity, ReusedDraw, SmallerErrors, Shifted])
+@pytest.mark.parametrize(
+    "mutant", [LessNoise, LessNoiseWithoutLaw, HalvedSensitivity, ReusedDraw, SmallerErrors, Shifted]
+)
 @pytest.mark.parametrize("original", [Laplace(scale=1), Gaussian(scale=1), Laplace(scale=300)], ids=repr)
 def test_mutants_fail(mutant, original):
     with pytest.raises(ConformanceFailed):

@@ -122,9 +122,9 @@ def test_distance_scores_give_laplace_and_gauss():
 def test_curve_is_the_largest_of_all_two_point_pairs(eta):
     loss = BoundedRangeLoss(Fraction(eta))
     grid = np.linspace(-1.3 * eta, 1.3 * eta, 27)
-    ts = np.linspace(0, eta, 4001)
+    ts = np.linspace(0, eta, 801)
     for epsilon, bound in zip(grid, loss.profile(grid, Direction.ADD), strict=True):
-        best = max(hockey_stick(*two_points(t, eta), epsilon) for t in ts[:: 40 if abs(epsilon) > eta else 1][:2001])
+        best = max(hockey_stick(*two_points(t, eta), epsilon) for t in ts)
         assert best <= bound * (1 + 1e-9) + 1e-15
         t = min(max((eta + epsilon) / 2, 0.0), eta)
         assert bound == pytest.approx(hockey_stick(*two_points(t, eta), epsilon), rel=1e-6, abs=1e-13)
@@ -175,7 +175,7 @@ def test_worst_pair_attains_the_curve(monotone):
 def test_renyi_is_the_supremum_and_zcdp_covers_it(eta, order):
     loss = BoundedRangeLoss(Fraction(eta))
     best = 0.0
-    for t in np.linspace(eta / 5000, eta * (1 - 1 / 5000), 4999):
+    for t in np.linspace(eta / 1500, eta * (1 - 1 / 1500), 1499):
         p, _ = two_points(float(t), eta)
         logs = np.log(p) + (order - 1) * np.array([t, t - eta])
         top = logs.max()
@@ -233,6 +233,9 @@ def test_composition_covers_the_worst_adaptive_choice(epsilon):
     assert worst <= stated
     assert worst >= stated / 1.5  # and not by much
     assert stated < (2 * PureLoss("0.8")).delta(epsilon)
+    if epsilon > 0.8:
+        # the mutant that composes the balanced pair only, randomised response at half the range, promises too much
+        assert worst > 0 == (2 * PureLoss("0.4")).delta(epsilon)
 
 
 def test_long_compositions_use_the_orders():
@@ -263,8 +266,8 @@ def test_loss_algebra():
 
 
 def test_conformance():
-    check_mechanism(Exponential(scale=2), sensitivity=Sensitivity.linf(1), draws=4000)
-    check_mechanism(Exponential(scale=1, monotone=True), sensitivity=Sensitivity.linf(1), draws=4000)
+    check_mechanism(Exponential(scale=2), sensitivity=Sensitivity.linf(1), draws=2000)
+    check_mechanism(Exponential(scale=1, monotone=True), sensitivity=Sensitivity.linf(1), draws=2000)
 
 
 # ------------------------------------------------------------------ calibration and accuracy
@@ -346,12 +349,12 @@ def test_error_edges_and_for_error():
 
 
 def test_large_structured_ranges_without_listing_them():
-    # One law three ways: listed, by intervals, by rejection. Catches a scale that is a third too small.
+    # One law three ways: listed, by intervals, by rejection. Catches a scale that is a third of what it should be.
     mechanism = Exponential(scale=3)
     points = np.arange(24)
     score = lambda x: -abs(int(x) - 9) // 4  # noqa: E731
     law = mechanism.law([score(x) for x in points]).probabilities
-    n = 5_000
+    n = 2_500
     pieces = [list(group) for _, group in itertools.groupby(points, key=score)]
     starts, lengths = [p[0] for p in pieces], [len(p) for p in pieces]
     levels = [score(p[0]) for p in pieces]
@@ -366,7 +369,7 @@ def test_large_structured_ranges_without_listing_them():
     for draw in (by_interval, by_rejection):
         counts = np.bincount([draw(mechanism) for _ in range(n)], minlength=24).astype(float)
         assert chi_square_counts(counts, law) > ALPHA
-        mutant = np.bincount([draw(Exponential(scale=2)) for _ in range(n)], minlength=24).astype(float)
+        mutant = np.bincount([draw(Exponential(scale=1)) for _ in range(n)], minlength=24).astype(float)
         assert chi_square_counts(mutant, law) < ALPHA
 
 

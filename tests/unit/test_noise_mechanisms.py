@@ -99,7 +99,15 @@ def test_gaussian_curve_keeps_its_digits():
 
     with localcontext() as context:
         context.prec = 90
-        for mu, epsilon in ((0.001, 0.0), (0.001, 0.004), (0.1, 0.5), (0.29, 1.0), (0.31, 1.0), (1.0, 4.0), (6.0, 20.0)):
+        for mu, epsilon in (
+            (0.001, 0.0),
+            (0.001, 0.004),
+            (0.1, 0.5),
+            (0.29, 1.0),
+            (0.31, 1.0),
+            (1.0, 4.0),
+            (6.0, 20.0),
+        ):
             m, e = Decimal(mu), Decimal(epsilon)
             exact = phi(m / 2 - e / m) - e.exp() * phi(-m / 2 - e / m)
             found = Decimal(float(gaussian_profile(mu, np.array([epsilon]))[0]))
@@ -352,4 +360,6 @@ def test_discrete_gaussian_above_the_summed_scales_is_still_covered():
     for epsilon in (0.0, 1e-5, 1e-4):
         assert far.delta(epsilon) >= near.delta(epsilon) * 0.998
         assert far.delta(epsilon) <= near.delta(epsilon) * 1.1 + 1e-12
-    assert DiscreteGaussian(scale=20_001).error(0.95) == pytest.approx(DiscreteGaussian(scale=19_999).error(0.95), rel=1e-3)
+    assert DiscreteGaussian(scale=20_001).error(0.95) == pytest.approx(
+        DiscreteGaussian(scale=19_999).error(0.95), rel=1e-3
+    )

@@ -160,8 +160,8 @@ def test_calibration():
 
 
 def test_conformance():
-    check_mechanism(PermuteAndFlip(scale=2), sensitivity=Sensitivity.linf(1), draws=4000)
-    check_mechanism(PermuteAndFlip(scale=1, monotone=True), sensitivity=Sensitivity.linf(1), draws=4000)
+    check_mechanism(PermuteAndFlip(scale=2), sensitivity=Sensitivity.linf(1), draws=2000)
+    check_mechanism(PermuteAndFlip(scale=1, monotone=True), sensitivity=Sensitivity.linf(1), draws=2000)
 
 
 @pytest.mark.parametrize("bad", [[math.nan, 1], [math.inf], [], [[1.0]], ["a"], [True]])

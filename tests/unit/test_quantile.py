@@ -107,12 +107,12 @@ def test_counting_the_median_for_add_remove_as_for_replace_is_no_free_lunch():
 
 @pytest.mark.parametrize("adjacency", [ADD, REPLACE])
 def test_several_rows_per_unit(adjacency):
-    # two values of one unit: exact over all tables of up to 3 others
+    # two values of one unit: exact over all tables of up to 2 others
     q = Fraction(1, 4)
     most = 2 * rank_sensitivity(q, adjacency)
     seen = Fraction(0)
     units = list(tables(2))
-    for rest in tables(3):
+    for rest in tables(2):
         for before, after in itertools.combinations(units, 2):
             if adjacency is ADD and before:
                 continue
@@ -140,7 +140,7 @@ def test_several_quantiles_compose():
 
 
 def test_releases_have_the_law():
-    # Catches a scale 30 % off, and lengths of intervals that are ignored.
+    # Catches a scale 40 % off, and lengths of intervals that are ignored.
     mechanism = Quantile(scale=2, bounds=(0, 40), step=1, q="1/3")
     values = [3, 3, 9, 17, 17, 17, 30]
     law = mechanism.law(values).probabilities
@@ -148,15 +148,15 @@ def test_releases_have_the_law():
     assert np.allclose(law, expected / expected.sum(), rtol=1e-12)
 
     def p_value(tried: Quantile, table) -> float:
-        drawn = np.array([tried.release(table) for _ in range(6000)], dtype=int)
+        drawn = np.array([tried.release(table) for _ in range(3000)], dtype=int)
         return chi_square_counts(np.bincount(drawn, minlength=41).astype(float), law)
 
     assert p_value(mechanism, values) > ALPHA
-    assert p_value(Quantile(scale="1.4", bounds=(0, 40), step=1, q="1/3"), values) < ALPHA
+    assert p_value(Quantile(scale="1.2", bounds=(0, 40), step=1, q="1/3"), values) < ALPHA
     ignored = np.zeros(41)
     for table_point in {0, *values, *(v + 1 for v in values)}:
         ignored[table_point] = law[table_point]
-    assert chi_square_counts(6000 * ignored / ignored.sum(), law) < ALPHA
+    assert chi_square_counts(3000 * ignored / ignored.sum(), law) < ALPHA
 
 
 @given(
@@ -247,9 +247,10 @@ def test_calibration():
     three = Quantile.calibrated(Guarantee(1), ADD, **frame, q=("1/4", "1/2", "3/4"))
     assert three.scale == 4
     assert three.loss(ADD).pure() == 1
-    approximate = Quantile.calibrated(Guarantee(1, "1e-6"), ADD, **frame, q=[Fraction(i, 21) for i in range(1, 21)])
+    many = [Fraction(i, 11) for i in range(1, 11)]
+    approximate = Quantile.calibrated(Guarantee(1, "1e-6"), ADD, **frame, q=many)
     assert approximate.loss(ADD).epsilon("1e-6") <= 1
-    pure = Quantile.calibrated(Guarantee(1), ADD, **frame, q=[Fraction(i, 21) for i in range(1, 21)])
+    pure = Quantile.calibrated(Guarantee(1), ADD, **frame, q=many)
     assert approximate.scale < 0.99 * pure.scale
     single = Quantile.calibrated(Guarantee(1, "1e-6"), ADD, **frame)
     assert single.scale < 1

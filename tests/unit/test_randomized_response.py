@@ -275,7 +275,7 @@ def test_a_group_gives_as_many_answers():
         RandomizedResponse.for_epsilon("0.3").loss(),
         KaryResponse.for_epsilon(12, 2).loss(),
         ParticipationResponse.for_epsilon(1).loss(),
-        ParticipationResponse.for_epsilon(1).loss(Adjacency.REPLACE),
+        ParticipationResponse.for_epsilon(1).loss(adjacency=Adjacency.REPLACE),
         10 * RandomizedResponse("1/4").loss() + KaryResponse(5, "1/2").loss(),
         SeveralResponses((2, 3), 1).loss(),
         without_replacement(KaryResponse(5, "1/2").loss(), sample=1, population=7),

@@ -160,7 +160,7 @@ def test_participation_law_over_all_add_remove_and_replace_neighbours(keep):
             kind = Adjacency.ADD_REMOVE if (differ[0] in a) != (differ[0] in b) else Adjacency.REPLACE
             worst[kind] = max(worst[kind], largest_ratio(law_a, law_b))
     for adjacency, ratio in worst.items():
-        loss = survey.loss(adjacency)
+        loss = survey.loss(adjacency=adjacency)
         assert loss.adjacency is adjacency
         assert ratio == loss.odds == 2 * keep / (1 - keep)
     # one invitee leaves and another comes: two slots

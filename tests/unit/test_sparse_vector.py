@@ -178,9 +178,13 @@ def test_flooring_is_paid_for_at_every_sensitivity(bound):
 
 
 @pytest.mark.parametrize("epsilon", [1, "0.1", 10, "1e-9"])
-@pytest.mark.parametrize(("count", "monotone", "share"), [(1, False, 0), (5, True, "1/2"), (100_000, False, "1/4")])
+@pytest.mark.parametrize(("count", "monotone", "share"), [(1, False, 0), (5, True, "1/2"), (100_000, False, 0)])
 def test_for_epsilon_spends_no_more(epsilon, count, monotone, share):
     bound = Sensitivity.linf("2.5")
+    if share and epsilon == "1e-9":
+        with pytest.raises(InvalidParameter, match="numeric answers need"):
+            SparseVector.for_epsilon(epsilon, bound, count=count, monotone=monotone, numeric_share=share)
+        return
     mechanism = SparseVector.for_epsilon(epsilon, bound, count=count, monotone=monotone, numeric_share=share)
     spent = sum(mechanism._costs(bound))
     assert spent <= Fraction(epsilon)

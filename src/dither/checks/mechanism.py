@@ -1,11 +1,12 @@
 """check_mechanism: does a mechanism keep the promises that its loss and its error make?
 
-The suite treats the mechanism as a user would: it asks for the cost, for the error, and for releases. Statistical checks
-run at α = 1e-9 each, once; a right mechanism fails one in a thousand million runs.
+The suite treats the mechanism as a user would: it asks for the cost, for the error, and for releases. Statistical
+checks run at α = 1e-9 each, once; a right mechanism fails one in a thousand million runs.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from dither.checks.statistics import (
     proportion_at_most,
     serial_dependence,
 )
-from dither.errors import ConformanceFailed, InvalidSensitivity
+from dither.errors import ConformanceFailed, InvalidParameter, InvalidSensitivity
 from dither.mechanisms.base import FiniteLaw, NoiseMechanism, RealLaw
 from dither.privacy import Direction, PrivacyLoss, Sensitivity
 from dither.privacy.renyi import epsilon_of_order
@@ -71,8 +72,8 @@ def check_mechanism(
 ) -> Report:
     """Hold a mechanism to the contract; raises ConformanceFailed with all that failed.
 
-    A mechanism has ``loss(sensitivity)`` (or ``loss()``) and ``release(exact)``; optionally ``error(confidence)``, ``law(exact)``
-    with the closed form of its output, ``worst_pair(sensitivity)``, and a ``scale`` field. What isn't there isn't
+    A mechanism has ``loss(sensitivity)`` (or ``loss()``) and ``release(exact)``; optionally ``error(confidence)``,
+    ``law(exact)`` with the closed form of its output, ``worst_pair(sensitivity)``, and a ``scale`` field. What isn't there isn't
     checked, and the report says so.
 
     Example:
@@ -107,8 +108,8 @@ def _sensitivity(mechanism: Any) -> Sensitivity | None:
             mechanism.loss(candidate)
         except InvalidSensitivity:
             continue
-        except TypeError:
-            return None
+        except (TypeError, InvalidParameter):
+            return None  # its cost doesn't depend on a sensitivity that the caller states
         return candidate
     raise ConformanceFailed("the mechanism takes none of Sensitivity.l1(1), .l2(1), .linf(1): pass sensitivity=…")
 
@@ -162,9 +163,11 @@ def _views(loss: PrivacyLoss) -> list[Finding]:
         epsilon = loss.epsilon(delta)
         if epsilon > pure or (0 < epsilon < math.inf and loss.delta(Fraction(epsilon)) > delta * (1 + 1e-6)):
             problems.append(f"ε({delta:g}) doesn't belong to that δ")
-        for order in ORDERS:
-            if loss.tight and epsilon_of_order(loss.renyi(order), order, delta) < epsilon * (1 - 1e-6) - 1e-9:
-                problems.append(f"the Rényi view of order {order:g} promises more than the curve at δ = {delta:g}")
+        problems.extend(
+            f"the Rényi view of order {order:g} promises more than the curve at δ = {delta:g}"
+            for order in ORDERS
+            if loss.tight and epsilon_of_order(loss.renyi(order), order, delta) < epsilon * (1 - 1e-6) - 1e-9
+        )
     if any(loss.renyi(order) > order * loss.zcdp() * (1 + 1e-9) + 1e-12 for order in ORDERS):
         problems.append("the zCDP view is below a Rényi view")
     if loss.kl() > loss.renyi(1.01) * (1 + 1e-3) + 1e-9:
@@ -200,26 +203,29 @@ def _monotone(mechanism: Any, sensitivity: Sensitivity | None) -> list[Finding]:
     try:
         noisier = _rescaled(mechanism, scale * Fraction(11, 10))
     except TypeError:
-        return [Finding("more noise never costs more", True, "not checked: can't be made with another scale")]
+        return [
+            Finding("more noise never costs more", passed=True, detail="not checked: can't be made with another scale")
+        ]
     wider = Sensitivity(sensitivity.norm, 2 * sensitivity.bound, sensitivity.adjacency, sensitivity.groups)
     for delta in (0, *DELTAS):
         if noisier.loss(sensitivity).epsilon(delta) > base.epsilon(delta) * (1 + 1e-12):
             problems.append(f"more noise costs more at δ = {delta:g}")
         if mechanism.loss(wider).epsilon(delta) < base.epsilon(delta) * (1 - 1e-12):
             problems.append(f"more sensitivity costs less at δ = {delta:g}")
-    for order in ORDERS:
-        if noisier.loss(sensitivity).renyi(order) > base.renyi(order) * (1 + 1e-9):
-            problems.append(f"more noise costs more at order {order:g}")
+    problems.extend(
+        f"more noise costs more at order {order:g}"
+        for order in ORDERS
+        if noisier.loss(sensitivity).renyi(order) > base.renyi(order) * (1 + 1e-9)
+    )
     return [Finding("more noise never costs more", not problems, "; ".join(problems) or "nor does less sensitivity")]
 
 
 def _rescaled(mechanism: Any, scale: Fraction) -> Any:
-    import dataclasses
-
-    if not dataclasses.is_dataclass(mechanism):
-        return type(mechanism)(scale=scale)
-    fields = {f.name: getattr(mechanism, f.name) for f in dataclasses.fields(mechanism) if not f.name.startswith("_")}
-    return type(mechanism)(**{**fields, "scale": scale})
+    """The same mechanism with another scale: a dataclass keeps its other public fields."""
+    make: Callable[..., Any] = type(mechanism)
+    names = [f.name for f in dataclasses.fields(mechanism)] if dataclasses.is_dataclass(mechanism) else []
+    kept = {name: getattr(mechanism, name) for name in names if not name.startswith("_")}
+    return make(**{**kept, "scale": scale})
 
 
 def _neighbours(loss: PrivacyLoss, outputs: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> Finding:
@@ -238,7 +244,7 @@ def _neighbours(loss: PrivacyLoss, outputs: np.ndarray[Any, Any], others: np.nda
 def _law(mechanism: Any, exact: Any, outputs: np.ndarray[Any, Any]) -> list[Finding]:
     law = mechanism.law(exact) if hasattr(mechanism, "law") else None
     if law is None:
-        return [Finding("noise has its closed form", True, "not checked: the mechanism states none")]
+        return [Finding("noise has its closed form", passed=True, detail="not checked: the mechanism states none")]
     if isinstance(law, FiniteLaw):
         counted = np.bincount(outputs.astype(np.int64), minlength=law.probabilities.size).astype(np.float64)
         p = chi_square_counts(counted, law.probabilities)
@@ -294,7 +300,4 @@ def _scalars(mechanism: NoiseMechanism, exact: Any) -> list[Finding]:
     if isinstance(known, RealLaw):
         p = chi_square(outputs, known.cdf, cells=60)
         findings.append(Finding("noise has its closed form", p > ALPHA, f"χ² p = {p:.3g}", "a scale 10% off"))
-    return [
-        Finding(f"{f.check} (one at a time)", f.passed, f.detail, f.smallest_fault)
-        for f in findings
-    ]
+    return [Finding(f"{f.check} (one at a time)", f.passed, f.detail, f.smallest_fault) for f in findings]

@@ -117,5 +117,5 @@ def whole_numbers(exact: Any, what: str = "answer") -> Ints:
         clamped = [min(max(int(v), -bound), bound) for v in array.flat]
         return np.asarray(clamped, dtype=np.int64).reshape(array.shape)
     if array.dtype == np.uint64:
-        return np.minimum(array, np.uint64(bound)).astype(np.int64)
+        return np.asarray(np.minimum(array, np.uint64(bound)), dtype=np.int64)
     return np.clip(np.asarray(array, dtype=np.int64), -bound, bound)

@@ -69,6 +69,10 @@ class BoundedRangeLoss(PrivacyLoss, kind="bounded_range"):
         """The interval contains 0, so no loss exceeds its length."""
         return fraction_up(self.exact_range)
 
+    def pure_exactly(self) -> Fraction:
+        """The length, as a fraction."""
+        return self.exact_range
+
     def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
         """H(ε) = (1 − e^{(ε−η)/2})² / (1 − e^{−η}) for 0 ≤ ε ≤ η: two losses, (η+ε)/2 and (ε−η)/2."""
         width = self.pure()
@@ -96,7 +100,11 @@ class BoundedRangeLoss(PrivacyLoss, kind="bounded_range"):
 
     def zcdp(self) -> float:
         """η²/8 (Cesar & Rogers 2021), or what η-privacy gives if that is less."""
-        return min(fraction_up(self.exact_range**2 / 8), pure_zcdp(self.pure()))
+        return fraction_up(self.zcdp_exactly())
+
+    def zcdp_exactly(self) -> Fraction:
+        """The same, as a fraction."""
+        return min(self.exact_range**2 / 8, Fraction(pure_zcdp(self.pure())))
 
     def kl(self) -> float:
         """The largest of t − η(e^t−1)/(e^η−1), which is at e^t = (e^η−1)/η."""

@@ -68,7 +68,8 @@ class NoisyMax:
     def error(self, confidence: Number = 0.95, *, candidates: int, optimal: int = 1) -> float:
         """How far below the best score the choice falls at most, with this confidence.
 
-        A union bound: each of the worse candidates against one of the best.
+        A union bound: each of the worse candidates against one of the best. Scores beyond ±2^44 scales are clamped, and
+        then compared as such.
         """
         others, _ = checked_counts(candidates, optimal)
         if others == 0:

@@ -207,7 +207,7 @@ class ParticipationResponse:
         """The most honest response whose loss is no more than ``epsilon``: ``keep`` is rounded down."""
         return cls(KaryResponse.for_epsilon(len(Slot), epsilon).keep)
 
-    def loss(self, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> KaryResponseLoss:
+    def loss(self, *, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> KaryResponseLoss:
         """The exact pair of two slots, for either adjacency."""
         return KaryResponseLoss(self._response.loss().odds, len(Slot), adjacency)
 

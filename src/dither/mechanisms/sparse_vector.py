@@ -146,6 +146,11 @@ class SparseVector:
         share = as_fraction(numeric_share, "numeric_share")
         if not 0 <= share < 1:
             raise InvalidParameter(f"numeric_share must be at least 0 and below 1; got {numeric_share!r}")
+        if share and total * share / c < 2 * grid.LEAST_SHARE:
+            raise InvalidParameter(
+                f"numeric answers need at least 2^-15 of epsilon each; got {float(total * share / c):.3g}: "
+                "use a larger epsilon or numeric_share, or a smaller count"
+            )
         bound = _scalar_bound(sensitivity)
         shifts = c if monotone else 2 * c
         # any split is private; this one only has to be near the best one

@@ -56,7 +56,11 @@ def compose(parts: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
         by_type.setdefault(type(loss), Counter())[loss] += count
     merged: list[tuple[PrivacyLoss, int]] = []
     for kind, counted in by_type.items():
-        merged.extend(kind.merge(list(counted.items())))
+        # what costs nothing adds nothing
+        costly = [(loss, count) for loss, count in counted.items() if loss.pure() > 0]
+        merged.extend(kind.merge(costly) if costly else [])
+    if not merged:
+        return flat[0][0]
     if len(merged) == 1 and merged[0][1] == 1:
         return merged[0][0]
     return Composed(tuple(merged), adjacencies.pop())
@@ -127,11 +131,16 @@ class Composed(PrivacyLoss, kind="composed"):
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:
         """The composed curve from above: the smallest of several tilts at every point."""
-        return _profile(self, direction, tuple(np.asarray(epsilon, dtype=np.float64).tolist()))
+        best = np.ones(np.shape(epsilon))
+        for curve in _profile_curves(self, direction):
+            best = np.minimum(best, curve.delta_up(epsilon))
+        return best
 
-    def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
+    def __add__(self, other: object) -> PrivacyLoss:
         # adding one loss at a time to a long list, as sum() does, must not go through the whole list every time
-        if isinstance(other, PrivacyLoss) and not isinstance(other, Composed) and other.adjacency is self.adjacency:
+        if not isinstance(other, PrivacyLoss):
+            return NotImplemented
+        if not isinstance(other, Composed) and other.adjacency is self.adjacency and other.pure() > 0:
             alike = [part for part in self.parts if type(part[0]) is type(other)]
             others = tuple(part for part in self.parts if type(part[0]) is not type(other))
             place = next((i for i, (loss, _) in enumerate(alike) if loss == other), None)
@@ -183,7 +192,9 @@ class Composed(PrivacyLoss, kind="composed"):
 def _step(loss: Composed, direction: Direction, share: float) -> float:
     """A lattice fine enough for the typical item, and no finer than the transform can bear."""
     variance = math.fsum(count * _spread(part, direction) ** 2 for part, count in loss.parts)
-    step = share * math.sqrt(variance / loss.steps)
+    # few items don't smooth each other out, and cost little: take a finer lattice
+    finer = min(1.0, max(0.1, math.sqrt(loss.steps / 1000)))
+    step = finer * share * math.sqrt(variance / loss.steps)
     widest = max(min(part.reach(1e-15, d), LARGEST_REACH) for part, _ in loss.parts for d in Direction)
     step = max(step, 2 * widest / LARGEST_LATTICE, 20 * math.sqrt(variance) / LARGEST_LATTICE)
     if len(loss.parts) == 1 and (pure := loss.parts[0][0].pure()) < LARGEST_REACH:
@@ -293,14 +304,12 @@ def _delta_up(loss: Composed, direction: Direction, epsilon: float) -> float:
     return best
 
 
-@lru_cache(maxsize=64)
-def _profile(loss: Composed, direction: Direction, epsilon: tuple[float, ...]) -> Array:
-    points = np.array(epsilon)
+@lru_cache(maxsize=16)
+def _profile_curves(loss: Composed, direction: Direction) -> tuple[fourier.Composition, ...]:
+    """Curves seen through several tilts: each is sharp around its own δ. None if everything is given away."""
     step = _step(loss, direction, STEP)
     items = _upper_items(loss, direction, step, 1e-30)
-    best = np.ones(points.size)
     if fourier.infinite_mass(items) >= 1:
-        return best
-    for delta in (0.5, 1e-3, 1e-8, 1e-14, 1e-22):
-        best = np.minimum(best, fourier.composed(items, fourier.tilt_for_delta(items, delta)).delta_up(points))
-    return np.minimum(best, fourier.composed(items, 0.0).delta_up(points))
+        return ()
+    tilts = {fourier.tilt_for_delta(items, delta) for delta in (0.5, 1e-3, 1e-8, 1e-14, 1e-22)}
+    return tuple(fourier.composed(items, theta) for theta in (0.0, *sorted(tilts)))

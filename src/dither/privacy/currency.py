@@ -18,7 +18,6 @@ from dither.privacy.loss import PrivacyLoss
 from dither.privacy.renyi import ORDERS, zcdp_epsilon, zcdp_tail
 from dither.privacy.unit import Adjacency
 
-
 FILTER_ORDERS = tuple(float(order) for order in ORDERS if 2 <= order <= 512)
 
 

@@ -35,6 +35,7 @@ TILTED_FLOOR, PLAIN_FLOOR = -20.0, -32.0
 # Mass outside the window, on each side, as a power of e; again relative under a tilt.
 TILTED_WINDOW, PLAIN_WINDOW = 25.0, 36.0
 LARGEST_TRANSFORM = 1 << 24
+FAR = 45.0
 # neighbouring lattice points may differ by this factor in the exponent, which floats can bear
 LARGEST_TILT = 2.0
 # so many of the widest items are transformed whole; the others only where something is left
@@ -200,8 +201,11 @@ def composed(items: Items, theta: float) -> Composition:
     # losses relative to the tilted mean; only the part from which δ can be read with this tilt
     start = max(0, int((mean - (2 / theta if theta > 0 else below)) / step) - lowest)
     start = min(start, size - 2)
-    place = np.asarray(step * (lowest + np.arange(start, size)) - mean, dtype=np.float64)
-    weighted = masses[start:] * np.exp(-theta * place)
+    # further up the tilt leaves next to nothing of the mass: at most e^-FAR in all, which the error includes
+    stop = size if theta == 0 else min(size, start + 2 + int(FAR / (theta * step)))
+    place = np.asarray(step * (lowest + np.arange(start, stop)) - mean, dtype=np.float64)
+    weighted = masses[start:stop] * np.exp(-theta * place)
+    beyond = 0.0 if stop == size else math.exp(-theta * float(place[-1]))
     # sums over losses strictly above each point, the second one times e^{ε_j}: both stay in range
     p_above = np.append(np.cumsum(weighted[::-1])[::-1][1:], 0.0)
     q_above = np.exp(place) * np.append(np.cumsum((weighted * np.exp(-place))[::-1])[::-1][1:], 0.0)
@@ -213,7 +217,8 @@ def composed(items: Items, theta: float) -> Composition:
     widest = max(float(np.abs(block.ends).max()) for block in blocks)
     rounding = sum(count for _, count in items) * (2 * theta * widest + 16) * UNIT
     sums_error = (place.size * 2 * UNIT + rounding) * (np.abs(p_above) + np.abs(q_above))
-    error = scale * (np.exp(-theta * place) * (l2_error * np.sqrt(terms) + 2 * math.exp(-margin)) + sums_error)
+    wrapped = l2_error * np.sqrt(terms) + 2 * math.exp(-margin)
+    error = scale * (np.exp(-theta * place) * wrapped + sums_error + beyond)
     return Composition(
         epsilons=place + mean + offset,
         value=scale * (p_above - q_above),

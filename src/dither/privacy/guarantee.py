@@ -75,7 +75,7 @@ class Guarantee:
         low, high = self.posterior(prior)
         belief = float(as_fraction(prior))
         text = (
-            f"With ε = {float(self.epsilon):g}, a suspicion of {100 * belief:.3g}% about one person becomes "
+            f"With ε = {float(self.epsilon):.3g}, a suspicion of {100 * belief:.3g}% about one person becomes "
             f"at least {100 * low:.1f}% and at most {100 * high:.1f}% after any answer"
         )
         if self.delta:

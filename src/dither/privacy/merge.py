@@ -63,7 +63,7 @@ def lower(loss: PrivacyLoss, direction: Direction, step: float, tail: float) -> 
         known.append((share, tried.mismatch))
         (x0, y0), (x1, y1) = sorted(known, key=lambda point: abs(point[1]))[:2]
         share = x0 - y0 * (x1 - x0) / (y1 - y0) if y1 != y0 else x0
-        if best.left_over < 1e-6 or not -0.5 <= share <= 1.0:
+        if best.left_over < 2e-5 or not -0.5 <= share <= 1.0:
             break
     return best.lattice
 

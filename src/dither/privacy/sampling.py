@@ -133,10 +133,11 @@ class PoissonSampled(PrivacyLoss, kind="poisson"):
     def renyi(self, order: float) -> float:
         """Binomial sum over integer orders; between them ln E[X^α] is convex, so its chord bounds it.
 
-        For pairs that an involution swaps, removal is the worse direction (Mironov, Talwar & Zhang 2019, Theorem 5).
+        For real pairs that an involution swaps, removal is the worse direction (Mironov, Talwar & Zhang 2019, Theorem 5).
         """
         simple = min(pure_renyi(self.pure(), order), self.base.renyi(order))
-        if not self.base.symmetric or order > LARGEST_SUMMED_ORDER or math.isinf(self.base.renyi(2.0)):
+        mirrored_pair = self.base.symmetric and self.base.tight
+        if not mirrored_pair or order > LARGEST_SUMMED_ORDER or math.isinf(self.base.renyi(2.0)):
             return simple
         floor = math.floor(order)
         share = order - floor
