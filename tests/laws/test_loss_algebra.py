@@ -68,7 +68,8 @@ def test_curve_is_a_hockey_stick(name):
     loss = ALL[name]
     for direction in Direction:
         curve = loss.profile(EPSILONS, direction)
-        assert np.all(curve <= 1) and np.all(curve >= np.maximum(0, -np.expm1(EPSILONS)) - 1e-12)
+        assert np.all(curve <= 1)
+        assert np.all(curve >= np.maximum(0, -np.expm1(EPSILONS)) - 1e-12)
         assert np.all(np.diff(curve) <= 1e-9)
         if loss.tight and not isinstance(loss, Composed):  # a composed curve is a bound from several tilts
             slopes = np.diff(curve) / np.diff(np.exp(EPSILONS))

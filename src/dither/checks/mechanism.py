@@ -73,8 +73,8 @@ def check_mechanism(
     """Hold a mechanism to the contract; raises ConformanceFailed with all that failed.
 
     A mechanism has ``loss(sensitivity)`` (or ``loss()``) and ``release(exact)``; optionally ``error(confidence)``,
-    ``law(exact)`` with the closed form of its output, ``worst_pair(sensitivity)``, and a ``scale`` field. What isn't there isn't
-    checked, and the report says so.
+    ``law(exact)`` with the closed form of its output, ``worst_pair(sensitivity)``, and a ``scale`` field. What isn't
+    there isn't checked, and the report says so.
 
     Example:
         >>> from dither.mechanisms import Laplace

@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 def chi_square(values: Floats, cdf: Callable[[Floats], Floats], cells: int = 200) -> float:
     """The p-value of Pearson's test of draws against a distribution function, continuous or on the whole numbers.
 
-    Cells are cut at quantiles of one half of the draws, so that the test needs no knowledge of the scale; the other half
+    Cells are cut at quantiles of one half of the draws, so that the test needn't know the scale; the other half
     is counted. With two million draws it notices a Laplace scale that is 1% off, with 200 000 one that is 3% off.
     """
     half = values.size // 2

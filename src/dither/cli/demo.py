@@ -79,7 +79,7 @@ def _median_stay(stay: Floats) -> dp.PrivacyLoss:
     loss = mechanism.loss()
     ranks = mechanism.error(0.95)
     print(f"4. The median stay in days: ε = {loss.pure():g}, off by at most {ranks:.0f} of {PATIENTS} ranks:")
-    print(f"   {float(mechanism.release(stay)):.1f}      (truth: {np.median(stay):.1f})\n")
+    print(f"   {mechanism.release(stay):.1f}      (truth: {np.median(stay):.1f})\n")
     return loss
 
 
@@ -96,9 +96,8 @@ def _survey(smoker: Any) -> None:
     answers = mechanism.release(smoker)
     estimate = mechanism.estimate(answers, confidence=0.95)
     low, high = estimate.interval
-    print(
-        f"5. A survey where nobody is trusted: every patient lies with probability 1/4, ε = {mechanism.loss().pure():.3f}."
-    )
+    cost = mechanism.loss().pure()
+    print(f"5. A survey where nobody is trusted: every patient lies with probability 1/4, ε = {cost:.3f}.")
     print(f"   smokers: {100 * estimate.value:.1f}%, between {100 * low:.1f}% and {100 * high:.1f}%", end="")
     print(f"      (truth: {100 * smoker.mean():.1f}%)")
 

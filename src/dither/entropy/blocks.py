@@ -116,8 +116,7 @@ class IntegerSampler(ABC):
             narrow |= (source.u16(out.size) & np.uint16(mask)).astype(np.int32)
             np.copyto(out, narrow)
             return
-        np.copyto(out, codes)
-        out <<= shift
+        np.left_shift(codes, shift, out=out, dtype=np.int64, casting="unsafe")
         if shift <= 32:
             out |= source.u32(out.size) & np.uint32(mask)
         else:

@@ -22,14 +22,13 @@ except ImportError:  # a Python built without OpenSSL
 
 # One request to OpenSSL: small enough to stay in the second-level cache while it is copied, large
 # enough that the cost of a call (1 µs) doesn't show.
-_BLOCK = 1 << 17
+_BLOCK = 1 << 18
 
 
 class Source(ABC):
     """Independent uniform bytes; a subclass supplies :meth:`fill`.
 
-    Bytes are handed out once. Arrays are fresh and writable: the caller owns them and may draw in
-    place.
+    Bytes are handed out once. Arrays are fresh; they may be read-only, so that no copy is needed.
     """
 
     __slots__ = ()
@@ -71,6 +70,8 @@ class SystemSource(Source):
 
     def fill(self, nbytes: int) -> NDArray[np.uint8]:
         """A fresh array of ``nbytes`` uniform bytes."""
+        if nbytes <= _BLOCK:
+            return np.frombuffer(_system_bytes(nbytes), np.uint8)
         out = np.empty(nbytes, np.uint8)
         for start in range(0, nbytes, _BLOCK):
             block = _system_bytes(min(_BLOCK, nbytes - start))

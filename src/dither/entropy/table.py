@@ -32,7 +32,7 @@ _TAIL = np.int64(np.iinfo(np.int64).min)
 _MORE_BITS = 64
 _TABLE_GUARD = 16
 _DECIDE_GUARD = 32
-CHUNK = 1 << 16
+CHUNK = 1 << 15
 """Draws made at a time: their words and codes stay in the second-level cache."""
 
 
@@ -122,7 +122,7 @@ class LazyTable:
         """The first bits of n uniform numbers."""
         words = source.u16(n)
         if self._resolution.first < 16:
-            words >>= np.uint16(16 - self._resolution.first)
+            return words >> np.uint16(16 - self._resolution.first)
         return words
 
     def look_up(self, prefixes: NDArray[np.uint16], out: NDArray[np.int16]) -> NDArray[np.intp]:
@@ -133,8 +133,7 @@ class LazyTable:
     def refine(self, prefixes: NDArray[np.uint16], source: Source) -> NDArray[np.int64]:
         """Stages 2 and 3: the codes of uniform numbers with ambiguous prefixes."""
         shift = self._second_shift
-        u = source.u64(prefixes.size)
-        u >>= np.uint64(64 - shift)
+        u = source.u64(prefixes.size) >> np.uint64(64 - shift)
         u |= prefixes.astype(np.uint64) << np.uint64(shift)
         symbols = np.searchsorted(self._floors, u, side="right") - 1
         codes: NDArray[np.int64] = self._codes[symbols]

@@ -63,7 +63,7 @@ def permutation(n: int, source: Source = SYSTEM) -> NDArray[np.int64]:
         if n <= _PACKED_LIMIT:
             index_bits = (n - 1).bit_length()
             shift, index_mask = np.uint64(index_bits), np.uint64((1 << index_bits) - 1)
-            keys &= ~index_mask
+            keys = keys & ~index_mask
             keys |= np.arange(n, dtype=np.uint64)
             keys.sort()
             order = (keys & index_mask).view(np.int64)
@@ -104,5 +104,4 @@ def _masked_words(mask: int, n: int, source: Source) -> NDArray[np.unsignedinteg
         words = source.u32(n)
     else:
         words = source.u64(n)
-    words &= words.dtype.type(mask)
-    return words
+    return words & words.dtype.type(mask)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from dither.errors import InvalidData, InvalidParameter
+from dither.errors import InvalidData, InvalidParameter, NotPrivate
 from dither.numeric import Number, as_fraction
 from dither.privacy import PrivacyLoss, Sensitivity
 
@@ -62,6 +64,28 @@ class NoiseMechanism(ABC):
         return 0.0, float(sensitivity.bound)
 
 
+class Session:
+    """Secret state that answers one stream of questions; it can't be copied, stored or used after a fork.
+
+    Two copies would answer twice from noise that was paid for once.
+    """
+
+    __slots__ = ("_lock", "_process")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise NotPrivate("this session belongs to the process that started it: a copy would reuse its noise")
+
+    def _no_copy(self, *_: object) -> NoReturn:
+        raise NotPrivate(f"a {type(self).__name__} holds secret noise that is good for one stream: start another one")
+
+    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _no_copy
+
+
 def failure_probability(confidence: Number) -> float:
     """1 − confidence, rounded down, for a confidence strictly between 0 and 1."""
     exact = as_fraction(confidence, "confidence")
@@ -97,7 +121,8 @@ def finite_floats(exact: Any, what: str = "answer") -> Floats:
         raise InvalidData(f"the {what} must be a number or an array of numbers") from problem
     if array.dtype.kind == "O":
         values = np.clip(values, -(2.0**53), 2.0**53)
-    if not np.isfinite(values).all():
+    # the largest and the smallest entry are finite only if all are; a missing one makes them NaN
+    if values.size and not (math.isfinite(values.max()) and math.isfinite(values.min())):
         raise InvalidData(f"the {what} must be finite; nothing was drawn")
     return values
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 from dither.entropy import SYSTEM, DiscreteGaussianSampler, Source, gaussian_sampler
 from dither.errors import InvalidSensitivity
@@ -52,6 +53,16 @@ def discrete_gaussian_cdf(variance: Fraction, steps: Floats) -> Floats:
     at = np.minimum(np.abs(steps), tail.size - 1).astype(np.int64)
     above = np.minimum(at + 1, tail.size - 1)
     return np.where(steps <= 0, tail[at], 1 - tail[above])
+
+
+def discrete_gaussian_tail_up(variance: Fraction, steps: int) -> float:
+    """Pr[z ≥ steps], rounded up; above the summed scales by the margin of discrete_gaussian.md."""
+    if variance <= LARGEST_SUMMED_SCALE**2:
+        tail = float(discrete_gaussian_cdf(variance, np.array([-float(steps)]))[0])
+        return min(1.0, max(up(tail, 2.0**-36), 1e-300))
+    # what rounds to at least ``steps`` lies above steps − ½
+    z = (steps - 0.5) / math.sqrt(float(variance))
+    return min(1.0, max(up(float(ndtr(-z)), 2.0**-36 + 402 / float(variance)), 1e-300))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +176,6 @@ class DiscreteGaussian(NoiseMechanism):
         failure = per_coordinate(failure_probability(confidence), positive_int(coordinates, "coordinates"))
         variance = self.scale**2
         if variance > LARGEST_SUMMED_SCALE**2:
-            from scipy.special import ndtri
-
             margin = 1 + 402 / float(variance)
             return float(math.ceil(up(-float(ndtri(failure / 2 / margin)) * fraction_up(self.scale)) + 1))
         tail, _ = _below(variance)

@@ -188,7 +188,7 @@ class Gaussian(NoiseMechanism):
 
     Example:
         >>> round(Gaussian(scale=1).loss(Sensitivity.l2(1)).epsilon(delta=1e-6), 5)
-        4.88656
+        4.88655
         >>> round(Gaussian(scale=1).error(confidence=0.95), 3)
         1.96
     """
@@ -200,11 +200,11 @@ class Gaussian(NoiseMechanism):
     def __init__(self, scale: Number) -> None:
         exact = positive(scale, "scale")
         object.__setattr__(self, "scale", exact)
-        object.__setattr__(self, "_exponent", grid.grid_exponent(exact))
+        object.__setattr__(self, "_exponent", grid.L2_GRID.exponent(exact))
         object.__setattr__(self, "_scalar", self._sampler(1))
 
     def _sampler(self, coordinates: int) -> DiscreteGaussianSampler:
-        wide = self.scale * grid.widening(coordinates, root=True)
+        wide = self.scale * grid.L2_GRID.widening(coordinates)
         return gaussian_sampler((wide / Fraction(2) ** self._exponent) ** 2)
 
     def loss(self, sensitivity: Sensitivity) -> GaussianLoss:
@@ -216,7 +216,7 @@ class Gaussian(NoiseMechanism):
         """The absolute error that none of ``coordinates`` coordinates exceeds with this confidence."""
         k = positive_int(coordinates, "coordinates")
         failure = per_coordinate(failure_probability(confidence), k)
-        wide = fraction_up(self.scale * grid.widening(k, root=True))
+        wide = fraction_up(self.scale * grid.L2_GRID.widening(k))
         return up(-wide * float(ndtri(failure / 2))) + math.ldexp(1.0, self._exponent)
 
     def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:

@@ -1,17 +1,18 @@
 """Real-valued answers on a grid: floor, add whole-number noise, convert.
 
-An answer is floored to a multiple of g = 2^k, with the noise scale between 2^49·g and 2^50·g, noise is drawn on
-that grid, and the exact whole-number sum is converted to a float. What leaves is a function of that sum alone, so no
+An answer is floored to a multiple of g = 2^k, with the noise scale between 2^(bits−1)·g and 2^bits·g, noise is drawn on
+that grid, and the exact whole-number sum is rounded to a float. What leaves is a function of that sum alone, so no
 low-order bits of the answer survive (Mironov 2012) and every grid point is reachable from every answer.
 
-Flooring moves a coordinate by less than g, so the answers of two neighbours come at most ``coordinates``·g (in l1) or
-√``coordinates``·g (in l2) further apart than promised. The noise drawn is wider than stated by a factor that pays for
-this, for every sensitivity of at least 2^-16 scales; a smaller sensitivity is charged as that one.
+Flooring moves a coordinate by less than g, so the answers of two neighbours come at most n·g (in l1) or √n·g (in l2)
+further apart than promised. The noise drawn is wider than stated by a factor that pays for this, for every sensitivity
+of at least 2^-16 scales; a smaller sensitivity is charged as that one.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Protocol
 
@@ -20,17 +21,14 @@ import numpy as np
 from dither.entropy import SYSTEM, Source
 from dither.mechanisms.base import Floats, Ints
 
-BITS = 50
 # A sensitivity below this share of the scale is charged as this share.
 LEAST_SHARE = Fraction(1, 2**16)
-# Flooring by g ≤ scale·2^-49 is at most this share of the least sensitivity, per coordinate.
-SLACK_SHARE = Fraction(1, 2 ** (BITS - 1)) / LEAST_SHARE
-# Answers are clamped to ±2^94 grid points (2^44 scales and more): beyond, a float can't hold the noise anyway.
+# Single answers are clamped to ±2^94 grid points: beyond, a float is far too coarse to show the noise anyway.
 CLAMP = 2.0**94
-LARGEST_ARRAY = 2**31
+LARGEST_ARRAY = 2**26
 CHUNK = 1 << 15
-WORD = 32
-WORD_MASK = (1 << WORD) - 1
+# Whole numbers below this are floats; noise beyond it (e^-32 for Laplace, e^-2^27 for Gaussian) is added as integers.
+EXACT = 2**53
 
 
 class Sampler(Protocol):
@@ -45,63 +43,100 @@ class Sampler(Protocol):
         ...
 
 
-def grid_exponent(scale: Fraction) -> int:
-    """K with 2^(BITS−1) ≤ scale/2^k < 2^BITS."""
-    floor_log = scale.numerator.bit_length() - scale.denominator.bit_length()
-    if Fraction(2) ** floor_log > scale:
-        floor_log -= 1
-    return floor_log - BITS + 1
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """How fine a grid is, relative to the noise on it, and how much wider the noise is for that.
 
-
-def widening(coordinates: int, *, root: bool) -> Fraction:
-    """The factor by which noise on ``coordinates`` coordinates is wider than stated, to pay for flooring.
-
-    Sizes are rounded up to a power of two (of four for l2), so that few different samplers are ever needed.
+    ``root`` says whether flooring n coordinates adds n or √n grid steps to the sensitivity (l1 or l2), and ``margin``
+    multiplies what pays for it, to leave something for other small differences.
     """
-    doublings = max(coordinates - 1, 0).bit_length()
-    return 1 + SLACK_SHARE * (1 << ((doublings + 1) // 2 if root else doublings))
+
+    bits: int
+    root: bool
+    margin: int = 1
+
+    def exponent(self, scale: Fraction) -> int:
+        """The k with 2^(bits−1) ≤ scale/2^k < 2^bits."""
+        floor_log = scale.numerator.bit_length() - scale.denominator.bit_length()
+        if Fraction(2) ** floor_log > scale:
+            floor_log -= 1
+        return floor_log - self.bits + 1
+
+    def widening(self, coordinates: int) -> Fraction:
+        """The factor by which noise on so many coordinates is wider than stated.
+
+        Sizes are rounded up to a power of two (of four for l2), so that few different samplers are ever needed.
+        """
+        doublings = max(coordinates - 1, 0).bit_length()
+        steps = 1 << ((doublings + 1) // 2 if self.root else doublings)
+        return 1 + self.margin * steps * Fraction(1, 2 ** (self.bits - 1)) / LEAST_SHARE
 
 
-def add_to_array(exact: Floats, sampler: Sampler, exponent: int, source: Source) -> Floats:
-    """Floor to the grid, add noise exactly, convert to floats; in chunks that stay in the cache.
-
-    A grid coordinate can exceed 64 bits, so it is kept as high·2^32 + low with 0 ≤ low < 2^32.
-    """
-    flat = exact.ravel()
-    noise = np.empty(flat.size, dtype=np.int64)
-    sampler.into(noise, source)
-    out = np.empty(flat.size, dtype=np.float64)
-    width = min(CHUNK, flat.size)
-    units, high_part = np.empty(width), np.empty(width)
-    high_words, low_words = np.empty(width, dtype=np.int64), np.empty(width, dtype=np.int64)
-    with np.errstate(over="ignore", under="ignore"):
-        for start in range(0, flat.size, CHUNK):
-            draws = noise[start : start + CHUNK]
-            n = draws.size
-            t, h, hi, lo = units[:n], high_part[:n], high_words[:n], low_words[:n]
-            np.ldexp(flat[start : start + n], -exponent, out=t)
-            np.clip(t, -CLAMP, CLAMP, out=t)
-            np.floor(t, out=t)
-            np.multiply(t, 2.0**-WORD, out=h)
-            np.floor(h, out=h)
-            np.copyto(hi, h, casting="unsafe")
-            np.multiply(h, 2.0**WORD, out=h)
-            t -= h  # exact: t modulo 2^32
-            np.copyto(lo, t, casting="unsafe")
-            lo += draws
-            hi += lo >> WORD
-            lo &= WORD_MASK
-            np.multiply(hi, 2.0**WORD, out=h)
-            h += lo
-            np.ldexp(h, exponent, out=out[start : start + n])
-    return out.reshape(exact.shape)
+# Flooring costs l1 more than l2, so it needs the finer grid; the coarser one is quicker.
+L1_GRID = Grid(bits=48, root=False)
+L2_GRID = Grid(bits=39, root=True, margin=2)
 
 
-def add_to_scalar(exact: float, noise: int, exponent: int) -> float:
-    """The same for one number, with Python's integers."""
+def floor_units(exact: float, exponent: int) -> int:
+    """A float floored to a multiple of 2^exponent, in those units, clamped."""
     try:
         units = math.ldexp(exact, -exponent)
     except OverflowError:
         units = math.copysign(CLAMP, exact)
-    total = math.floor(min(max(units, -CLAMP), CLAMP)) + noise
-    return math.ldexp(float(total), exponent)
+    return math.floor(min(max(units, -CLAMP), CLAMP))
+
+
+def add_to_scalar(exact: float, noise: int, exponent: int) -> float:
+    """The floored answer plus noise, as Python integers; the conversion rounds the exact sum to the nearest float."""
+    return math.ldexp(float(floor_units(exact, exponent) + noise), exponent)
+
+
+def add_to_array(exact: Floats, sampler: Sampler, exponent: int, source: Source) -> Floats:
+    """The same for an array, in chunks that stay in the cache.
+
+    Floored answer and noise are whole numbers that floats hold exactly, and IEEE addition rounds their exact sum to the
+    nearest float: a function of the sum, as it has to be. Scaling by powers of two is exact, or loses what no float
+    holds.
+    """
+    flat = exact.ravel()
+    noise = np.empty(flat.size, dtype=np.int64)
+    sampler.into(noise, source)
+    released = noise.view(np.float64)  # takes the place of the noise, chunk by chunk
+    width = min(CHUNK, flat.size)
+    units, draws = np.empty(width), np.empty(width)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for start in range(0, flat.size, CHUNK):
+            values, drawn = flat[start : start + CHUNK], noise[start : start + CHUNK]
+            t, z = units[: drawn.size], draws[: drawn.size]
+            _scale(values, -exponent, t)
+            np.floor(t, out=t)
+            np.copyto(z, drawn)
+            large = [] if z.max() < EXACT and z.min() > -EXACT else _large(z, drawn, t)
+            t += z
+            _scale(t, exponent, released[start : start + drawn.size])
+            for place, total in large:
+                released[start + place] = math.ldexp(float(total), exponent)
+    _restore_huge(flat, exponent, released)
+    return released.reshape(exact.shape)
+
+
+def _scale(values: Floats, exponent: int, out: Floats) -> None:
+    """values·2^exponent, also where the factor itself is no float."""
+    if -1000 <= exponent <= 1000:
+        np.multiply(values, 2.0**exponent, out=out)
+    else:
+        np.ldexp(values, exponent, out=out)
+
+
+def _large(z: Floats, drawn: Ints, t: Floats) -> list[tuple[int, int]]:
+    """Places where the noise is too large for a float, with the exact sum."""
+    places = np.flatnonzero(np.abs(z) >= EXACT)
+    return [(int(i), int(t[i]) + int(drawn[i])) for i in places if math.isfinite(t[i])]
+
+
+def _restore_huge(values: Floats, exponent: int, released: Floats) -> None:
+    """Answers so huge that they have no float in grid units: the noise is far below their spacing, so they stay."""
+    limit = math.ldexp(1.0, min(1000 + exponent, 1023))
+    if values.size and (values.max() >= limit or values.min() <= -limit):
+        huge = np.abs(values) >= limit
+        released[huge] = values[huge]

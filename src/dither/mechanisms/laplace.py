@@ -125,11 +125,11 @@ class Laplace(NoiseMechanism):
     def __init__(self, scale: Number) -> None:
         exact = positive(scale, "scale")
         object.__setattr__(self, "scale", exact)
-        object.__setattr__(self, "_exponent", grid.grid_exponent(exact))
+        object.__setattr__(self, "_exponent", grid.L1_GRID.exponent(exact))
         object.__setattr__(self, "_scalar", self._sampler(1))
 
     def _sampler(self, coordinates: int) -> DiscreteLaplaceSampler:
-        wide = self.scale * grid.widening(coordinates, root=False)
+        wide = self.scale * grid.L1_GRID.widening(coordinates)
         return laplace_sampler(wide / Fraction(2) ** self._exponent)
 
     def loss(self, sensitivity: Sensitivity) -> LaplaceLoss:
@@ -141,7 +141,7 @@ class Laplace(NoiseMechanism):
         """The absolute error that none of ``coordinates`` coordinates exceeds with this confidence."""
         k = positive_int(coordinates, "coordinates")
         failure = per_coordinate(failure_probability(confidence), k)
-        wide = fraction_up(self.scale * grid.widening(k, root=False))
+        wide = fraction_up(self.scale * grid.L1_GRID.widening(k))
         return up(-wide * math.log(failure)) + math.ldexp(1.0, self._exponent)
 
     def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
@@ -204,7 +204,7 @@ class DiscreteLaplaceLoss(PrivacyLoss, kind="discrete_laplace"):
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
         """The best event is {x ≤ j}: 1 − q^{j+1}/(1+q) − e^ε·q^{n−j}/(1+q), j = ⌊(n − ε·scale)/2⌋, q = e^{−1/scale}."""
-        distance = np.abs(epsilon)
+        distance = np.minimum(np.abs(epsilon), self.pure())
         scale, n = float(self.scale), self.shift
         # the two floors around the ideal cut cover every rounding of the division
         ideal = np.floor((n - distance * scale) / 2)

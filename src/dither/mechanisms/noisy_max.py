@@ -18,6 +18,8 @@ from dither.mechanisms.permute_and_flip import largest_pure
 from dither.numeric import Number, fraction_up, positive, smallest_true, up
 from dither.privacy import Guarantee, PureLoss, Sensitivity
 
+WORD = 32
+
 
 @dataclass(frozen=True, slots=True)
 class NoisyMax:
@@ -52,13 +54,13 @@ class NoisyMax:
         exact = positive(scale, "scale")
         object.__setattr__(self, "scale", exact)
         object.__setattr__(self, "monotone", bool(monotone))
-        object.__setattr__(self, "_exponent", grid.grid_exponent(exact))
+        object.__setattr__(self, "_exponent", grid.L1_GRID.exponent(exact))
         object.__setattr__(self, "_noise", laplace_sampler(self._wide / Fraction(2) ** self._exponent))
 
     @property
     def _wide(self) -> Fraction:
         # flooring moves each score by less than one grid step against its neighbour's: the widening of one coordinate
-        return self.scale * grid.widening(1, root=False)
+        return self.scale * grid.L1_GRID.widening(1)
 
     def loss(self, sensitivity: Sensitivity) -> PureLoss:
         """ε = 2Δ∞/scale, or Δ∞/scale for monotone scores under add_remove; a Δ∞ below 2^-16 scales counts as that."""
@@ -116,12 +118,12 @@ def noisy_words(values: Floats, noise: Ints, exponent: int) -> tuple[Ints, Ints]
     with np.errstate(over="ignore", under="ignore"):
         units = np.clip(np.ldexp(values, -exponent), -grid.CLAMP, grid.CLAMP)
     np.floor(units, out=units)  # before the split: of a whole number both parts are exact
-    top = np.floor(units * 2.0**-grid.WORD)
+    top = np.floor(units * 2.0**-WORD)
     high = top.astype(np.int64)
-    low = (units - top * 2.0**grid.WORD).astype(np.int64)
+    low = (units - top * 2.0**WORD).astype(np.int64)
     low += noise
-    high += low >> grid.WORD
-    low &= grid.WORD_MASK
+    high += low >> WORD
+    low &= (1 << WORD) - 1
     return high, low
 
 

@@ -11,15 +11,13 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from dither.entropy import SYSTEM, Source, bernoulli, exp_neg_bounds
 from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity
-from dither.mechanisms import grid
-from dither.mechanisms.base import FiniteLaw, Floats, Ints, whole_numbers
-from dither.mechanisms.gaussian import Gaussian
+from dither.mechanisms.base import FiniteLaw, Ints, whole_numbers
+from dither.mechanisms.discrete_gaussian import DiscreteGaussian, discrete_gaussian_tail_up
 from dither.mechanisms.laplace import DiscreteLaplace
-from dither.numeric import Number, as_fraction, fraction_up, positive, positive_int, up
+from dither.numeric import Number, as_fraction, fraction_up, positive, positive_int
 from dither.privacy import (
     Adjacency,
     ApproximateLoss,
@@ -287,20 +285,17 @@ class LaplaceThreshold:
 
     def release(self, counts: Any, *, source: Source = SYSTEM) -> tuple[Bools, Ints]:
         """(which keys to show, their noisy counts); the entry of a key that isn't shown is 0."""
-        units = _units(counts, dimensions=1)
-        noisy = self._noise.release(units, source=source)
-        shown = (noisy >= self.threshold) & (units > 0)
-        return shown, np.where(shown, noisy, 0)
+        return _shown(self._noise, self.threshold, counts, source)
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianThreshold:
     """Shows a key with its noisy count if that count reaches a threshold, with Gaussian noise.
 
-    Guarantee: for units that count up to m in each of up to κ keys: Gaussian with μ² = κ·m²/scale², but for the
+    Guarantee: for units that count up to m in each of up to κ keys: κ discrete Gaussian losses of m/scale, but for the
         probability 1 − (1 − δ₁)^κ with δ₁ = Pr[m + noise ≥ threshold]. See partition_selection.md.
     Assumes: as LaplaceThreshold.
-    Accuracy: of shown counts, that of Gaussian noise.
+    Accuracy: of shown counts, that of discrete Gaussian noise.
 
     Example:
         >>> loss = GaussianThreshold(scale=4, threshold=25).loss(Sensitivity.contribution(groups=4, per_group=1))
@@ -310,12 +305,10 @@ class GaussianThreshold:
 
     scale: Fraction
     threshold: int
-    _noise: Gaussian = field(init=False, repr=False, compare=False)
+    _noise: DiscreteGaussian = field(init=False, repr=False, compare=False)
 
     def __init__(self, scale: Number, threshold: int) -> None:
-        noise = Gaussian(scale)
-        if noise.scale > 2**40:
-            raise InvalidParameter("scale must be at most 2^40, so that the grid of the noise holds whole numbers")
+        noise = DiscreteGaussian(scale)
         object.__setattr__(self, "scale", noise.scale)
         object.__setattr__(self, "threshold", positive_int(threshold, "threshold"))
         object.__setattr__(self, "_noise", noise)
@@ -332,24 +325,24 @@ class GaussianThreshold:
         n = positive_int(units, "units", least=0)
         if n == 0:
             return 0.0
-        # noise on a large array is a little wider than stated, which makes its upper tail heavier
-        distance = self.threshold - n
-        widest = grid.widening(grid.LARGEST_ARRAY, root=True) if distance > 0 else 1
-        z = float(distance / (self.scale * widest))
-        # the noise lies on a grid of 2^-49 scales and what leaves is rounded to a float: at z that changes the
-        # tail by a share of about (1 + z)·2^-49 + z²·2^-52; ndtr is zero beyond 38
-        return min(1.0, max(1e-300, up(float(ndtr(-z)), 2.0**-40 + abs(z) * 2.0**-44)))
+        return discrete_gaussian_tail_up(self.scale**2, self.threshold - n)
 
     def error(self, confidence: Number = 0.95) -> float:
         """The absolute error of the noisy count of a key, shown or not, at this confidence."""
         return self._noise.error(confidence)
 
-    def release(self, counts: Any, *, source: Source = SYSTEM) -> tuple[Bools, Floats]:
+    def release(self, counts: Any, *, source: Source = SYSTEM) -> tuple[Bools, Ints]:
         """(which keys to show, their noisy counts); the entry of a key that isn't shown is 0."""
-        units = _units(counts, dimensions=1)
-        noisy = self._noise.release(units, source=source)
-        shown = (noisy >= self.threshold) & (units > 0)
-        return shown, np.where(shown, noisy, 0.0)
+        return _shown(self._noise, self.threshold, counts, source)
+
+
+def _shown(
+    noise: DiscreteLaplace | DiscreteGaussian, threshold: int, counts: Any, source: Source
+) -> tuple[Bools, Ints]:
+    units = _units(counts, dimensions=1)
+    noisy = noise.release(units, source=source)
+    shown = (noisy >= threshold) & (units > 0)
+    return shown, np.where(shown, noisy, 0)
 
 
 def _units(counts: Any, dimensions: int | None = None) -> Ints:

@@ -3,51 +3,27 @@
 from __future__ import annotations
 
 import math
-import os
-import threading
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dither.entropy import SYSTEM, DiscreteLaplaceSampler, Source, laplace_sampler
-from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity, NotPrivate, OutOfBudget
+from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity, OutOfBudget
 from dither.mechanisms import grid
-from dither.mechanisms.base import failure_probability, finite_floats, per_coordinate
+from dither.mechanisms.base import Session, failure_probability, finite_floats, per_coordinate
 from dither.mechanisms.laplace import Laplace
 from dither.numeric import Number, as_fraction, ceil_div, fraction_down, fraction_up, positive, positive_int, up
 from dither.privacy import Adjacency, PrivacyLoss, PureLoss, Sensitivity, compose
 
-# The two noises share a grid whose step suits the smaller one; the sampler holds 2^56 steps.
+# The two noises share a grid whose step suits the smaller one (up to 2^48 steps); the sampler holds 2^56.
 LARGEST_RATIO = 2**5
 # Noise is drawn wider by this share, which pays for flooring answers to the grid (see grid.py).
-WIDENING = 1 + grid.SLACK_SHARE
+WIDENING = grid.L1_GRID.widening(1)
 # Shares of epsilon are multiples of this one, so that they stay short fractions.
 SHARE = Fraction(1, 2**20)
-
-
-class Session:
-    """Secret state that answers one stream of questions; it can't be copied, stored or used after a fork.
-
-    Two copies would answer twice from noise that was paid for once.
-    """
-
-    __slots__ = ("_lock", "_process")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process = os.getpid()
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._process:
-            raise NotPrivate("this session belongs to the process that started it: a copy would reuse its noise")
-
-    def _no_copy(self, *_: object) -> NoReturn:
-        raise NotPrivate(f"a {type(self).__name__} holds secret noise that is good for one stream: start another one")
-
-    __copy__ = __deepcopy__ = __reduce_ex__ = __getstate__ = _no_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +90,7 @@ class SparseVector:
         if not isinstance(monotone, bool):
             raise InvalidParameter(f"monotone must be True or False; got {monotone!r}")
         numeric = None if numeric_scale is None else Laplace(positive(numeric_scale, "numeric_scale"))
-        exponent = grid.grid_exponent(min(rho, nu))
+        exponent = grid.L1_GRID.exponent(min(rho, nu))
         step = Fraction(2) ** exponent
         assign = object.__setattr__
         assign(self, "threshold_scale", rho)
@@ -289,7 +265,7 @@ class SparseVectorSession(Session):
                     f"this session has given all of its {self._count} answers above the threshold: nothing more is "
                     "answered; start another one, which costs as much again"
                 )
-            units = floor_units(number, self._exponent)
+            units = grid.floor_units(number, self._exponent)
             if units + self._noise.one(self._source) < self._level:
                 return Above(above=False)
             self._remaining -= 1
@@ -297,15 +273,6 @@ class SparseVectorSession(Session):
         return Above(
             above=True, value=None if self._numeric is None else self._numeric.release(number, source=self._source)
         )
-
-
-def floor_units(exact: float, exponent: int) -> int:
-    """A float floored to a multiple of 2^exponent, in those units; clamped as in grid.py."""
-    try:
-        units = math.ldexp(exact, -exponent)
-    except OverflowError:
-        units = math.copysign(grid.CLAMP, exact)
-    return math.floor(min(max(units, -grid.CLAMP), grid.CLAMP))
 
 
 def _scalar_bound(sensitivity: Sensitivity) -> Fraction:

@@ -13,10 +13,10 @@ from scipy.stats import nbinom, poisson
 
 from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData, InvalidParameter, OutOfBudget
-from dither.mechanisms.base import failure_probability
+from dither.mechanisms import grid
+from dither.mechanisms.base import Session, failure_probability
 from dither.mechanisms.gaussian import Gaussian
 from dither.mechanisms.laplace import DiscreteLaplace
-from dither.mechanisms.sparse_vector import Session
 from dither.numeric import Number, as_fraction, ceil_div, fraction_down, fraction_up, positive, positive_int, up
 from dither.privacy import PrivacyLoss, Sensitivity
 
@@ -24,7 +24,7 @@ Noise = Literal["laplace", "gaussian"]
 # Up to this scale (in steps) the law of a sum of discrete noises is summed as it is.
 SUMMED_SCALE = 1000
 # Whole numbers must lie on the grid of Gaussian noise (see grid.py).
-LARGEST_GAUSSIAN_SCALE = 2**48
+LARGEST_GAUSSIAN_SCALE = 2 ** (grid.L2_GRID.bits - 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,9 @@ class TreeCounter:
             raise InvalidParameter(f'noise must be "laplace" or "gaussian"; got {noise!r}')
         size, unit = positive(scale, "scale"), positive(step, "step")
         if noise == "gaussian" and size / unit > LARGEST_GAUSSIAN_SCALE:
-            raise InvalidParameter("scale/step must be at most 2^48 for Gaussian noise: choose a coarser step")
+            raise InvalidParameter(
+                f"scale/step must be at most {LARGEST_GAUSSIAN_SCALE} for Gaussian noise: choose a coarser step"
+            )
         object.__setattr__(self, "scale", size)
         object.__setattr__(self, "horizon", positive_int(horizon, "horizon"))
         object.__setattr__(self, "noise", noise)

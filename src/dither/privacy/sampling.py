@@ -133,7 +133,8 @@ class PoissonSampled(PrivacyLoss, kind="poisson"):
     def renyi(self, order: float) -> float:
         """Binomial sum over integer orders; between them ln E[X^α] is convex, so its chord bounds it.
 
-        For real pairs that an involution swaps, removal is the worse direction (Mironov, Talwar & Zhang 2019, Theorem 5).
+        For real pairs that an involution swaps, removal is the worse direction (Mironov, Talwar & Zhang 2019,
+        Theorem 5).
         """
         simple = min(pure_renyi(self.pure(), order), self.base.renyi(order))
         mirrored_pair = self.base.symmetric and self.base.tight

@@ -1,0 +1,127 @@
+"""Rules of the house that no linter knows: lengths, proof notes, complete lists, links that resolve."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import dither
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST = 500
+MECHANISMS = ROOT / "src" / "dither" / "mechanisms"
+# Modules that aren't mechanisms, and modules that share a note with another one.
+NO_NOTE = {"__init__", "base", "grid"}
+SHARED_NOTE = {
+    "kary_response": "randomized_response",
+    "response_estimates": "randomized_response",
+    "response_surveys": "randomized_response",
+}
+PARTS = ("**Claim.**", "**Preconditions.**", "**Why.**", "**What machines change.**", "**What would break it.**")
+WORDS = {
+    *("unit", "adjacency", "contribution", "bounds", "plan", "sensitivity", "mechanism", "scale", "loss"),
+    *("guarantee", "budget", "ledger", "receipt", "release", "answer", "error", "refuse"),
+}
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+def read(*parts):
+    return ROOT.joinpath(*parts).read_text(encoding="utf-8")
+
+
+def markdown():
+    top = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
+    return [*top, *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "src").rglob("*.md"))]
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "examples"])
+def test_no_file_is_too_long(folder):
+    lengths = {name_of(p): len(p.read_text(encoding="utf-8").splitlines()) for p in (ROOT / folder).rglob("*.py")}
+    assert lengths
+    assert {name: n for name, n in lengths.items() if n > LONGEST} == {}
+
+
+@pytest.mark.parametrize("module", sorted(p.stem for p in MECHANISMS.glob("*.py") if p.stem not in NO_NOTE))
+def test_every_mechanism_has_a_proof_note(module):
+    note = MECHANISMS / f"{SHARED_NOTE.get(module, module)}.md"
+    assert note.exists(), f"{module}.py needs {note.name}"
+    text = note.read_text(encoding="utf-8")
+    places = [text.find(part) for part in PARTS]
+    assert -1 not in places, f"{note.name} lacks {PARTS[places.index(-1)]}"
+    assert places == sorted(places), f"the parts of {note.name} are out of order"
+
+
+def test_no_proof_note_is_left_over():
+    modules = {p.stem for p in MECHANISMS.glob("*.py")}
+    assert {p.stem for p in MECHANISMS.glob("*.md")} <= modules
+    assert set(SHARED_NOTE) <= modules
+
+
+def test_the_reference_lists_the_public_names_and_nothing_else():
+    listed = re.findall(r"^\| \[`dp\.(\w+)`\]\(", read("docs", "reference.md"), re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == set(dither.__all__)
+
+
+def test_every_decision_is_listed():
+    records = {p.name for p in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
+    listed = re.findall(r"\((\d{4}-[\w-]+\.md)\)", read("docs", "decisions", "README.md"))
+    assert set(listed) == records
+    assert listed == sorted(listed)
+    for record in records:
+        text = read("docs", "decisions", record)
+        assert all(f"**{part}.**" in text for part in ("Context", "Decision", "Why", "Consequences")), record
+
+
+def test_every_word_is_in_the_glossary():
+    defined = re.findall(r"^\*\*(\w+)\*\*", read("docs", "glossary.md"), re.MULTILINE)
+    assert len(defined) == len(set(defined)), "one meaning each"
+    assert set(defined) >= WORDS
+
+
+@pytest.mark.parametrize("document", markdown(), ids=name_of)
+def test_links_resolve(document):
+    text = FENCED.sub("", document.read_text(encoding="utf-8"))
+    for found in LINK.finditer(text):
+        target = found.group(1) or found.group(2)
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        goal = (document.parent / path).resolve() if path else document
+        assert goal.exists(), f"{name_of(document)} links to {target}"
+        assert goal.is_relative_to(ROOT), f"{name_of(document)} links out of the repository: {target}"
+        if anchor and goal.suffix == ".md":
+            heads = re.findall(r"^#+ (.*)$", goal.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+            assert anchor in anchors, f"{name_of(document)} links to {target}"
+
+
+def test_the_index_reaches_every_page():
+    text = read("docs", "README.md")
+    pages = {p for p in (ROOT / "docs").rglob("*.md") if p != ROOT / "docs" / "README.md"}
+    linked = {(ROOT / "docs" / target).resolve() for target in re.findall(r"\]\(([^)#]+\.md)\)", text)}
+    records = {p for p in pages if p.parent.name == "decisions" and p.name != "README.md"}
+    assert pages - records - linked == set()
+
+
+def test_set_up_is_two_commands():
+    shell = re.findall(r"^```(?:sh|bash|console|shell)\n(.*?)^```$", read("README.md"), re.MULTILINE | re.DOTALL)
+    commands = [line.split("#")[0].strip() for block in shell for line in block.splitlines() if line.strip()]
+    assert commands == ["make demo", "make test"]
+    assert "pip install" not in read("README.md")
+    assert "make test" in read(".ci", "run").splitlines()
+
+
+def test_the_changelog_starts_with_privacy():
+    text = read("CHANGELOG.md")
+    version = tomllib.loads(read("pyproject.toml"))["project"]["version"]
+    section = text.split(f"## {version}", 1)[1].split("\n## ", 1)[0]
+    heads = re.findall(r"^### (\w+)", section, re.MULTILINE)
+    assert heads[0] == "Privacy"
+    assert version == dither.__version__
