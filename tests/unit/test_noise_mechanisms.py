@@ -186,7 +186,7 @@ def test_scalar_and_array_arithmetic_is_exact(exact, scale, noise):
     clamped = math.floor(max(min(Fraction(exact) / step, Fraction(2**94)), Fraction(-(2**94))))
     scalar = grid.add_to_scalar(exact, noise, exponent)
     assert scalar == math.ldexp(float(clamped + noise), exponent)
-    array = grid.add_to_array(np.array([exact, 0.0, exact]), Fixed(), exponent, None)
+    array = grid.L1_GRID.release_array(np.array([exact, 0.0, exact]), Fixed(), exponent, None)
     # the nearest float to the exact sum, in units of the grid
     total = math.floor(Fraction(exact) / step) + noise
     nearest = math.ldexp(float(total), exponent) if abs(total) < 2**1000 else exact

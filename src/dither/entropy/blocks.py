@@ -9,6 +9,7 @@ has the law's weights, exactly (rejection sampling; the blocks are narrow, so t 
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from fractions import Fraction
 
@@ -115,6 +116,12 @@ class IntegerSampler(ABC):
             narrow <<= shift
             narrow |= (source.u16(out.size) & np.uint16(mask)).astype(np.int32)
             np.copyto(out, narrow)
+            return
+        if shift == 32 and sys.byteorder == "little":
+            # block and offset are the two halves of the word: no arithmetic at all
+            halves = out.view(np.int32)
+            halves[0::2] = source.u32(out.size).view(np.int32)
+            halves[1::2] = codes
             return
         np.left_shift(codes, shift, out=out, dtype=np.int64, casting="unsafe")
         if shift <= 32:

@@ -22,7 +22,7 @@ except ImportError:  # a Python built without OpenSSL
 
 # One request to OpenSSL: small enough to stay in the second-level cache while it is copied, large
 # enough that the cost of a call (1 µs) doesn't show.
-_BLOCK = 1 << 18
+_BLOCK = 1 << 19
 
 
 class Source(ABC):

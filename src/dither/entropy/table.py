@@ -32,7 +32,7 @@ _TAIL = np.int64(np.iinfo(np.int64).min)
 _MORE_BITS = 64
 _TABLE_GUARD = 16
 _DECIDE_GUARD = 32
-CHUNK = 1 << 15
+CHUNK = 1 << 16
 """Draws made at a time: their words and codes stay in the second-level cache."""
 
 

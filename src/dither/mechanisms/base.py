@@ -121,10 +121,17 @@ def finite_floats(exact: Any, what: str = "answer") -> Floats:
         raise InvalidData(f"the {what} must be a number or an array of numbers") from problem
     if array.dtype.kind == "O":
         values = np.clip(values, -(2.0**53), 2.0**53)
-    # the largest and the smallest entry are finite only if all are; a missing one makes them NaN
-    if values.size and not (math.isfinite(values.max()) and math.isfinite(values.min())):
+    # a sum is finite only if everything in it is; where it isn't, look closer (it may just have overflowed)
+    with np.errstate(over="ignore", invalid="ignore"):
+        suspicious = not math.isfinite(values.sum())
+    if suspicious and not np.isfinite(values).all():
         raise InvalidData(f"the {what} must be finite; nothing was drawn")
     return values
+
+
+def largest_size(values: Floats) -> float:
+    """The largest absolute value; NaN or infinity if there is one of those, 0 if there is nothing."""
+    return max(-float(values.min()), float(values.max())) if values.size else 0.0
 
 
 def whole_numbers(exact: Any, what: str = "answer") -> Ints:

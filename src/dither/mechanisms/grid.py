@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from dither.entropy import SYSTEM, Source
-from dither.mechanisms.base import Floats, Ints
+from dither.mechanisms.base import Floats, Ints, largest_size
 
 # A sensitivity below this share of the scale is charged as this share.
 LEAST_SHARE = Fraction(1, 2**16)
@@ -71,6 +71,35 @@ class Grid:
         steps = 1 << ((doublings + 1) // 2 if self.root else doublings)
         return 1 + self.margin * steps * Fraction(1, 2 ** (self.bits - 1)) / LEAST_SHARE
 
+    def release_array(self, exact: Floats, sampler: Sampler, exponent: int, source: Source) -> Floats:
+        """The floored answers plus noise, in chunks that stay in the cache.
+
+        Floored answer and noise are whole numbers that floats hold exactly, and IEEE addition rounds their exact sum to the
+        nearest float: a function of the sum, as it has to be. Scaling by powers of two is exact, or loses what no float
+        holds.
+        """
+        flat = exact.ravel()
+        noise = np.empty(flat.size, dtype=np.int64)
+        sampler.into(noise, source)
+        released = noise.view(np.float64)  # takes the place of the noise, chunk by chunk
+        width = min(CHUNK, flat.size)
+        units, draws = np.empty(width), np.empty(width)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            for start in range(0, flat.size, CHUNK):
+                values, drawn = flat[start : start + CHUNK], noise[start : start + CHUNK]
+                t, z = units[: drawn.size], draws[: drawn.size]
+                _scale(values, -exponent, t)
+                np.floor(t, out=t)
+                np.copyto(z, drawn)
+                exceptions = _huge(values, t)
+                if self.bits > 44:  # noise on a coarser grid has no chance to exceed a float
+                    exceptions += _large(t, z, drawn, exponent)
+                t += z
+                _scale(t, exponent, released[start : start + drawn.size])
+                for place, value in exceptions:
+                    released[start + place] = value
+        return released.reshape(exact.shape)
+
 
 # Flooring costs l1 more than l2, so it needs the finer grid; the coarser one is quicker.
 L1_GRID = Grid(bits=48, root=False)
@@ -91,35 +120,6 @@ def add_to_scalar(exact: float, noise: int, exponent: int) -> float:
     return math.ldexp(float(floor_units(exact, exponent) + noise), exponent)
 
 
-def add_to_array(exact: Floats, sampler: Sampler, exponent: int, source: Source) -> Floats:
-    """The same for an array, in chunks that stay in the cache.
-
-    Floored answer and noise are whole numbers that floats hold exactly, and IEEE addition rounds their exact sum to the
-    nearest float: a function of the sum, as it has to be. Scaling by powers of two is exact, or loses what no float
-    holds.
-    """
-    flat = exact.ravel()
-    noise = np.empty(flat.size, dtype=np.int64)
-    sampler.into(noise, source)
-    released = noise.view(np.float64)  # takes the place of the noise, chunk by chunk
-    width = min(CHUNK, flat.size)
-    units, draws = np.empty(width), np.empty(width)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        for start in range(0, flat.size, CHUNK):
-            values, drawn = flat[start : start + CHUNK], noise[start : start + CHUNK]
-            t, z = units[: drawn.size], draws[: drawn.size]
-            _scale(values, -exponent, t)
-            np.floor(t, out=t)
-            np.copyto(z, drawn)
-            large = [] if z.max() < EXACT and z.min() > -EXACT else _large(z, drawn, t)
-            t += z
-            _scale(t, exponent, released[start : start + drawn.size])
-            for place, total in large:
-                released[start + place] = math.ldexp(float(total), exponent)
-    _restore_huge(flat, exponent, released)
-    return released.reshape(exact.shape)
-
-
 def _scale(values: Floats, exponent: int, out: Floats) -> None:
     """values·2^exponent, also where the factor itself is no float."""
     if -1000 <= exponent <= 1000:
@@ -128,15 +128,16 @@ def _scale(values: Floats, exponent: int, out: Floats) -> None:
         np.ldexp(values, exponent, out=out)
 
 
-def _large(z: Floats, drawn: Ints, t: Floats) -> list[tuple[int, int]]:
-    """Places where the noise is too large for a float, with the exact sum."""
-    places = np.flatnonzero(np.abs(z) >= EXACT)
-    return [(int(i), int(t[i]) + int(drawn[i])) for i in places if math.isfinite(t[i])]
+def _huge(values: Floats, t: Floats) -> list[tuple[int, float]]:
+    """Answers with no float in grid units: the noise is far below the spacing of such numbers, so they stay."""
+    if math.isfinite(t.sum()):
+        return []
+    return [(int(i), float(values[i])) for i in np.flatnonzero(~np.isfinite(t))]
 
 
-def _restore_huge(values: Floats, exponent: int, released: Floats) -> None:
-    """Answers so huge that they have no float in grid units: the noise is far below their spacing, so they stay."""
-    limit = math.ldexp(1.0, min(1000 + exponent, 1023))
-    if values.size and (values.max() >= limit or values.min() <= -limit):
-        huge = np.abs(values) >= limit
-        released[huge] = values[huge]
+def _large(t: Floats, z: Floats, drawn: Ints, exponent: int) -> list[tuple[int, float]]:
+    """Noise that is no float: it is added as an integer."""
+    if largest_size(z) < EXACT:
+        return []
+    places = np.flatnonzero((np.abs(z) >= EXACT) & np.isfinite(t))
+    return [(int(i), math.ldexp(float(int(t[i]) + int(drawn[i])), exponent)) for i in places]

@@ -153,7 +153,7 @@ class Laplace(NoiseMechanism):
             return grid.add_to_scalar(float(values), self._scalar.one(source), self._exponent)
         if values.size > grid.LARGEST_ARRAY:
             raise InvalidData(f"an array of at most {grid.LARGEST_ARRAY} numbers can be released at once")
-        return grid.add_to_array(values, self._sampler(values.size), self._exponent, source)
+        return grid.L1_GRID.release_array(values, self._sampler(values.size), self._exponent, source)
 
     def law(self, exact: float) -> RealLaw:
         """½e^{−|x|/b} tails around the answer; the grid is far too fine to be seen."""
