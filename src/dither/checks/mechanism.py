@@ -111,7 +111,13 @@ def _sensitivity(mechanism: Any) -> Sensitivity | None:
         except (TypeError, InvalidParameter):
             return None  # its cost doesn't depend on a sensitivity that the caller states
         return candidate
-    raise ConformanceFailed("the mechanism takes none of Sensitivity.l1(1), .l2(1), .linf(1): pass sensitivity=…")
+    try:
+        mechanism.loss()
+    except TypeError:
+        raise ConformanceFailed(
+            "the mechanism takes none of Sensitivity.l1(1), .l2(1), .linf(1): pass sensitivity=…"
+        ) from None
+    return None
 
 
 def _loss(mechanism: Any, sensitivity: Sensitivity | None) -> PrivacyLoss:
@@ -229,8 +235,8 @@ def _rescaled(mechanism: Any, scale: Fraction) -> Any:
 
 
 def _neighbours(loss: PrivacyLoss, outputs: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> Finding:
-    top = min(loss.pure(), loss.epsilon(1e-9), 20.0)
-    epsilons = np.unique(np.concatenate([np.linspace(0.0, top, 9), [top]]))
+    marks = [loss.epsilon(delta) for delta in (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 3e-3, 1e-3, 1e-4, 1e-6, 1e-9)]
+    epsilons = np.unique([0.0, *(epsilon for epsilon in (*marks, loss.pure()) if epsilon < 50)])
     known = {float(e): loss.delta(Fraction(float(e))) for e in epsilons}
     excess, witness = largest_gap(outputs, others, lambda e: known[e], epsilons, ALPHA)
     return Finding(

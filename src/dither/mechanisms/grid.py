@@ -74,9 +74,9 @@ class Grid:
     def release_array(self, exact: Floats, sampler: Sampler, exponent: int, source: Source) -> Floats:
         """The floored answers plus noise, in chunks that stay in the cache.
 
-        Floored answer and noise are whole numbers that floats hold exactly, and IEEE addition rounds their exact sum to the
-        nearest float: a function of the sum, as it has to be. Scaling by powers of two is exact, or loses what no float
-        holds.
+        Floored answer and noise are whole numbers that floats hold exactly, and IEEE addition rounds their exact sum to
+        the nearest float: a function of the sum, as it has to be. Scaling by powers of two is exact, or loses what no
+        float holds.
         """
         flat = exact.ravel()
         noise = np.empty(flat.size, dtype=np.int64)

@@ -19,7 +19,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.special import betainc, betaincinv
 
 from dither.errors import InvalidData, InvalidParameter
@@ -170,6 +169,8 @@ def _deviation(low: float, high: float, budget: float, between: bool) -> float: 
         psi = max(math.log1p(x * math.expm1(s)) - s * x for x in coins)
         # x misses the maximiser by at most 1e-5, so ψ is short of its maximum by a relative 1e-9 or less
         return (max(psi, 0.0) * (1 + 1e-6) + budget) / s + 1e-15
+
+    from scipy.optimize import minimize_scalar  # slow to import, and few need it
 
     centre = math.log(math.sqrt(8 * budget))  # where Hoeffding's ψ = s²/8 has its best s
     found = minimize_scalar(bound, bounds=(centre - 2, min(centre + 5, 6.0)), method="bounded")

@@ -9,7 +9,6 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import nbinom, poisson
 
 from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData, InvalidParameter, OutOfBudget
@@ -222,6 +221,8 @@ def _laplace_sum_quantile(scale: float, count: int, failure: float) -> float:
 
 def _discrete_tail(a: int, scale: float, count: int) -> float:
     """Pr[|Σz| > a]: the sum is the difference of two negative binomial counts of failures."""
+    from scipy.stats import nbinom  # takes longer to import than all the rest, and few need it
+
     success = -math.expm1(-1 / scale)
     reach = math.ceil(scale * (count + 12 * math.sqrt(count) + 50))
     n = np.arange(reach + 1)
@@ -230,5 +231,7 @@ def _discrete_tail(a: int, scale: float, count: int) -> float:
 
 def _continuous_tail(a: int, scale: float, count: int) -> float:
     """Pr[|ΣL| > a] for continuous noise: a difference of two gamma draws, as a race of two Poisson processes."""
+    from scipy.stats import nbinom, poisson
+
     j = np.arange(count)
     return 2 * up(float((poisson.pmf(j, a / scale) * nbinom.cdf(count - 1 - j, count, 0.5)).sum()), 1e-9)

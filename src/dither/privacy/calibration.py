@@ -7,8 +7,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Protocol, TypeVar
 
-from scipy.optimize import brentq
-
 from dither.errors import InvalidParameter, NotPrivate
 from dither.numeric import Number, fraction_up, largest_true, positive, probability
 from dither.privacy.guarantee import Guarantee
@@ -79,6 +77,8 @@ def _for_guarantee(
     plan: Plan | None,
     tolerance: float,
 ) -> M:
+    from scipy.optimize import brentq  # slow to import, and closed forms don't need it
+
     target = float(guarantee.epsilon)
 
     def run(scale: float) -> PrivacyLoss:

@@ -1,0 +1,161 @@
+"""Every mechanism of the package runs through the public conformance suite."""
+
+import numpy as np
+import pytest
+
+import dither as dp
+from dither.checks import check_mechanism
+from dither.errors import ConformanceFailed
+from dither.mechanisms import GaussianThreshold, SmoothMedian, SubsampledWithoutReplacement
+from dither.privacy import ApproximateLoss
+
+REPLACE = dp.Adjacency.REPLACE
+ONCE = dp.Sensitivity.contribution(groups=1, per_group=1)
+
+
+class Wrapped:
+    """A mechanism whose releases aren't single numbers, seen through one number."""
+
+    def __init__(self, mechanism, draw, pair, loss, law=None):
+        self.mechanism, self.draw, self.pair, self.cost = mechanism, draw, pair, loss
+        if law is not None:
+            self.law = law
+
+    def loss(self):
+        return self.cost
+
+    def worst_pair(self):
+        return self.pair
+
+    def release(self, exact):
+        return self.draw(exact)
+
+    def __repr__(self):
+        return repr(self.mechanism)
+
+
+def threshold(mechanism):
+    return Wrapped(
+        mechanism,
+        lambda units: int(mechanism.release(np.array([units]))[1][0]),
+        (mechanism.threshold, mechanism.threshold - 1),
+        mechanism.loss(ONCE),
+    )
+
+
+def sparse():
+    mechanism = dp.SparseVector(threshold_scale=2, query_scale=4)
+    return Wrapped(
+        mechanism,
+        lambda stream: sum(2**i for i, above in enumerate(mechanism.release(np.array(stream), threshold=0.0)) if above),
+        ([0.0, 0.0, 0.0, 1.0], [1.0, 1.0, 1.0, 0.0]),
+        mechanism.loss(dp.Sensitivity.linf(1)),
+    )
+
+
+def counter():
+    mechanism = dp.TreeCounter(scale=2, horizon=2)
+
+    def draw(stream):
+        session = mechanism.start()
+        first, second = (session.add(x) for x in stream)
+        # the pair as one number: the first dominates, so that half lines see both
+        return 1000 * round(first) + round(second)
+
+    return Wrapped(mechanism, draw, ([0, 0], [1, 0]), mechanism.loss(dp.Sensitivity.l1(1)))
+
+
+def subsampled():
+    mechanism = dp.Subsampled(dp.DiscreteLaplace(scale=1), rate="1/2")
+    return Wrapped(
+        mechanism,
+        lambda rows: mechanism.release(np.array(rows), lambda sample: int(sample.sum())),
+        ([1], []),
+        mechanism.loss(dp.Sensitivity.l1(1)),
+    )
+
+
+def subsampled_without_replacement():
+    mechanism = SubsampledWithoutReplacement(dp.DiscreteLaplace(scale=1), sample=1, population=2)
+    return Wrapped(
+        mechanism,
+        lambda rows: mechanism.release(np.array(rows), lambda sample: int(sample.sum())),
+        ([0, 0], [0, 1]),
+        mechanism.loss(dp.Sensitivity.l1(1, adjacency=REPLACE)),
+    )
+
+
+def smooth_median():
+    mechanism = SmoothMedian(epsilon=1, delta="1/1000", low=0, high=1)
+    return Wrapped(
+        mechanism,
+        lambda values: float(mechanism.release(np.array(values))),
+        ([0.0, 0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0, 1.0]),
+        mechanism.loss(),
+    )
+
+
+MECHANISMS = {
+    "randomised response": lambda: dp.RandomizedResponse(lie="1/4"),
+    "randomised response by ε": lambda: dp.RandomizedResponse.for_epsilon("0.5"),
+    "k-ary response": lambda: dp.KaryResponse.for_epsilon(4, 1),
+    "hidden participation": lambda: dp.ParticipationResponse.for_epsilon(1),
+    "exponential": lambda: dp.Exponential(scale=2),
+    "exponential, monotone": lambda: dp.Exponential(scale=2, monotone=True),
+    "noisy max": lambda: dp.NoisyMax(scale=2),
+    "permute and flip": lambda: dp.PermuteAndFlip(scale=2),
+    "quantile": lambda: dp.Quantile(scale=1, bounds=(0, 10), step=1),
+    "partition selection": lambda: dp.PartitionSelection(epsilon=1, delta="1/100"),
+    "laplace threshold": lambda: threshold(dp.LaplaceThreshold(scale=1, threshold=3)),
+    "gaussian threshold": lambda: threshold(GaussianThreshold(scale=1, threshold=3)),
+    "sparse vector": sparse,
+    "tree counter": counter,
+    "subsampled": subsampled,
+    "subsampled without replacement": subsampled_without_replacement,
+    "smooth median": smooth_median,
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_conforms(name):
+    report = check_mechanism(MECHANISMS[name](), draws=8000)
+    assert report.passed
+
+
+class Cheaper:
+    """The same releases for a part of the price."""
+
+    def __init__(self, original, share):
+        self.original, self.share = original, share
+        self.sensitivity = (dp.Sensitivity.linf(1),) if hasattr(original, "monotone") else ()
+
+    def loss(self):
+        loss = self.original.loss(*self.sensitivity)
+        return ApproximateLoss(self.share * loss.epsilon(1e-3), 1e-3, loss.adjacency)
+
+    def worst_pair(self):
+        return self.original.worst_pair(*self.sensitivity)
+
+    def release(self, exact):
+        return self.original.release(exact)
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        ("randomised response", 0.8),
+        ("k-ary response", 0.8),
+        ("hidden participation", 0.8),
+        # two candidates that change places reach half of the ε that many would
+        ("exponential", 0.3),
+        ("permute and flip", 0.3),
+        ("noisy max", 0.3),
+        ("quantile", 0.3),
+        ("sparse vector", 0.2),
+        ("tree counter", 0.3),
+        ("subsampled", 0.7),
+    ],
+)
+def test_cheaper_mutants_fail(name, share):
+    with pytest.raises(ConformanceFailed, match="neighbours"):
+        check_mechanism(Cheaper(MECHANISMS[name](), share), draws=30_000)
