@@ -88,6 +88,8 @@ def test_delta_and_epsilon_are_inverse(name):
             assert loss.delta(Fraction(epsilon)) <= delta * (1 + 1e-4)
             low, high = loss.epsilon_bounds(delta)
             assert 0 <= low <= high == epsilon
+            # epsilon_bounds takes the smaller of the two for its lower end, which would hide a fault
+            assert loss._epsilon_down(delta) <= loss._epsilon_up(delta)
     assert loss.epsilon(0) == loss.pure()
 
 
@@ -439,3 +441,27 @@ def test_a_loss_kind_can_not_be_taken_twice():
 
         class Another(PureLoss, kind="pure"):
             pass
+
+
+def test_mistakes_are_named():
+    mechanism = Laplace(scale=1)
+    for mistake in (
+        lambda: compose([]),
+        lambda: compose([(mechanism, 1)]),
+        lambda: poisson(mechanism, "0.1"),
+        lambda: without_replacement(mechanism, sample=1, population=2),
+        lambda: as_replace(mechanism),
+        lambda: 0 * PureLoss(1),
+        lambda: PureLoss(-1),
+        lambda: PureLoss(1).epsilon(1),
+        lambda: PureLoss(1).renyi(1),
+    ):
+        with pytest.raises(InvalidParameter):
+            mistake()
+    with pytest.raises(TypeError):
+        PureLoss(1) + 3
+    with pytest.raises(TypeError):
+        (PureLoss(1) + PureLoss(2)) + "x"
+    with pytest.raises(TypeError):
+        1.5 * PureLoss(1)
+    assert PureLoss(1) * 3 == 3 * PureLoss(1)

@@ -104,6 +104,8 @@ MECHANISMS = {
     "exponential, monotone": lambda: dp.Exponential(scale=2, monotone=True),
     "noisy max": lambda: dp.NoisyMax(scale=2),
     "permute and flip": lambda: dp.PermuteAndFlip(scale=2),
+    "k-ary response with labels": lambda: dp.KaryResponse(["red", "green", "blue"], keep="2/3"),
+    "quantile between whole numbers": lambda: dp.Quantile(scale=4, bounds=(0, 60), step="0.1"),
     "quantile": lambda: dp.Quantile(scale=1, bounds=(0, 10), step=1),
     "partition selection": lambda: dp.PartitionSelection(epsilon=1, delta="1/100"),
     "laplace threshold": lambda: threshold(dp.LaplaceThreshold(scale=1, threshold=3)),

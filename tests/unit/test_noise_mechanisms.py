@@ -365,3 +365,22 @@ def test_discrete_gaussian_above_the_summed_scales_is_still_covered():
     assert DiscreteGaussian(scale=20_001).error(0.95) == pytest.approx(
         DiscreteGaussian(scale=19_999).error(0.95), rel=1e-3
     )
+
+
+@pytest.mark.parametrize("mechanism", DISCRETE)
+def test_huge_counts_and_huge_noise_saturate_instead_of_wrapping(mechanism):
+    class Huge(Silent):
+        def into(self, out, source=None):
+            out[...] = 2**63 - 1
+
+    largest = np.array([2**62, -(2**62)])
+    # 2^62 + 2^62 would wrap to a negative number
+    assert grid.add_whole_noise(largest - [1, 0], Huge(), None).tolist() == [2**63 - 1, 0]
+    assert mechanism(scale=2).release(np.array([], dtype=np.int64)).size == 0
+    assert mechanism(scale=2).release([]).size == 0
+
+
+def test_a_bare_number_is_no_sensitivity():
+    for mechanism in CONTINUOUS + DISCRETE:
+        with pytest.raises(InvalidSensitivity, match="Sensitivity"):
+            mechanism(scale=1).loss(1)

@@ -6,7 +6,7 @@ import math
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
@@ -30,9 +30,10 @@ class RealLaw:
 
 @dataclass(frozen=True, slots=True)
 class FiniteLaw:
-    """The closed form of a choice: the probability of each index."""
+    """The closed form of a choice: the probability of each outcome, which is its index unless outcomes are listed."""
 
     probabilities: Floats
+    outcomes: Sequence[Any] | None = None
 
 
 class NoiseMechanism(ABC):
@@ -137,6 +138,8 @@ def largest_size(values: Floats) -> float:
 def whole_numbers(exact: Any, what: str = "answer") -> Ints:
     """``exact`` as int64, refused unless it holds whole numbers; clamped to ±2^62, which moves no neighbours apart."""
     array = np.asarray(exact)
+    if array.size == 0 and array.dtype.kind in "iufO":
+        return np.zeros(array.shape, dtype=np.int64)
     if array.dtype.kind not in "iuO" or array.dtype.kind == "b":
         raise InvalidData(
             f"the {what} must be a whole number or an integer array; got {array.dtype} "

@@ -13,6 +13,7 @@ from scipy.special import ndtr, ndtri
 
 from dither.entropy import SYSTEM, DiscreteGaussianSampler, Source, gaussian_sampler
 from dither.errors import InvalidSensitivity
+from dither.mechanisms import grid
 from dither.mechanisms.base import Floats, NoiseMechanism, RealLaw, failure_probability, per_coordinate, whole_numbers
 from dither.mechanisms.gaussian import gaussian_profile
 from dither.numeric import Number, fraction_up, positive, positive_int, up
@@ -28,6 +29,7 @@ from dither.privacy import (
     compose,
     mirrored,
 )
+from dither.privacy.sensitivity import expect_sensitivity
 
 # Tails beyond this many standard deviations weigh less than e^-800.
 REACH = 40
@@ -160,6 +162,7 @@ class DiscreteGaussian(NoiseMechanism):
 
     def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
         """The exact curve where the worst movement is known, else ρ-zCDP."""
+        expect_sensitivity(sensitivity)
         variance, adjacency = self.scale**2, sensitivity.adjacency
         if sensitivity.groups is not None:
             each = DiscreteGaussianLoss(variance, _whole(sensitivity.linf_bound()), adjacency)
@@ -190,10 +193,7 @@ class DiscreteGaussian(NoiseMechanism):
         values = whole_numbers(exact)
         if values.ndim == 0:
             return int(values) + self._noise.one(source)
-        noise = np.empty(values.size, dtype=np.int64)
-        self._noise.into(noise, source)
-        # both are within ±2^62, so the sum fits
-        return values + noise.reshape(values.shape)
+        return grid.add_whole_noise(values, self._noise, source)
 
     def law(self, exact: float) -> RealLaw | None:
         """Sums of the discrete law, where they are short enough."""

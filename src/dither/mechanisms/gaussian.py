@@ -32,6 +32,7 @@ from dither.privacy import (
     Sensitivity,
     mirrored,
 )
+from dither.privacy.sensitivity import expect_sensitivity
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 # With five nodes the relative error is below 1e-14 while width·(1 + |z|) stays below this.
@@ -209,6 +210,7 @@ class Gaussian(NoiseMechanism):
 
     def loss(self, sensitivity: Sensitivity) -> GaussianLoss:
         """μ = Δ₂/scale; a Δ₂ below 2^-16 scales is charged as that."""
+        expect_sensitivity(sensitivity)
         share = max(sensitivity.l2_squared() / self.scale**2, grid.LEAST_SHARE**2)
         return GaussianLoss(share, sensitivity.adjacency)
 

@@ -120,6 +120,15 @@ def add_to_scalar(exact: float, noise: int, exponent: int) -> float:
     return math.ldexp(float(floor_units(exact, exponent) + noise), exponent)
 
 
+def add_whole_noise(values: Ints, sampler: Sampler, source: Source) -> Ints:
+    """Whole numbers within ±2^62 plus noise; noise beyond ±2^62 (e^-64 at the largest scale) saturates, so sums fit."""
+    noise = np.empty(values.size, dtype=np.int64)
+    sampler.into(noise, source)
+    if values.size and (noise.max() > 2**62 or noise.min() < -(2**62)):
+        np.clip(noise, -(2**62), 2**62, out=noise)
+    return np.asarray(values + noise.reshape(values.shape))
+
+
 def _scale(values: Floats, exponent: int, out: Floats) -> None:
     """values·2^exponent, also where the factor itself is no float."""
     if -1000 <= exponent <= 1000:

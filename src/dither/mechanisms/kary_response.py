@@ -248,7 +248,8 @@ class KaryResponse:
 
     def law(self, exact: Any) -> FiniteLaw:
         """The law of the answer as floats."""
-        return FiniteLaw(np.array([float(p) for p in self.probabilities(exact)]))
+        labels = None if isinstance(self.categories, int) else self.categories
+        return FiniteLaw(np.array([float(p) for p in self.probabilities(exact)]), outcomes=labels)
 
     def worst_pair(self) -> tuple[Any, Any]:
         """Any two categories."""

@@ -35,6 +35,7 @@ from dither.privacy import (
     mirrored,
 )
 from dither.privacy.renyi import pure_renyi
+from dither.privacy.sensitivity import expect_sensitivity
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,7 @@ class Laplace(NoiseMechanism):
 
     def loss(self, sensitivity: Sensitivity) -> LaplaceLoss:
         """ε = Δ₁/scale; a Δ₁ below 2^-16 scales is charged as that."""
+        expect_sensitivity(sensitivity)
         share = max(sensitivity.l1_bound() / self.scale, grid.LEAST_SHARE)
         return LaplaceLoss(share, sensitivity.adjacency)
 
@@ -258,6 +260,7 @@ class DiscreteLaplace(NoiseMechanism):
 
     def loss(self, sensitivity: Sensitivity) -> DiscreteLaplaceLoss:
         """ε = Δ₁/scale, Δ₁ rounded down to a whole number since answers are."""
+        expect_sensitivity(sensitivity)
         return DiscreteLaplaceLoss(self.scale, sensitivity.integer_l1(), sensitivity.adjacency)
 
     def error(self, confidence: Number = 0.95, *, coordinates: int = 1) -> float:
@@ -275,10 +278,7 @@ class DiscreteLaplace(NoiseMechanism):
         values = whole_numbers(exact)
         if values.ndim == 0:
             return int(values) + self._noise.one(source)
-        noise = np.empty(values.size, dtype=np.int64)
-        self._noise.into(noise, source)
-        # both are within ±2^62, so the sum fits
-        return values + noise.reshape(values.shape)
+        return grid.add_whole_noise(values, self._noise, source)
 
     def law(self, exact: float) -> RealLaw:
         """Pr[z ≤ −m] = q^m/(1+q) for m ≥ 1, and the mirror image above."""

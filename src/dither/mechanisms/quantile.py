@@ -124,7 +124,8 @@ class Quantile:
         listed = _rank_scores(self.q, low, high, total)
         for start, length, score in zip(starts, lengths, listed, strict=True):
             scores[start : start + length] = score
-        return Exponential(self.scale * self.q.denominator).law(scores)
+        chances = Exponential(self.scale * self.q.denominator).law(scores).probabilities
+        return FiniteLaw(chances, outcomes=[self._point(place) for place in range(self._steps + 1)])
 
     def worst_pair(self, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> tuple[Floats, Floats]:
         """Two tables that move one score up and another down by as much as any two neighbours can.

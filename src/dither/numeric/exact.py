@@ -6,7 +6,6 @@ as a decimal or a quotient (``"1/4"``), so that ``RandomizedResponse(lie="1/4")`
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
@@ -27,14 +26,12 @@ def as_fraction(value: Number, name: str = "value") -> Fraction:
         (Fraction(1, 10), Fraction(1, 4), Fraction(3, 1))
         >>> as_fraction(float("nan"), "scale")
         Traceback (most recent call last):
-        dither.errors.InvalidParameter: scale must be a finite number; got nan
+        dither.errors.InvalidParameter: scale must be a finite number, a Fraction or a string such as "1/4"; got nan
     """
     if isinstance(value, bool | np.bool_):
         raise InvalidParameter(f"{name} must be a number; got the truth value {value}")
     try:
         if isinstance(value, float | np.floating):
-            if not math.isfinite(value):
-                raise InvalidParameter(f"{name} must be a finite number; got {float(value)}")
             # numpy floats of lower precision keep their own shortest decimal
             return Fraction(repr(value) if isinstance(value, float) else str(value))
         if isinstance(value, str):

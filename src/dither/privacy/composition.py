@@ -16,11 +16,11 @@ from typing import Self
 
 import numpy as np
 
-from dither.errors import IncompatibleLosses
+from dither.errors import IncompatibleLosses, InvalidParameter
 from dither.numeric import Number, as_fraction, fraction_down, fraction_up, positive_int, up
 from dither.privacy import fourier, merge
 from dither.privacy.lattice import LARGEST_REACH, Lattice, spread, upper
-from dither.privacy.loss import Array, Direction, Json, PrivacyLoss
+from dither.privacy.loss import Array, Direction, Json, PrivacyLoss, expect_loss
 from dither.privacy.renyi import renyi_epsilon
 from dither.privacy.unit import Adjacency
 
@@ -41,10 +41,13 @@ def compose(parts: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
     """
     flat: list[tuple[PrivacyLoss, int]] = []
     for loss, times in parts:
+        expect_loss(loss)
         count = positive_int(times, "times")
         flat.extend((inner, count * n) for inner, n in loss.parts) if isinstance(loss, Composed) else flat.append(
             (loss, count)
         )
+    if not flat:
+        raise InvalidParameter("nothing to compose: give at least one (loss, times)")
     adjacencies = {loss.adjacency for loss, _ in flat}
     if len(adjacencies) > 1:
         raise IncompatibleLosses(

@@ -10,7 +10,7 @@ import numpy as np
 from dither.errors import IncompatibleLosses
 from dither.numeric import positive_int, up
 from dither.numeric.rounding import SLACK
-from dither.privacy.loss import Array, Direction, Json, PrivacyLoss, mirrored
+from dither.privacy.loss import Array, Direction, Json, PrivacyLoss, expect_loss, mirrored
 from dither.privacy.renyi import pure_renyi
 from dither.privacy.unit import Adjacency
 
@@ -35,6 +35,7 @@ def as_replace(loss: PrivacyLoss) -> PrivacyLoss:
         >>> as_replace(PureLoss(1)).pure(), as_replace(PureLoss(1)).adjacency.value
         (2.0, 'replace')
     """
+    expect_loss(loss)
     if loss.adjacency is Adjacency.REPLACE:
         raise IncompatibleLosses("this loss is stated for the replace adjacency already")
     return Replaced(loss.grouped(2))

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from dither.errors import InvalidParameter
 from dither.numeric import Number, as_fraction, down, exp_up, positive, up
-from dither.privacy.loss import PrivacyLoss
+from dither.privacy.loss import PrivacyLoss, expect_loss
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -35,6 +35,7 @@ class Guarantee:
 
     def met_by(self, loss: PrivacyLoss) -> bool:
         """Whether a loss is surely no worse than this guarantee."""
+        expect_loss(loss)
         if self.delta == 0:
             return math.isfinite(loss.pure()) and loss.pure_exactly() <= self.epsilon
         cost = loss.epsilon(self.delta)

@@ -231,6 +231,8 @@ class PrivacyLoss(ABC):
 
         return compose([(self, int(times))])
 
+    __mul__ = __rmul__
+
     def __radd__(self, other: object) -> PrivacyLoss:
         # lets sum(losses) work, which starts from 0
         return self if other == 0 else NotImplemented
@@ -318,6 +320,14 @@ def _flat_from(loss: PrivacyLoss, direction: Direction) -> float:
         return float(loss.profile(np.array([epsilon]), direction)[0]) <= end * (1 + 1e-6)
 
     return smallest_true(near, 0.0, LARGEST_EPSILON, relative=1e-3, absolute=1e-6)
+
+
+def expect_loss(value: object) -> None:
+    """Refuse what is no loss, usually a mechanism that was passed in its place."""
+    if not isinstance(value, PrivacyLoss):
+        raise InvalidParameter(
+            f"expected a loss, such as Laplace(scale=2).loss(Sensitivity.l1(1)); got {type(value).__name__}"
+        )
 
 
 def mirrored(curve: Array, epsilon: Array) -> Array:

@@ -17,7 +17,7 @@ from scipy.special import gammaln
 from dither.errors import IncompatibleLosses, InvalidParameter
 from dither.numeric import Number, as_fraction, fraction_up, positive_int, up
 from dither.numeric.rounding import SLACK
-from dither.privacy.loss import Array, Cells, Direction, Json, PrivacyLoss
+from dither.privacy.loss import Array, Cells, Direction, Json, PrivacyLoss, expect_loss
 from dither.privacy.renyi import pure_renyi, pure_zcdp
 from dither.privacy.unit import Adjacency
 
@@ -32,6 +32,7 @@ def poisson(loss: PrivacyLoss, rate: Number) -> PrivacyLoss:
         >>> poisson(PureLoss(1), rate=0.01).pure()  # ln(1 + 0.01 (e − 1))
         0.01703686...
     """
+    expect_loss(loss)
     exact = as_fraction(rate, "rate")
     if not 0 < exact <= 1:
         raise InvalidParameter(f"rate must be above 0 and at most 1; got {rate!r}")
@@ -52,6 +53,7 @@ def without_replacement(loss: PrivacyLoss, *, sample: int, population: int) -> P
         >>> without_replacement(loss, sample=1, population=100).pure()
         0.01703686...
     """
+    expect_loss(loss)
     m, n = positive_int(sample, "sample"), positive_int(population, "population")
     if m > n:
         raise InvalidParameter(f"the sample must be no larger than the population; got {m} of {n}")

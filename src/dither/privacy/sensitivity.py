@@ -13,6 +13,14 @@ from dither.numeric import Number, as_fraction, positive_int
 from dither.privacy.unit import Adjacency
 
 
+def expect_sensitivity(value: object) -> None:
+    """Refuse what is no sensitivity, usually a bare number that doesn't say in which norm."""
+    if not isinstance(value, Sensitivity):
+        raise InvalidSensitivity(
+            f"expected a sensitivity with its norm, such as Sensitivity.l1(1); got {type(value).__name__}"
+        )
+
+
 class Norm(Enum):
     """In which sense the distance between two neighbours' answers is bounded."""
 

@@ -51,7 +51,7 @@ def optimal_composition(epsilon: Number, times: int, target_delta: Number, delta
 
     Example:
         >>> optimal_composition(0.1, times=100, target_delta=1e-6)
-        4.8...
+        4.77...
     """
     k = positive_int(times, "times")
     one = float(positive(epsilon, "epsilon"))
