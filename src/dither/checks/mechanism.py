@@ -86,12 +86,12 @@ def check_mechanism(
     findings: list[Finding] = [*_views(loss), _json(loss), *_monotone(mechanism, stated)]
     exact, neighbour = pair if pair is not None else _pair(mechanism, stated)
     outputs, others = _draw(mechanism, exact, draws), _draw(mechanism, neighbour, draws)
-    findings += _law(mechanism, exact, outputs)
+    closed_form = _law(mechanism, exact, outputs)
     if outputs.dtype.kind not in "biuf":
         # labels: which comes first doesn't matter, so number them
         _, numbers = np.unique(np.concatenate([outputs, others]), return_inverse=True)
         outputs, others = numbers[: outputs.size], numbers[outputs.size :]
-    findings.append(_neighbours(loss, outputs, others))
+    findings += [_neighbours(loss, outputs, others), *closed_form]
     findings += _error(mechanism, exact, outputs)
     findings.append(_fresh(outputs))
     if isinstance(mechanism, NoiseMechanism):

@@ -79,17 +79,18 @@ class _Block:
         top = float(exponent.max())
         return np.exp(exponent - top), top
 
-    def _sums(self, weight: Array) -> Array:
+    def _sums(self, weights: Array) -> Array:
+        """Weighted sums of every column, one row for each row of weights."""
         # one column is summed here: waking the threads of a matrix product for it would take longer than the sum
         if self.counts.size == 1:
-            return np.array([(weight * self.masses[:, 0]).sum()])
-        return np.asarray(weight @ self.masses)
+            return np.asarray((weights * self.masses[:, 0]).sum(axis=1)[:, None])
+        return np.asarray(weights @ self.masses)
 
     def cumulants(self, theta: float) -> tuple[Array, Array, Array]:
         """Log moment, mean and variance of every tilted column, times its count, without offsets."""
         weight, top = self._weights(theta)
         first = weight * self.points
-        powers = [self._sums(weight), self._sums(first), self._sums(first * self.points)]
+        powers = self._sums(np.stack([weight, first, first * self.points]))
         mean = powers[1] / powers[0]
         variance = np.maximum(powers[2] / powers[0] - mean**2, 0.0)
         return self.counts * (top + np.log(powers[0])), self.counts * mean, self.counts * variance
@@ -97,7 +98,7 @@ class _Block:
     def log_moment(self, theta: float) -> float:
         """An upper bound of the log moments' sum, exact unless a column underflows."""
         weight, top = self._weights(theta)
-        sums = self._sums(weight)
+        sums = self._sums(weight[None, :])[0]
         simple = (theta * self.ends).max(axis=1) + np.log(self.masses.sum(axis=0))
         with np.errstate(divide="ignore"):
             logs = np.where(sums > 1e-280, top + np.log(sums), simple)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dither.privacy.loss import Array, Direction, PrivacyLoss
+from dither.privacy.loss import REACHES, Array, Direction, PrivacyLoss
 
-# e^600 still leaves room in a float for products; a loss beyond is booked as infinite.
-LARGEST_REACH = 600.0
+# A loss beyond is booked as infinite.
+LARGEST_REACH = float(REACHES[-1])
 # The rounding allowance that a curve may contain, as a factor; used where a bound from below is wanted.
 PROFILE_ALLOWANCE = 2.0**-36
 

@@ -31,6 +31,8 @@ Json: TypeAlias = dict[str, Any]
 JSON_VERSION = 1
 # Losses above this are worthless as promises; the search for ε stops there and answers infinity.
 LARGEST_EPSILON = 1e5
+# Where curves are looked at to see how far they reach; e^600 still leaves room in a float for products.
+REACHES = np.geomspace(1e-6, 600.0, 300)
 
 
 class Direction(Enum):
@@ -294,32 +296,14 @@ class PrivacyLoss(ABC):
         return max(float(self.profile(point, d)[0]) for d in self.directions)
 
     def reach(self, tail: float, direction: Direction) -> float:
-        """An ε at which the curve of this direction has fallen to ``tail`` (or is as low as it gets)."""
+        """An ε at which the curve of this direction has fallen to ``tail``, or is as low as it gets up to e^600."""
         pure = self.pure()
         if pure <= 1.0:
             return pure
-
-        def low(epsilon: float) -> bool:
-            return float(self.profile(np.array([epsilon]), direction)[0]) <= tail
-
-        high = min(1.0, pure)
-        while not low(high):
-            if high >= pure:
-                return pure
-            high = min(2 * high, pure)
-            if high > LARGEST_EPSILON:
-                return _flat_from(self, direction)
-        return smallest_true(low, 0.0, high, relative=1e-3, absolute=1e-6)
-
-
-def _flat_from(loss: PrivacyLoss, direction: Direction) -> float:
-    """Where a curve that never falls to zero has come within a millionth of its end."""
-    end = float(loss.profile(np.array([LARGEST_EPSILON]), direction)[0])
-
-    def near(epsilon: float) -> bool:
-        return float(loss.profile(np.array([epsilon]), direction)[0]) <= end * (1 + 1e-6)
-
-    return smallest_true(near, 0.0, LARGEST_EPSILON, relative=1e-3, absolute=1e-6)
+        curve = self.profile(REACHES, direction)
+        # a curve that never falls to zero (something may be given away) is followed to within a millionth of its end
+        low = np.flatnonzero(curve <= max(tail, float(curve[-1]) * (1 + 1e-6)))
+        return min(pure, float(REACHES[low[0]]))
 
 
 def expect_loss(value: object) -> None:
