@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -29,6 +30,8 @@ STEP = 0.04
 # For losses without cells the bound from below is of first order in the step, so it needs a finer one.
 FINE_STEP = 2e-3
 LARGEST_LATTICE = 1 << 21
+# The numeric composition leaves larger pure losses to their sum.
+LARGEST_PART = 30.0
 
 
 def compose(parts: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
@@ -192,6 +195,11 @@ class Composed(PrivacyLoss, kind="composed"):
         return cls(parts, Adjacency(parameters["adjacency"]))
 
 
+def _worthless(loss: Composed) -> bool:
+    """Whether a part alone gives nearly everything away: e^30 is no promise, and no lattice resolves it cheaply."""
+    return any(LARGEST_PART < part.pure() < math.inf for part, _ in loss.parts)
+
+
 def _step(loss: Composed, direction: Direction, share: float) -> float:
     """A lattice fine enough for the typical item, and no finer than the transform can bear."""
     variance = math.fsum(count * _spread(part, direction) ** 2 for part, count in loss.parts)
@@ -222,15 +230,17 @@ def _upper_items(loss: Composed, direction: Direction, step: float, tail: float)
 
 @lru_cache(maxsize=256)
 def _numeric_up(loss: Composed, direction: Direction, delta: float) -> float:
+    if _worthless(loss):
+        return math.inf
     step = _step(loss, direction, STEP)
     items = _upper_items(loss, direction, step, _tail(loss, delta))
     if fourier.infinite_mass(items) >= delta:
         return math.inf
     for curve in _curves(items, delta):
         found = curve.epsilon_up(delta)
-        if found is not None:
+        if found is not None and math.isfinite(found):
             return max(0.0, up(found))
-        if curve.epsilons[0] <= 0:
+        if found is None and curve.epsilons[0] <= 0:
             return 0.0
     return math.inf
 
@@ -238,10 +248,14 @@ def _numeric_up(loss: Composed, direction: Direction, delta: float) -> float:
 def _curves(items: fourier.Items, delta: float) -> Iterable[fourier.Composition]:
     tilt = fourier.tilt_for_delta(items, delta)
     for theta in (tilt, tilt / 4, 0.0):
-        yield fourier.composed(items, theta)
+        # without a curve there is no numeric bound; the caller has others
+        with suppress(fourier.TooFineError):
+            yield fourier.composed(items, theta)
 
 
 def _numeric_down(loss: Composed, direction: Direction, delta: float) -> float:
+    if _worthless(loss):
+        return 0.0
     step = _step(loss, direction, STEP)
     tail = _tail(loss, delta)
     above = math.nextafter(delta, 1.0)  # the exact δ was rounded down
@@ -296,23 +310,31 @@ def _split_down(loss: Composed, direction: Direction, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def _delta_up(loss: Composed, direction: Direction, epsilon: float) -> float:
+    if _worthless(loss):
+        return 1.0
     step = _step(loss, direction, STEP)
     items = _upper_items(loss, direction, step, 1e-30)
     if fourier.infinite_mass(items) >= 1:
         return 1.0
     best = 1.0
     for theta in (fourier.tilt_for_epsilon(items, epsilon), 0.0):
-        curve = fourier.composed(items, theta)
-        best = min(best, float(curve.delta_up(np.array([epsilon]))[0]))
+        with suppress(fourier.TooFineError):
+            best = min(best, float(fourier.composed(items, theta).delta_up(np.array([epsilon]))[0]))
     return best
 
 
 @lru_cache(maxsize=16)
 def _profile_curves(loss: Composed, direction: Direction) -> tuple[fourier.Composition, ...]:
     """Curves seen through several tilts: each is sharp around its own δ. None if everything is given away."""
+    if _worthless(loss):
+        return ()
     step = _step(loss, direction, STEP)
     items = _upper_items(loss, direction, step, 1e-30)
     if fourier.infinite_mass(items) >= 1:
         return ()
     tilts = {fourier.tilt_for_delta(items, delta) for delta in (0.5, 1e-3, 1e-8, 1e-14, 1e-22)}
-    return tuple(fourier.composed(items, theta) for theta in (0.0, *sorted(tilts)))
+    curves = []
+    for theta in (0.0, *sorted(tilts)):
+        with suppress(fourier.TooFineError):
+            curves.append(fourier.composed(items, theta))
+    return tuple(curves)

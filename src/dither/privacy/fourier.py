@@ -36,6 +36,8 @@ TILTED_FLOOR, PLAIN_FLOOR = -20.0, -32.0
 TILTED_WINDOW, PLAIN_WINDOW = 25.0, 36.0
 LARGEST_TRANSFORM = 1 << 24
 FAR = 45.0
+# e to this power is a float, and so is its inverse
+LARGEST_EXPONENT = 690.0
 # neighbouring lattice points may differ by this factor in the exponent, which floats can bear
 LARGEST_TILT = 2.0
 # so many of the widest items are transformed whole; the others only where something is left
@@ -44,6 +46,10 @@ LARGEST_COLUMN = 1 << 14
 LARGEST_BLOCK = 4_000_000
 
 Items = Sequence[tuple[Lattice, int]]
+
+
+class TooFineError(ArithmeticError):
+    """The composed distribution is too wide for the lattice: other views have to do."""
 
 
 class _Block:
@@ -138,11 +144,16 @@ class Composition:
     shift: float
 
     def epsilon_up(self, delta: float) -> float | None:
-        """The smallest ε whose δ surely is at most ``delta``; None if it lies below this curve's window."""
+        """The smallest ε whose δ surely is at most ``delta``.
+
+        None if it lies below this curve's window; infinity if it may lie above, as not even the last point is sure.
+        """
         target = delta - self.infinite
         over = np.flatnonzero(self.value + self.error > target)
         if not over.size:
             return None
+        if over[-1] == self.epsilons.size - 1:
+            return math.inf
         return self._inside(int(over[-1]), target - float(self.error[over[-1]]))
 
     def epsilon_down(self, delta: float) -> float | None:
@@ -169,7 +180,7 @@ class Composition:
         """Where the polygon between lattice points j and j+1, linear in e^ε, takes the value ``target``."""
         low = float(self.epsilons[j])
         if j + 1 >= self.epsilons.size:
-            return low
+            return low  # only a bound from below asks for the last point
         high = float(self.epsilons[j + 1])
         # p_above and q_above are relative to the point j: δ = scale·(p − e^{ε−ε_j}·q)
         ratio = (float(self.p_above[j]) - target / self.scale) / max(float(self.q_above[j]), 1e-300)
@@ -189,7 +200,7 @@ def composed(items: Items, theta: float) -> Composition:
     lowest = math.floor((mean - below) / step)
     size = fft.next_fast_len(int((above + below) / step) + 4, real=True)
     if size > LARGEST_TRANSFORM:
-        raise ArithmeticError("the lattice is too fine for this composition")
+        raise TooFineError
     floor = TILTED_FLOOR if theta > 0 else PLAIN_FLOOR
     live, log_spectrum, relative_error = _spectrum(blocks, theta, size, floor)
     spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
@@ -201,7 +212,9 @@ def composed(items: Items, theta: float) -> Composition:
 
     # losses relative to the tilted mean; only the part from which δ can be read with this tilt
     start = max(0, int((mean - (2 / theta if theta > 0 else below)) / step) - lowest)
-    start = min(start, size - 2)
+    start = min(max(start, int((mean - LARGEST_EXPONENT) / step) - lowest), size - 2)
+    if step * (lowest + size) - mean > LARGEST_EXPONENT and theta * LARGEST_EXPONENT < FAR:
+        raise TooFineError
     # further up the tilt leaves next to nothing of the mass: at most e^-FAR in all, which the error includes
     stop = size if theta == 0 else min(size, start + 2 + int(FAR / (theta * step)))
     place = np.asarray(step * (lowest + np.arange(start, stop)) - mean, dtype=np.float64)

@@ -45,6 +45,8 @@ class Lattice:
         """Mean and variance of the finite part."""
         at = self.losses()
         total = float(self.masses.sum())
+        if total == 0:
+            return 0.0, 0.0
         mean = float((self.masses * at).sum()) / total
         return mean, max(0.0, float((self.masses * (at - mean) ** 2).sum()) / total)
 

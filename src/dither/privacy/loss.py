@@ -197,9 +197,8 @@ class PrivacyLoss(ABC):
             1.0
         """
         exact = _valid_delta(delta)
-        if exact == 0:
-            return self.pure()
-        return self._epsilon_up(fraction_down(exact))
+        rounded = fraction_down(exact)
+        return self.pure() if rounded == 0 else self._epsilon_up(rounded)
 
     def epsilon_bounds(self, delta: Number) -> tuple[float, float]:
         """(low, high) with low ≤ ε(δ) ≤ high, for the loss as it is stated.
@@ -209,9 +208,10 @@ class PrivacyLoss(ABC):
         """
         exact = _valid_delta(delta)
         high = self.epsilon(exact)
-        if exact == 0 or high in (0.0, math.inf):
-            return high, high
-        return min(self._epsilon_down(fraction_down(exact)), high), high
+        rounded = fraction_down(exact)
+        if rounded == 0 or high in (0.0, math.inf):
+            return (high, high) if exact == 0 or high == 0 else (0.0, high)
+        return min(self._epsilon_down(rounded), high), high
 
     def pld(self, direction: Direction = Direction.REMOVE, step: float | None = None) -> Pld:
         """The privacy loss distribution on a grid, rounded towards more loss."""

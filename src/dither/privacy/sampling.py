@@ -22,6 +22,7 @@ from dither.privacy.renyi import pure_renyi, pure_zcdp
 from dither.privacy.unit import Adjacency
 
 LARGEST_SUMMED_ORDER = 512
+SMALLEST_RATE = 1e-300
 
 
 def poisson(loss: PrivacyLoss, rate: Number) -> PrivacyLoss:
@@ -41,7 +42,10 @@ def poisson(loss: PrivacyLoss, rate: Number) -> PrivacyLoss:
             "Poisson sampling amplifies losses stated for add_remove; this one is for replace: "
             "use without_replacement, or state the sensitivity for add_remove"
         )
-    return loss if exact == 1 else PoissonSampled(loss, exact)
+    if exact < SMALLEST_RATE:
+        raise InvalidParameter(f"rate must be at least {SMALLEST_RATE}; got {rate!r}")
+    # a rate that is 1 to a float's precision amplifies nothing worth the name
+    return loss if float(exact) == 1 else PoissonSampled(loss, exact)
 
 
 def without_replacement(loss: PrivacyLoss, *, sample: int, population: int) -> PrivacyLoss:
@@ -62,7 +66,9 @@ def without_replacement(loss: PrivacyLoss, *, sample: int, population: int) -> P
             "sampling without replacement amplifies losses stated for replace; this one is for add_remove: "
             "use poisson, or state the sensitivity with adjacency=Adjacency.REPLACE"
         )
-    return loss if m == n else SampledWithoutReplacement(loss, m, n)
+    if Fraction(m, n) < SMALLEST_RATE:
+        raise InvalidParameter(f"the share of the sample must be at least {SMALLEST_RATE}; got {m} of {n}")
+    return loss if float(Fraction(m, n)) == 1 else SampledWithoutReplacement(loss, m, n)
 
 
 def _mixture(base: PrivacyLoss, rate: float, epsilon: Array, direction: Direction) -> Array:

@@ -155,6 +155,9 @@ class ApproximateLoss(PrivacyLoss, kind="approximate"):
         if k == 1:
             return self
         epsilon = fraction_up(self.exact_epsilon)
+        if self.exact_delta == 0 or k * epsilon > 700:
+            # e^700 times any δ worth stating is more than 1
+            return ApproximateLoss(k * self.exact_epsilon, 0 if self.exact_delta == 0 else 1, self.adjacency)
         growth = float(k) if epsilon == 0 else up(math.expm1(k * epsilon) / math.expm1(epsilon))
         grown = min(Fraction(1), self.exact_delta * Fraction(up(growth)))
         return ApproximateLoss(k * self.exact_epsilon, grown, self.adjacency)
