@@ -62,7 +62,14 @@ def cells(row: Row) -> tuple[str, str, str, str, str, str]:
         return row.name, readable(row.ours_ns), "", "", "", row.note
     if row.other_ns is None or row.ratio is None:
         return row.name, readable(row.ours_ns), row.other, "not installed", "", row.note
-    return row.name, readable(row.ours_ns), row.other, readable(row.other_ns), f"{row.ratio:.1f} ×", row.note
+    return (
+        row.name,
+        readable(row.ours_ns),
+        row.other,
+        readable(row.other_ns),
+        f"{row.ratio:.0f} ×" if row.ratio >= 20 else f"{row.ratio:.2f} ×",
+        row.note,
+    )
 
 
 def run(description: str, sections: Sequence[Section], results: Path, repeats: int = 9) -> None:

@@ -130,11 +130,6 @@ def finite_floats(exact: Any, what: str = "answer") -> Floats:
     return values
 
 
-def largest_size(values: Floats) -> float:
-    """The largest absolute value; NaN or infinity if there is one of those, 0 if there is nothing."""
-    return max(-float(values.min()), float(values.max())) if values.size else 0.0
-
-
 def whole_numbers(exact: Any, what: str = "answer") -> Ints:
     """``exact`` as int64, refused unless it holds whole numbers; clamped to ±2^62, which moves no neighbours apart."""
     array = np.asarray(exact)

@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from dither.entropy import SYSTEM, Source
-from dither.mechanisms.base import Floats, Ints, largest_size
+from dither.mechanisms.base import Floats, Ints
 
 # A sensitivity below this share of the scale is charged as this share.
 LEAST_SHARE = Fraction(1, 2**16)
@@ -83,18 +83,17 @@ class Grid:
         sampler.into(noise, source)
         released = noise.view(np.float64)  # takes the place of the noise, chunk by chunk
         width = min(CHUNK, flat.size)
-        units, draws = np.empty(width), np.empty(width)
+        units = np.empty(width)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             for start in range(0, flat.size, CHUNK):
                 values, drawn = flat[start : start + CHUNK], noise[start : start + CHUNK]
-                t, z = units[: drawn.size], draws[: drawn.size]
+                t = units[: drawn.size]
                 _scale(values, -exponent, t)
                 np.floor(t, out=t)
-                np.copyto(z, drawn)
                 exceptions = _huge(values, t)
                 if self.bits > 44:  # noise on a coarser grid has no chance to exceed a float
-                    exceptions += _large(t, z, drawn, exponent)
-                t += z
+                    exceptions += _large(t, drawn, exponent)
+                t += drawn  # converted to floats on the way, which is exact but for the exceptions
                 _scale(t, exponent, released[start : start + drawn.size])
                 for place, value in exceptions:
                     released[start + place] = value
@@ -144,9 +143,9 @@ def _huge(values: Floats, t: Floats) -> list[tuple[int, float]]:
     return [(int(i), float(values[i])) for i in np.flatnonzero(~np.isfinite(t))]
 
 
-def _large(t: Floats, z: Floats, drawn: Ints, exponent: int) -> list[tuple[int, float]]:
+def _large(t: Floats, drawn: Ints, exponent: int) -> list[tuple[int, float]]:
     """Noise that is no float: it is added as an integer."""
-    if largest_size(z) < EXACT:
+    if drawn.max() < EXACT and drawn.min() > -EXACT:
         return []
-    places = np.flatnonzero((np.abs(z) >= EXACT) & np.isfinite(t))
+    places = np.flatnonzero(((drawn >= EXACT) | (drawn <= -EXACT)) & np.isfinite(t))
     return [(int(i), math.ldexp(float(int(t[i]) + int(drawn[i])), exponent)) for i in places]
