@@ -375,7 +375,7 @@ def test_huge_counts_and_huge_noise_saturate_instead_of_wrapping(mechanism):
 
     largest = np.array([2**62, -(2**62)])
     # 2^62 + 2^62 would wrap to a negative number
-    assert grid.add_whole_noise(largest - [1, 0], Huge(), None).tolist() == [2**63 - 1, 0]
+    assert grid.release_whole(largest - [1, 0], Huge(), None).tolist() == [2**63 - 1, 0]
     assert mechanism(scale=2).release(np.array([], dtype=np.int64)).size == 0
     assert mechanism(scale=2).release([]).size == 0
 

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 from dither.entropy import SYSTEM, DiscreteGaussianSampler, Source, gaussian_sampler
 from dither.errors import InvalidSensitivity
 from dither.mechanisms import grid
-from dither.mechanisms.base import Floats, NoiseMechanism, RealLaw, failure_probability, per_coordinate, whole_numbers
+from dither.mechanisms.base import Floats, NoiseMechanism, RealLaw, failure_probability, per_coordinate
 from dither.mechanisms.gaussian import gaussian_profile
 from dither.numeric import Number, fraction_up, positive, positive_int, up
 from dither.privacy import (
@@ -188,12 +188,7 @@ class DiscreteGaussian(NoiseMechanism):
 
     def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
         """The answer plus noise: an int for a whole number, an int64 array for an integer array."""
-        if type(exact) is int:
-            return exact + self._noise.one(source)
-        values = whole_numbers(exact)
-        if values.ndim == 0:
-            return int(values) + self._noise.one(source)
-        return grid.add_whole_noise(values, self._noise, source)
+        return grid.release_whole(exact, self._noise, source)
 
     def law(self, exact: float) -> RealLaw | None:
         """Sums of the discrete law, where they are short enough."""

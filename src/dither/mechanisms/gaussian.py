@@ -11,13 +11,12 @@ import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 
 from dither.entropy import SYSTEM, DiscreteGaussianSampler, Source, gaussian_sampler
-from dither.errors import InvalidData, InvalidParameter, NotPrivate
+from dither.errors import InvalidParameter, NotPrivate
 from dither.mechanisms import grid
 from dither.mechanisms.base import (
     NoiseMechanism,
     RealLaw,
     failure_probability,
-    finite_floats,
     per_coordinate,
 )
 from dither.numeric import Number, fraction_up, positive, positive_int, smallest_true, up
@@ -223,14 +222,7 @@ class Gaussian(NoiseMechanism):
 
     def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
         """The answer plus noise: a float for a number, a float64 array of the same shape for an array."""
-        if type(exact) is float and math.isfinite(exact):
-            return grid.add_to_scalar(exact, self._scalar.one(source), self._exponent)
-        values = finite_floats(exact)
-        if values.ndim == 0:
-            return grid.add_to_scalar(float(values), self._scalar.one(source), self._exponent)
-        if values.size > grid.LARGEST_ARRAY:
-            raise InvalidData(f"an array of at most {grid.LARGEST_ARRAY} numbers can be released at once")
-        return grid.L2_GRID.release_array(values, self._sampler(values.size), self._exponent, source)
+        return grid.L2_GRID.release(exact, self._sampler, self._scalar, self._exponent, source)
 
     def law(self, exact: float) -> RealLaw:
         """The normal law around the answer; the grid is far too fine to be seen."""

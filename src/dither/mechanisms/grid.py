@@ -12,14 +12,16 @@ of at least 2^-16 scales; a smaller sensitivity is charged as that one.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from dither.entropy import SYSTEM, Source
-from dither.mechanisms.base import Floats, Ints
+from dither.errors import InvalidData
+from dither.mechanisms.base import Floats, Ints, finite_floats, whole_numbers
 
 # A sensitivity below this share of the scale is charged as this share.
 LEAST_SHARE = Fraction(1, 2**16)
@@ -71,6 +73,19 @@ class Grid:
         steps = 1 << ((doublings + 1) // 2 if self.root else doublings)
         return 1 + self.margin * steps * Fraction(1, 2 ** (self.bits - 1)) / LEAST_SHARE
 
+    def release(
+        self, exact: Any, sampler: Callable[[int], Sampler], one: Sampler, exponent: int, source: Source
+    ) -> float | Floats:
+        """A number or an array plus noise; ``sampler(n)`` is wide enough for n coordinates, ``one`` for one."""
+        if type(exact) is float and math.isfinite(exact):  # the quick way for what comes most often
+            return add_to_scalar(exact, one.one(source), exponent)
+        values = finite_floats(exact)
+        if values.ndim == 0:
+            return add_to_scalar(float(values), one.one(source), exponent)
+        if values.size > LARGEST_ARRAY:
+            raise InvalidData(f"an array of at most {LARGEST_ARRAY} numbers can be released at once")
+        return self.release_array(values, sampler(values.size), exponent, source)
+
     def release_array(self, exact: Floats, sampler: Sampler, exponent: int, source: Source) -> Floats:
         """The floored answers plus noise, in chunks that stay in the cache.
 
@@ -119,8 +134,16 @@ def add_to_scalar(exact: float, noise: int, exponent: int) -> float:
     return math.ldexp(float(floor_units(exact, exponent) + noise), exponent)
 
 
-def add_whole_noise(values: Ints, sampler: Sampler, source: Source) -> Ints:
-    """Whole numbers within ±2^62 plus noise; noise beyond ±2^62 (e^-64 at the largest scale) saturates, so sums fit."""
+def release_whole(exact: Any, sampler: Sampler, source: Source) -> int | Ints:
+    """A whole number or an integer array plus noise.
+
+    Arrays hold numbers within ±2^62; noise beyond that (e^-64 at the largest scale) saturates, so that sums fit.
+    """
+    if type(exact) is int:
+        return exact + sampler.one(source)
+    values = whole_numbers(exact)
+    if values.ndim == 0:
+        return int(values) + sampler.one(source)
     noise = np.empty(values.size, dtype=np.int64)
     sampler.into(noise, source)
     if values.size and (noise.max() > 2**62 or noise.min() < -(2**62)):

@@ -10,16 +10,13 @@ from typing import Any, Self
 import numpy as np
 
 from dither.entropy import SYSTEM, DiscreteLaplaceSampler, Source, laplace_sampler
-from dither.errors import InvalidData
 from dither.mechanisms import grid
 from dither.mechanisms.base import (
     Floats,
     NoiseMechanism,
     RealLaw,
     failure_probability,
-    finite_floats,
     per_coordinate,
-    whole_numbers,
 )
 from dither.numeric import Number, fraction_down, fraction_up, positive, positive_int, up
 from dither.numeric.rounding import SLACK
@@ -148,14 +145,7 @@ class Laplace(NoiseMechanism):
 
     def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
         """The answer plus noise: a float for a number, a float64 array of the same shape for an array."""
-        if type(exact) is float and math.isfinite(exact):
-            return grid.add_to_scalar(exact, self._scalar.one(source), self._exponent)
-        values = finite_floats(exact)
-        if values.ndim == 0:
-            return grid.add_to_scalar(float(values), self._scalar.one(source), self._exponent)
-        if values.size > grid.LARGEST_ARRAY:
-            raise InvalidData(f"an array of at most {grid.LARGEST_ARRAY} numbers can be released at once")
-        return grid.L1_GRID.release_array(values, self._sampler(values.size), self._exponent, source)
+        return grid.L1_GRID.release(exact, self._sampler, self._scalar, self._exponent, source)
 
     def law(self, exact: float) -> RealLaw:
         """½e^{−|x|/b} tails around the answer; the grid is far too fine to be seen."""
@@ -273,12 +263,7 @@ class DiscreteLaplace(NoiseMechanism):
 
     def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
         """The answer plus noise: an int for a whole number, an int64 array for an integer array."""
-        if type(exact) is int:
-            return exact + self._noise.one(source)
-        values = whole_numbers(exact)
-        if values.ndim == 0:
-            return int(values) + self._noise.one(source)
-        return grid.add_whole_noise(values, self._noise, source)
+        return grid.release_whole(exact, self._noise, source)
 
     def law(self, exact: float) -> RealLaw:
         """Pr[z ≤ −m] = q^m/(1+q) for m ≥ 1, and the mirror image above."""

@@ -7,6 +7,7 @@ goes with the add_remove adjacency, a sample of fixed size without replacement w
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
@@ -91,8 +92,44 @@ def _against_mixture(base: PrivacyLoss, rate: float, epsilon: Array, direction: 
     return np.where(inside, value, 0.0)
 
 
+class _Amplified(PrivacyLoss):
+    """What both kinds of sampling share: sampling never hurts, and a pure base gains."""
+
+    __slots__ = ()
+    base: PrivacyLoss
+
+    @abstractmethod
+    def _share(self) -> Fraction:
+        """The share of units that take part."""
+
+    @property
+    def tight(self) -> bool:
+        """As the base."""
+        return self.base.tight
+
+    def pure(self) -> float:
+        """ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018)."""
+        return _amplified(self.base.pure(), self._share())
+
+    def renyi(self, order: float) -> float:
+        """Sampling never hurts; a pure base gives more."""
+        return min(pure_renyi(self.pure(), order), self.base.renyi(order))
+
+    def zcdp(self) -> float:
+        """Sampling never hurts; a pure base gives more."""
+        return min(pure_zcdp(self.pure()), self.base.zcdp())
+
+    def kl(self) -> float:
+        """The divergence is convex, so it falls at least in proportion to the rate; and no order is below it."""
+        return min(up(float(self._share()) * self.base.kl()), self.renyi(1 + 1e-9))
+
+    def gaussian(self) -> float:
+        """Sampling never hurts."""
+        return self.base.gaussian()
+
+
 @dataclass(frozen=True, slots=True)
-class PoissonSampled(PrivacyLoss, kind="poisson"):
+class PoissonSampled(_Amplified, kind="poisson"):
     """Each unit takes part with probability ``rate``.
 
     Guarantee: if (P, Q) dominates removal, ((1−q)Q + qP, Q) dominates it after sampling; if (P, Q) dominates addition,
@@ -103,6 +140,9 @@ class PoissonSampled(PrivacyLoss, kind="poisson"):
     base: PrivacyLoss
     rate: Fraction
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def _share(self) -> Fraction:
+        return self.rate
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:
         """The curve of the mixture."""
@@ -129,22 +169,13 @@ class PoissonSampled(PrivacyLoss, kind="poisson"):
         losses = -np.log1p(q * np.expm1(-base.atom_losses))
         return Cells(base.p, (1 - q) * base.p + q * base.q, base.p_above, losses, base.atom_masses, relative)
 
-    @property
-    def tight(self) -> bool:
-        """As the base."""
-        return self.base.tight
-
-    def pure(self) -> float:
-        """ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018)."""
-        return _amplified(self.base.pure(), self.rate)
-
     def renyi(self, order: float) -> float:
         """Binomial sum over integer orders; between them ln E[X^α] is convex, so its chord bounds it.
 
         For real pairs that an involution swaps, removal is the worse direction (Mironov, Talwar & Zhang 2019,
         Theorem 5).
         """
-        simple = min(pure_renyi(self.pure(), order), self.base.renyi(order))
+        simple = _Amplified.renyi(self, order)
         mirrored_pair = self.base.symmetric and self.base.tight
         if not mirrored_pair or order > LARGEST_SUMMED_ORDER or math.isinf(self.base.renyi(2.0)):
             return simple
@@ -172,18 +203,6 @@ class PoissonSampled(PrivacyLoss, kind="poisson"):
         slack = 1e-15 * (float(gammaln(order + 1)) + abs(top) + order)
         return max(0.0, top + math.log(float(np.exp(logs - top).sum())) + slack)
 
-    def zcdp(self) -> float:
-        """Sampling never hurts; a pure base gives more."""
-        return min(pure_zcdp(self.pure()), self.base.zcdp())
-
-    def kl(self) -> float:
-        """The divergence is convex, so it falls at least in proportion to the rate; and no order is below it."""
-        return min(up(float(self.rate) * self.base.kl()), self.renyi(1 + 1e-9))
-
-    def gaussian(self) -> float:
-        """Sampling never hurts."""
-        return self.base.gaussian()
-
     def parameters(self) -> Json:
         """The permanent fields."""
         return {"rate": str(self.rate), "loss": self.base.to_json()}
@@ -195,7 +214,7 @@ class PoissonSampled(PrivacyLoss, kind="poisson"):
 
 
 @dataclass(frozen=True, slots=True)
-class SampledWithoutReplacement(PrivacyLoss, kind="without_replacement"):
+class SampledWithoutReplacement(_Amplified, kind="without_replacement"):
     """``sample`` of ``population`` units take part, every subset of that size being as likely.
 
     Guarantee: for replace neighbours and q = m/n the curve is that of ((1−q)Q + qP, Q) for ε ≥ 0 and that of
@@ -208,9 +227,7 @@ class SampledWithoutReplacement(PrivacyLoss, kind="without_replacement"):
     population: int
     adjacency: Adjacency = Adjacency.REPLACE
 
-    @property
-    def rate(self) -> Fraction:
-        """The share of units in the sample."""
+    def _share(self) -> Fraction:
         return Fraction(self.sample, self.population)
 
     @property
@@ -220,38 +237,13 @@ class SampledWithoutReplacement(PrivacyLoss, kind="without_replacement"):
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:
         """The two halves, joined at zero."""
-        rate = float(self.rate)
+        rate = float(self._share())
         ahead = _mixture(self.base, rate, np.maximum(epsilon, 0.0), direction)
         return np.where(
             epsilon >= 0,
             ahead,
             _against_mixture(self.base, rate, np.minimum(epsilon, 0.0), direction),
         )
-
-    @property
-    def tight(self) -> bool:
-        """As the base."""
-        return self.base.tight
-
-    def pure(self) -> float:
-        """ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018)."""
-        return _amplified(self.base.pure(), self.rate)
-
-    def renyi(self, order: float) -> float:
-        """Sampling never hurts; a pure base gives more."""
-        return min(pure_renyi(self.pure(), order), self.base.renyi(order))
-
-    def zcdp(self) -> float:
-        """Sampling never hurts; a pure base gives more."""
-        return min(pure_zcdp(self.pure()), self.base.zcdp())
-
-    def kl(self) -> float:
-        """The divergence is convex, so it falls at least in proportion to the rate; and no order is below it."""
-        return min(up(float(self.rate) * self.base.kl()), self.renyi(1 + 1e-9))
-
-    def gaussian(self) -> float:
-        """Sampling never hurts."""
-        return self.base.gaussian()
 
     def parameters(self) -> Json:
         """The permanent fields."""
