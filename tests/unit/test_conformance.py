@@ -62,7 +62,7 @@ def counter():
         # the pair as one number: the first dominates, so that half lines see both
         return 1000 * round(first) + round(second)
 
-    return Wrapped(mechanism, draw, ([0, 0], [1, 0]), mechanism.loss(dp.Sensitivity.l1(1)))
+    return Wrapped(mechanism, draw, ([0, 0], [1, 0]), mechanism.loss(ONCE))
 
 
 def subsampled():

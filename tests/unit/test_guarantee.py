@@ -190,6 +190,11 @@ def test_calibration_for_an_error(mechanism, error, confidence):
 def test_calibration_refuses_what_no_noise_can_do():
     with pytest.raises(NotPrivate, match="δ = 0"):
         calibrate(Gaussian, Guarantee(1), L2)
+    for mechanism, sensitivity in ((Laplace, L1), (Gaussian, L2)):
+        with pytest.raises(NotPrivate, match="2\\^-16"):
+            calibrate(mechanism, Guarantee("1e-8", "1e-9"), sensitivity)
+    with pytest.raises(NotPrivate, match="at least 1e-290"):
+        calibrate(Gaussian, Guarantee(1, Fraction(1, 10**302)), L2)
     with pytest.raises(NotPrivate, match="no scale"):
         calibrate(Gaussian, Guarantee(1), L2, plan=lambda loss: 2 * loss)
     with pytest.raises(InvalidParameter, match="either"):

@@ -317,3 +317,9 @@ def test_given_away_loss():
     assert gaussian.loss(once(1)).epsilon(1e-6) > 0
     assert gaussian.error() > 0
     assert LaplaceThreshold(1, 3).error() == 3  # 2e^-4/(1 + e^-1) = 0.027
+
+
+def test_tiny_deltas_are_reached():
+    mechanism = LaplaceThreshold.for_guarantee(1, "1e-78")
+    assert 175 < mechanism.threshold < 185
+    assert mechanism.loss(once(1)).chance <= Fraction("1e-78")

@@ -20,7 +20,7 @@ from dither.mechanisms.tree_counter import TreeCounter
 from dither.privacy import Adjacency, Sensitivity
 
 ALPHA = 1e-9
-ONE = Sensitivity.l1(1)
+ONE = Sensitivity.contribution(groups=1, per_group=1)
 
 
 class Recorder:
@@ -85,7 +85,10 @@ def test_loss_is_levels_laplace_losses():
     one = DiscreteLaplace(16).loss(ONE)
     assert loss == 11 * one
     assert loss.pure() == 11 / 16
-    assert counter.loss(Sensitivity.l1(1, adjacency=Adjacency.REPLACE)).adjacency is Adjacency.REPLACE
+    assert (
+        counter.loss(Sensitivity.contribution(groups=1, per_group=1, adjacency=Adjacency.REPLACE)).adjacency
+        is Adjacency.REPLACE
+    )
     assert counter.loss(Sensitivity.contribution(groups=3, per_group=2)).pure() == 11 * 6 / 16
     # the composed curve is below that of one draw moved eleven times as far
     single = DiscreteLaplace(16).loss(Sensitivity.l1(11))
@@ -101,10 +104,10 @@ def test_gaussian_loss():
 
 @pytest.mark.parametrize(("epsilon", "horizon"), [(1, 1000), ("0.1", 7), (3, 1)])
 def test_for_epsilon(epsilon, horizon):
-    counter = TreeCounter.for_epsilon(epsilon, Sensitivity.l1(2), horizon=horizon)
+    counter = TreeCounter.for_epsilon(epsilon, Sensitivity.contribution(groups=1, per_group=2), horizon=horizon)
     spent = counter.levels * 2 / counter.scale
     assert Fraction(epsilon) * Fraction(999_999, 1_000_000) <= spent <= Fraction(epsilon)
-    assert counter.loss(Sensitivity.l1(2)).pure() <= float(Fraction(epsilon))
+    assert counter.loss(Sensitivity.contribution(groups=1, per_group=2)).pure() <= float(Fraction(epsilon))
 
 
 def test_real_increments_are_floored_to_the_grid():
@@ -118,8 +121,8 @@ def test_real_increments_are_floored_to_the_grid():
     assert session.add(np.int64(1)) == 1.75
     counter = TreeCounter(scale=1, horizon=8, step="0.25")
     # an increment that moves by 0.3 may move by two steps
-    assert counter.loss(Sensitivity.l1("0.3")).pure() == 4 * 0.5
-    assert counter.loss(Sensitivity.l1("0.25")).pure() == 4 * 0.25
+    assert counter.loss(Sensitivity.contribution(groups=1, per_group="0.3")).pure() == 4 * 0.5
+    assert counter.loss(Sensitivity.contribution(groups=1, per_group="0.25")).pure() == 4 * 0.25
 
 
 def test_sums_beyond_floats_stay_exact():
@@ -221,3 +224,13 @@ def test_gaussian_sessions():
     limit = counter.error(1 - 1e-10)
     assert all(abs(a - 10**6 * (i + 1)) < limit for i, a in enumerate(answers))
     assert counter.error(0.95, time=15) == pytest.approx(3 * 2 * 1.959964, rel=1e-5)
+
+
+def test_a_norm_does_not_say_how_many_increments_move():
+    """Ten increments of 0.9 against 1.0 are l1 distance 1, and ten steps apart once floored."""
+    for norm in (Sensitivity.l1, Sensitivity.l2, Sensitivity.linf):
+        with pytest.raises(InvalidSensitivity, match="contribution"):
+            TreeCounter(1, 16).loss(norm(1))
+    assert TreeCounter(16, 1024).error("0.9999999999999999999") > TreeCounter(16, 1024).error("0.999999")
+    with pytest.raises(InvalidData):
+        TreeCounter(1, 16).start().add(np.longdouble(1))

@@ -54,6 +54,17 @@ class Pool:
     def __len__(self) -> int:
         return len(self._values)
 
+    # A copy, whether pickled to another process or made here, starts empty: values in both would be
+    # the same noise on two answers.
+    def __reduce__(self) -> tuple[type[Pool], tuple[()]]:
+        return Pool, ()
+
+    def __copy__(self) -> Pool:
+        return Pool()
+
+    def __deepcopy__(self, memo: object) -> Pool:
+        return Pool()
+
 
 # Weak, so that a pool lives no longer than its sampler.
 _POOLS: WeakSet[Pool] = WeakSet()

@@ -19,6 +19,7 @@ from dither.privacy import PrivacyLoss, Sensitivity
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
+SMALLEST_FAILURE = 1e-290
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,10 @@ def failure_probability(confidence: Number) -> float:
     exact = as_fraction(confidence, "confidence")
     if not 0 < exact < 1:
         raise InvalidParameter(f"confidence must lie strictly between 0 and 1; got {confidence!r}")
-    return float(1 - exact) * (1 - 2.0**-52)
+    failure = float(1 - exact) * (1 - 2.0**-52)
+    if failure < SMALLEST_FAILURE:
+        raise InvalidParameter(f"confidence must be at most 1 − {SMALLEST_FAILURE:g}")
+    return failure
 
 
 def per_coordinate(failure: float, coordinates: int) -> float:
@@ -105,23 +109,19 @@ def finite_floats(exact: Any, what: str = "answer") -> Floats:
 
     Clamping moves no two neighbours apart; rounding a larger whole number to a float could.
     """
-    if isinstance(exact, np.ndarray):
-        array = exact
-    else:
-        try:
-            array = np.asarray(exact)
-        except (ValueError, TypeError, OverflowError) as problem:
-            raise InvalidData(f"the {what} must be a number or an array of numbers") from problem
+    array = _plain_array(exact, what)
     if array.dtype.kind in "iu":
         return np.clip(array, -(2**53), 2**53).astype(np.float64)
-    if array.dtype.kind == "b" or array.dtype.kind not in "fO":
-        raise InvalidData(f"the {what} must be a number or an array of numbers; got {array.dtype}")
-    try:
+    if array.dtype.kind == "O" and all(type(v) in (int, float) for v in array.flat):
+        values = np.array([min(max(v, -(2**53)), 2**53) if type(v) is int else v for v in array.flat], dtype=np.float64)
+        values = values.reshape(array.shape)
+    elif array.dtype.kind == "f" and array.dtype.itemsize <= 8:
         values = array.astype(np.float64, copy=False)
-    except (ValueError, TypeError, OverflowError) as problem:
-        raise InvalidData(f"the {what} must be a number or an array of numbers") from problem
-    if array.dtype.kind == "O":
-        values = np.clip(values, -(2.0**53), 2.0**53)
+    else:
+        raise InvalidData(
+            f"the {what} must be a float, a whole number or an array of those; got {array.dtype} (numbers of a wider "
+            "type would be rounded, which can move neighbours apart: convert them, and state the sensitivity of floats)"
+        )
     # a sum is finite only if everything in it is; where it isn't, look closer (it may just have overflowed)
     with np.errstate(over="ignore", invalid="ignore"):
         suspicious = not math.isfinite(values.sum())
@@ -130,9 +130,20 @@ def finite_floats(exact: Any, what: str = "answer") -> Floats:
     return values
 
 
+def _plain_array(exact: Any, what: str) -> npt.NDArray[Any]:
+    """An ordinary array; a masked one is refused, since what it hides would be released."""
+    if isinstance(exact, np.ma.MaskedArray):
+        raise InvalidData(f"the {what} must not be a masked array: fill it with a fixed value first")
+    try:
+        return np.asarray(exact)
+    except (ValueError, TypeError, OverflowError):
+        # not chained: the cause would show the data
+        raise InvalidData(f"the {what} must be a number or an array of numbers") from None
+
+
 def whole_numbers(exact: Any, what: str = "answer") -> Ints:
     """``exact`` as int64, refused unless it holds whole numbers; clamped to ±2^62, which moves no neighbours apart."""
-    array = np.asarray(exact)
+    array = _plain_array(exact, what)
     if array.size == 0 and array.dtype.kind in "iufO":
         return np.zeros(array.shape, dtype=np.int64)
     if array.dtype.kind not in "iuO" or array.dtype.kind == "b":

@@ -101,7 +101,7 @@ class DiscreteGaussianLoss(PrivacyLoss, kind="discrete_gaussian"):
             lost = discrete_gaussian_cdf(self.variance, cut)
             kept = discrete_gaussian_cdf(self.variance, cut - n)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                matched = np.where(kept > 0, np.exp(np.minimum(distance + np.log(kept), 700.0)), 0.0)
+                matched = np.where(kept > 1e-300, np.exp(np.minimum(distance + np.log(kept), 700.0)), 0.0)
             # both sums are good to a few units in the last place of the larger one
             best = np.maximum(best, lost - matched + np.where(lost > matched, 1e-14 * lost, 0.0))
         return mirrored(np.minimum(best * (1 + CURVE_SLACK) + 1e-300, 1.0), epsilon)

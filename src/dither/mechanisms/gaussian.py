@@ -39,6 +39,7 @@ NARROW = 0.3
 # erfcx, exp and the quadrature together: far above their errors, far below anything that matters
 CURVE_SLACK = 2.0**-40
 CELL_ERROR = 4e-13
+SMALLEST_DELTA = 1e-290
 
 
 def gaussian_profile(mu: float, epsilon: Array) -> Array:
@@ -235,6 +236,10 @@ class Gaussian(NoiseMechanism):
         if guarantee.delta == 0:
             raise NotPrivate("Gaussian noise is never private with δ = 0: give the guarantee a delta, or use Laplace")
         delta, epsilon = float(guarantee.delta), np.array([float(guarantee.epsilon)])
+        if delta < SMALLEST_DELTA:
+            raise NotPrivate(
+                f"delta must be at least {SMALLEST_DELTA:g} for Gaussian noise, or use Laplace without one"
+            )
 
         def enough(ratio: float) -> bool:
             """Whether scale = ratio·Δ₂ meets the guarantee."""

@@ -20,14 +20,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from dither.entropy import SYSTEM, Source
-from dither.errors import InvalidData
+from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import Floats, Ints, finite_floats, whole_numbers
 
 # A sensitivity below this share of the scale is charged as this share.
 LEAST_SHARE = Fraction(1, 2**16)
-# Single answers are clamped to ±2^94 grid points: beyond, a float is far too coarse to show the noise anyway.
-CLAMP = 2.0**94
 LARGEST_ARRAY = 2**26
+SMALLEST_SCALE, LARGEST_SCALE = Fraction(1, 10**290), Fraction(10**290)
 CHUNK = 1 << 15
 # Whole numbers below this are floats; noise beyond it (e^-32 for Laplace, e^-2^27 for Gaussian) is added as integers.
 EXACT = 2**53
@@ -59,6 +58,8 @@ class Grid:
 
     def exponent(self, scale: Fraction) -> int:
         """The k with 2^(bits−1) ≤ scale/2^k < 2^bits."""
+        if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
+            raise InvalidParameter("scale must lie between 1e-290 and 1e290, where floats have room for the noise")
         floor_log = scale.numerator.bit_length() - scale.denominator.bit_length()
         if Fraction(2) ** floor_log > scale:
             floor_log -= 1
@@ -121,17 +122,24 @@ L2_GRID = Grid(bits=39, root=True, margin=2)
 
 
 def floor_units(exact: float, exponent: int) -> int:
-    """A float floored to a multiple of 2^exponent, in those units, clamped."""
+    """A float floored to a multiple of 2^exponent, in those units; exactly, however large."""
     try:
-        units = math.ldexp(exact, -exponent)
+        return math.floor(math.ldexp(exact, -exponent))
     except OverflowError:
-        units = math.copysign(CLAMP, exact)
-    return math.floor(min(max(units, -CLAMP), CLAMP))
+        return int(exact) << -exponent  # so large that it is a whole number, and the exponent is negative
 
 
 def add_to_scalar(exact: float, noise: int, exponent: int) -> float:
     """The floored answer plus noise, as Python integers; the conversion rounds the exact sum to the nearest float."""
-    return math.ldexp(float(floor_units(exact, exponent) + noise), exponent)
+    total = floor_units(exact, exponent) + noise
+    try:
+        return math.ldexp(float(total), exponent)
+    except OverflowError:
+        pass
+    try:
+        return float(Fraction(total) * Fraction(2) ** exponent)
+    except OverflowError:
+        return math.copysign(math.inf, total)
 
 
 def release_whole(exact: Any, sampler: Sampler, source: Source) -> int | Ints:
@@ -146,8 +154,8 @@ def release_whole(exact: Any, sampler: Sampler, source: Source) -> int | Ints:
         return int(values) + sampler.one(source)
     noise = np.empty(values.size, dtype=np.int64)
     sampler.into(noise, source)
-    if values.size and (noise.max() > 2**62 or noise.min() < -(2**62)):
-        np.clip(noise, -(2**62), 2**62, out=noise)
+    if values.size and (noise.max() >= 2**62 or noise.min() < -(2**62)):
+        np.clip(noise, -(2**62), 2**62 - 1, out=noise)
     return np.asarray(values + noise.reshape(values.shape))
 
 

@@ -195,18 +195,19 @@ class DiscreteLaplaceLoss(PrivacyLoss, kind="discrete_laplace"):
         return fraction_up(self.exact_epsilon)
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
-        """The best event is {x ≤ j}: 1 − q^{j+1}/(1+q) − e^ε·q^{n−j}/(1+q), j = ⌊(n − ε·scale)/2⌋, q = e^{−1/scale}."""
+        """The best event is {x ≤ j}, j = ⌊(n − ε·scale)/2⌋: (1 − e^ε·q^{n−j} + q·(1 − q^j))/(1+q), q = e^{−1/scale}."""
         distance = np.minimum(np.abs(epsilon), self.pure())
         scale, n = float(self.scale), self.shift
+        q = math.exp(-1 / scale)
         # the two floors around the ideal cut cover every rounding of the division
         ideal = np.floor((n - distance * scale) / 2)
         best = np.zeros_like(distance)
         for j in (ideal - 1, ideal, ideal + 1):
             cut = np.clip(j, 0, n)
-            value = 1 - (np.exp(-(cut + 1) / scale) + np.exp(distance - (n - cut) / scale)) / (1 + math.exp(-1 / scale))
-            best = np.maximum(best, value)
-        # differences of numbers near 1: an absolute allowance, but nothing beyond the pure ε
-        best = np.where(distance >= self.pure(), 0.0, best * (1 + SLACK) + 1e-15 * (best > 0))
+            matched = np.expm1(np.minimum(distance - (n - cut) / scale, 1.0))
+            best = np.maximum(best, (-matched - q * np.expm1(-cut / scale)) / (1 + q))
+        # the exponents are differences of numbers up to the pure ε, beyond which there is nothing
+        best = np.where(distance >= self.pure(), 0.0, best * (1 + SLACK) + 1e-15 * (1 + self.pure()))
         return mirrored(np.minimum(best, 1.0), epsilon)
 
     def grouped(self, size: int) -> DiscreteLaplaceLoss:

@@ -19,6 +19,8 @@ from dither.numeric import Number, fraction_up, positive, smallest_true, up
 from dither.privacy import Guarantee, PureLoss, Sensitivity
 
 WORD = 32
+# Scores are clamped to ±2^94 grid points, so that they fit two words.
+CLAMP = 2.0**94
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ def noisy_words(values: Floats, noise: Ints, exponent: int) -> tuple[Ints, Ints]
     further than the scores do, and one that has been rounded can jump.
     """
     with np.errstate(over="ignore", under="ignore"):
-        units = np.clip(np.ldexp(values, -exponent), -grid.CLAMP, grid.CLAMP)
+        units = np.clip(np.ldexp(values, -exponent), -CLAMP, CLAMP)
     np.floor(units, out=units)  # before the split: of a whole number both parts are exact
     top = np.floor(units * 2.0**-WORD)
     high = top.astype(np.int64)

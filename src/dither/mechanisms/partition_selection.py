@@ -368,7 +368,8 @@ def _contribution(sensitivity: Sensitivity) -> tuple[int, int]:
 
 def _laplace_tail_up(scale: Fraction, m: int) -> Fraction:
     """Pr[z ≥ m] for discrete Laplace noise, rounded up: q^m/(1+q) above 0, 1 − q^{1−m}/(1+q) otherwise."""
-    bits = 256
+    # so many bits that the tail itself, about e^{−m/scale}, still has 128 of them
+    bits = 256 + 2 * math.ceil(max(m, 1 - m, 1) / scale)
     q_low, q_high = exp_neg_bounds(1 / scale, bits)
     one = 1 << bits
     if m > 0:

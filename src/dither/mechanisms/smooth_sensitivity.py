@@ -19,6 +19,7 @@ from dither.privacy import Adjacency, ApproximateLoss
 BOUND_SLACK = 2.0**-40
 SMOOTHNESS_SLACK = 2.0**-36
 SMALLEST_SMOOTHNESS = 2.0**-30
+SMALLEST_DELTA = Fraction(1, 10**290)
 # Changes beyond those that shrink e^{-βk} to this are bounded by the whole range.
 SMALLEST_WEIGHT = 2.0**-40
 STEPS = 2**40
@@ -52,8 +53,8 @@ class SmoothLaplace:
 
     def __init__(self, epsilon: Number, delta: Number, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> None:
         exact, chance = positive(epsilon, "epsilon"), positive(delta, "delta")
-        if chance > Fraction(1, 2):
-            raise InvalidParameter(f"delta must be at most 1/2; got {delta!r}")
+        if not SMALLEST_DELTA <= chance <= Fraction(1, 2):
+            raise InvalidParameter(f"delta must lie between {SMALLEST_DELTA} and 1/2; got {delta!r}")
         if not isinstance(adjacency, Adjacency):
             raise InvalidParameter(f"adjacency must be Adjacency.ADD_REMOVE or Adjacency.REPLACE; got {adjacency!r}")
         object.__setattr__(self, "epsilon", exact)
@@ -94,7 +95,10 @@ def _bound(smooth_bound: Number) -> Fraction:
         if not (math.isfinite(smooth_bound) and smooth_bound > 0):
             raise InvalidData("the smooth bound must be a positive, finite number; nothing was drawn")
         return Fraction(float(smooth_bound))
-    exact = as_fraction(smooth_bound, "smooth_bound")
+    try:
+        exact = as_fraction(smooth_bound, "smooth_bound")
+    except InvalidParameter:  # its message would show the bound, which is as secret as the data
+        exact = Fraction(0)
     if exact <= 0:
         raise InvalidData("the smooth bound must be a positive, finite number; nothing was drawn")
     return exact

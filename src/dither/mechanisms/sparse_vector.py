@@ -24,6 +24,7 @@ LARGEST_RATIO = 2**5
 WIDENING = grid.L1_GRID.widening(1)
 # Shares of epsilon are multiples of this one, so that they stay short fractions.
 SHARE = Fraction(1, 2**20)
+SMALLEST_EPSILON = Fraction(1, 10**8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,8 @@ class SparseVector:
                 f"numeric answers need at least 2^-15 of epsilon each; got {float(total * share / c):.3g}: "
                 "use a larger epsilon or numeric_share, or a smaller count"
             )
+        if total < SMALLEST_EPSILON:
+            raise InvalidParameter(f"epsilon must be at least {SMALLEST_EPSILON}; got {epsilon!r}")
         bound = _scalar_bound(sensitivity)
         shifts = c if monotone else 2 * c
         # any split is private; this one only has to be near the best one

@@ -11,13 +11,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from dither.entropy import SYSTEM, Source
-from dither.errors import InvalidData, InvalidParameter, OutOfBudget
+from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity, OutOfBudget
 from dither.mechanisms import grid
 from dither.mechanisms.base import Session, failure_probability
 from dither.mechanisms.gaussian import Gaussian
 from dither.mechanisms.laplace import DiscreteLaplace
-from dither.numeric import Number, as_fraction, ceil_div, fraction_down, fraction_up, positive, positive_int, up
+from dither.numeric import Number, ceil_div, fraction_down, fraction_up, positive, positive_int, up
 from dither.privacy import PrivacyLoss, Sensitivity
+from dither.privacy.sensitivity import expect_sensitivity
 
 Noise = Literal["laplace", "gaussian"]
 # Up to this scale (in steps) the law of a sum of discrete noises is summed as it is.
@@ -35,13 +36,13 @@ class TreeCounter:
     Guarantee: an increment that moves by Δ moves ⌊log₂ T⌋ + 1 blocks by Δ each, so the whole stream of T answers costs
         as many Laplace (or Gaussian) losses of Δ/scale (Dwork, Naor, Pitassi & Rothblum 2010; Chan, Shi & Song 2011),
         for increments chosen adaptively too. See tree_counter.md.
-    Assumes: event level: a unit moves one increment by at most the stated sensitivity, or
-        ``Sensitivity.contribution(groups=g, per_group=…)`` increments.
+    Assumes: event level: a unit moves as many increments as ``Sensitivity.contribution(groups=…, per_group=…)`` says,
+        each by at most so much.
     Accuracy: at time t the sum of as many noises as t has binary ones.
 
     Example:
         >>> counter = TreeCounter(scale=16, horizon=1024)
-        >>> counter.levels, counter.loss(Sensitivity.l1(1)).pure()
+        >>> counter.levels, counter.loss(Sensitivity.contribution(groups=1, per_group=1)).pure()
         (11, 0.6875)
         >>> counter.error(confidence=0.95, time=512) < counter.error(confidence=0.95)
         True
@@ -102,7 +103,10 @@ class TreeCounter:
         return self.levels * self._mechanism.loss(make(steps, adjacency=sensitivity.adjacency))
 
     def error(self, confidence: Number = 0.95, *, time: int | None = None) -> float:
-        """The absolute error of the answer at ``time`` (default: the worst time) not exceeded with this confidence."""
+        """The absolute error of the answer at ``time`` (default: the worst time) not exceeded with this confidence.
+
+        It is that of the noise: increments that aren't whole steps, or exceed ``bound``, lose what is cut off besides.
+        """
         failure = failure_probability(confidence)
         if time is None:
             # the time below the horizon with the most binary ones
@@ -113,7 +117,11 @@ class TreeCounter:
                 raise InvalidParameter(f"time must be at most the horizon, {self.horizon}; got {time}")
         scale, step = fraction_up(self.scale / self.step), fraction_up(self.step)
         if self.noise == "gaussian":
-            return up(-math.sqrt(ones) * float(ndtri(failure / 2)) * scale * step, 2.0**-30)
+            # the noise of a block is a little wider than stated, and its answer floored (see grid.py)
+            wide = fraction_up(grid.L2_GRID.widening(1))
+            return (
+                up(-math.sqrt(ones) * float(ndtri(failure / 2)) * scale * step * wide) + ones * scale * step * 2.0**-37
+            )
         return up(_laplace_sum_quantile(scale, ones, failure) * step)
 
     def start(self, *, source: Source = SYSTEM) -> CounterSession:
@@ -191,6 +199,8 @@ class CounterSession(Session):
         if isinstance(increment, float | np.floating):
             if not math.isfinite(increment):
                 raise InvalidData("an increment must be finite; nothing was drawn")
+            if isinstance(increment, np.floating) and increment.itemsize > 8:
+                raise InvalidData("an increment must be a float of at most 64 bits: a wider one would be rounded")
             exact = Fraction(float(increment))
         else:
             exact = Fraction(int(increment)) if isinstance(increment, np.integer) else Fraction(increment)
@@ -202,14 +212,23 @@ class CounterSession(Session):
 
 def _steps(sensitivity: Sensitivity, step: Fraction) -> int:
     """How many grid steps one unit moves all increments together: each floored one by at most ⌈Δ/step⌉."""
-    units = as_fraction(sensitivity.bound) / step
-    return (sensitivity.groups or 1) * ceil_div(units.numerator, units.denominator)
+    expect_sensitivity(sensitivity)
+    if sensitivity.groups is None:
+        raise InvalidSensitivity(
+            "a counter needs to know how many increments a unit moves, and how far: "
+            "use Sensitivity.contribution(groups=1, per_group=1)"
+        )
+    units = sensitivity.bound / step
+    return sensitivity.groups * ceil_div(units.numerator, units.denominator)
 
 
 def _laplace_sum_quantile(scale: float, count: int, failure: float) -> float:
     """The smallest whole a with Pr[|z₁ + … + z_m| > a] ≤ failure, up to a few steps for large scales."""
     tail = _discrete_tail if scale <= SUMMED_SCALE else _continuous_tail
     low, high = -1, max(1, math.ceil(scale * count))
+    if failure < 1e-15:
+        # beyond what the sums resolve: each noise at its share of the failure, which is more than enough
+        return float(math.ceil(up(count * scale * (math.log(2 * count) - math.log(failure)))))
     while tail(high, scale, count) > failure:
         low, high = high, 2 * high
     while high - low > max(1, math.floor(scale * 1e-4)):

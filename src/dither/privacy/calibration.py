@@ -66,6 +66,12 @@ def calibrate(
     if plan is None:
         closed = getattr(mechanism, "calibrated", None)
         if closed is not None and (exact := closed(guarantee, sensitivity)) is not None:
+            if not guarantee.met_by(exact.loss(sensitivity)):
+                raise NotPrivate(
+                    f"ε = {float(guarantee.epsilon):g}, δ = {float(guarantee.delta):g} is less than one release of this "
+                    "mechanism can be charged (a sensitivity below 2^-16 scales is charged as that): allow more, or use "
+                    "a whole-number mechanism"
+                )
             return exact  # type: ignore[no-any-return]
     return _for_guarantee(mechanism, guarantee, sensitivity, plan, tolerance)
 
