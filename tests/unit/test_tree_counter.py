@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from dither.entropy import SYSTEM
-from dither.errors import InvalidData, InvalidParameter, NotPrivate, OutOfBudget
+from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity, NotPrivate, OutOfBudget
 from dither.mechanisms.gaussian import GaussianLoss
 from dither.mechanisms.laplace import DiscreteLaplace
 from dither.mechanisms.tree_counter import TreeCounter

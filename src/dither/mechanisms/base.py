@@ -111,7 +111,7 @@ def finite_floats(exact: Any, what: str = "answer") -> Floats:
     """
     array = _plain_array(exact, what)
     if array.dtype.kind in "iu":
-        return np.clip(array, -(2**53), 2**53).astype(np.float64)
+        return np.asarray(np.clip(array, -(2**53), 2**53), dtype=np.float64)
     if array.dtype.kind == "O" and all(type(v) in (int, float) for v in array.flat):
         values = np.array([min(max(v, -(2**53)), 2**53) if type(v) is int else v for v in array.flat], dtype=np.float64)
         values = values.reshape(array.shape)

@@ -29,6 +29,7 @@ from dither.privacy import (
     compose,
     mirrored,
 )
+from dither.privacy.renyi import check_order
 from dither.privacy.sensitivity import expect_sensitivity
 
 # Tails beyond this many standard deviations weigh less than e^-800.
@@ -36,6 +37,8 @@ REACH = 40
 # Up to here probabilities are summed; above, the grid is so fine that the continuous curve with a proven margin does.
 LARGEST_SUMMED_SCALE = 20000
 CURVE_SLACK = 2.0**-40
+# Sums of up to 10^6 positive terms in the widest float there is.
+SUM_ERROR = 1e-14 + 4e6 * float(np.finfo(np.longdouble).eps)
 
 
 @lru_cache(maxsize=16)
@@ -44,7 +47,7 @@ def _below(variance: Fraction) -> tuple[Floats, float]:
     sigma = math.sqrt(float(variance))
     steps = np.arange(math.ceil(REACH * sigma) + 2, dtype=np.float64)
     weights = np.exp(-(steps**2) / (2 * float(variance)))
-    tail = np.cumsum(weights[::-1])[::-1]
+    tail = np.cumsum(weights[::-1], dtype=np.longdouble)[::-1].astype(np.float64)
     total = 2 * float(tail[0]) - 1.0
     return tail / total, total
 
@@ -75,6 +78,15 @@ class DiscreteGaussianLoss(PrivacyLoss, kind="discrete_gaussian"):
     shift: int
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
+    def __post_init__(self) -> None:
+        positive(self.variance, "variance")
+        positive_int(self.shift, "shift")
+
+    @property
+    def allowance(self) -> float:
+        """Both sums may be off by their own round-off, of which the curve is a small difference."""
+        return SUM_ERROR if self.variance <= LARGEST_SUMMED_SCALE**2 else 500 / float(self.variance)
+
     @property
     def rho(self) -> Fraction:
         """The zCDP parameter, exactly."""
@@ -103,11 +115,12 @@ class DiscreteGaussianLoss(PrivacyLoss, kind="discrete_gaussian"):
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 matched = np.where(kept > 1e-300, np.exp(np.minimum(distance + np.log(kept), 700.0)), 0.0)
             # both sums are good to a few units in the last place of the larger one
-            best = np.maximum(best, lost - matched + np.where(lost > matched, 1e-14 * lost, 0.0))
+            best = np.maximum(best, lost - matched + np.where(lost > matched, SUM_ERROR * lost, 0.0))
         return mirrored(np.minimum(best * (1 + CURVE_SLACK) + 1e-300, 1.0), epsilon)
 
     def renyi(self, order: float) -> float:
         """At most that of continuous noise: α·n²/2σ² (Canonne, Kamath & Steinke 2020, Proposition 5)."""
+        check_order(order)
         return up(order * fraction_up(self.rho))
 
     def zcdp_exactly(self) -> Fraction:

@@ -31,6 +31,7 @@ from dither.privacy import (
     Sensitivity,
     mirrored,
 )
+from dither.privacy.renyi import check_order
 from dither.privacy.sensitivity import expect_sensitivity
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
@@ -108,6 +109,9 @@ class GaussianLoss(PrivacyLoss, kind="gaussian"):
     mu_squared: Fraction
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
+    def __post_init__(self) -> None:
+        positive(self.mu_squared, "mu_squared")
+
     @property
     def mu(self) -> float:
         """Sensitivity over scale."""
@@ -137,6 +141,7 @@ class GaussianLoss(PrivacyLoss, kind="gaussian"):
 
     def renyi(self, order: float) -> float:
         """αμ²/2 (Mironov 2017, Proposition 7)."""
+        check_order(order)
         return up(order * fraction_up(self.rho))
 
     def zcdp_exactly(self) -> Fraction:

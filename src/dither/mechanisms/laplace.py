@@ -31,7 +31,7 @@ from dither.privacy import (
     Sensitivity,
     mirrored,
 )
-from dither.privacy.renyi import pure_renyi
+from dither.privacy.renyi import check_order, pure_renyi
 from dither.privacy.sensitivity import expect_sensitivity
 
 
@@ -41,6 +41,9 @@ class LaplaceLoss(PrivacyLoss, kind="laplace"):
 
     exact_epsilon: Fraction
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def __post_init__(self) -> None:
+        positive(self.exact_epsilon, "epsilon")
 
     @property
     def symmetric(self) -> bool:
@@ -72,6 +75,7 @@ class LaplaceLoss(PrivacyLoss, kind="laplace"):
 
     def renyi(self, order: float) -> float:
         """The closed form of Mironov 2017, Proposition 6."""
+        check_order(order)
         e, a = self.pure(), order
         if e > 600 / a:
             return pure_renyi(e, a)
@@ -175,6 +179,15 @@ class DiscreteLaplaceLoss(PrivacyLoss, kind="discrete_laplace"):
     scale: Fraction
     shift: int
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def __post_init__(self) -> None:
+        positive(self.scale, "scale")
+        positive_int(self.shift, "shift")
+
+    @property
+    def allowance(self) -> float:
+        """The absolute allowance in the profile."""
+        return 2e-15 * (1 + self.pure())
 
     @property
     def exact_epsilon(self) -> Fraction:

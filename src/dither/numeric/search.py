@@ -30,6 +30,11 @@ def smallest_true(
         raise InvalidParameter(f"the interval to search is empty: [{low}, {high}]")
     if holds(low):
         return low
+    if low == 0 and absolute == 0:
+        # come down by orders of magnitude first, so that a tiny answer is found to its own precision
+        while high > 1e-300 and holds(high / 1024):
+            high /= 1024
+        low = high / 1024
     while high - low > max(absolute, relative * max(abs(low), abs(high))):
         middle = _middle(low, high)
         if not low < middle < high:

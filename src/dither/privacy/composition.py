@@ -22,7 +22,7 @@ from dither.numeric import Number, as_fraction, fraction_down, fraction_up, posi
 from dither.privacy import fourier, merge
 from dither.privacy.lattice import LARGEST_REACH, Lattice, spread, upper
 from dither.privacy.loss import Array, Direction, Json, PrivacyLoss, expect_loss
-from dither.privacy.renyi import renyi_epsilon
+from dither.privacy.renyi import check_order, renyi_epsilon
 from dither.privacy.unit import Adjacency
 
 # The lattice step, as a share of one item's standard deviation: the variance grows by about its square over six.
@@ -115,6 +115,7 @@ class Composed(PrivacyLoss, kind="composed"):
 
     def renyi(self, order: float) -> float:
         """Rényi divergences add (Mironov 2017, Proposition 1)."""
+        check_order(order)
         return self._sum([loss.renyi(order) for loss, _ in self.parts])
 
     def kl(self) -> float:
@@ -169,6 +170,11 @@ class Composed(PrivacyLoss, kind="composed"):
         """Whether all parts are."""
         return all(loss.tight for loss, _ in self.parts)
 
+    @property
+    def allowance(self) -> float:
+        """The sum of the parts'."""
+        return math.fsum(count * loss.allowance for loss, count in self.parts)
+
     def _epsilon_up(self, delta: float) -> float:
         numeric = max(_numeric_up(self, direction, delta) for direction in self.directions)
         # the exact composition beats every order, but not if a part knows itself by its orders only
@@ -191,8 +197,13 @@ class Composed(PrivacyLoss, kind="composed"):
     @classmethod
     def from_parameters(cls, parameters: Json) -> Self:
         """The inverse."""
-        parts = tuple((PrivacyLoss.from_json(part["loss"]), int(part["times"])) for part in parameters["parts"])
-        return cls(parts, Adjacency(parameters["adjacency"]))
+        parts = tuple(
+            (PrivacyLoss.from_json(part["loss"]), positive_int(part["times"], "times")) for part in parameters["parts"]
+        )
+        adjacency = Adjacency(parameters["adjacency"])
+        if not parts or any(loss.adjacency is not adjacency for loss, _ in parts):
+            raise IncompatibleLosses("the JSON form of a composition needs parts, all of its own adjacency")
+        return cls(parts, adjacency)
 
 
 def _worthless(loss: Composed) -> bool:
@@ -236,18 +247,22 @@ def _numeric_up(loss: Composed, direction: Direction, delta: float) -> float:
     items = _upper_items(loss, direction, step, _tail(loss, delta))
     if fourier.infinite_mass(items) >= delta:
         return math.inf
+    best = math.inf
     for curve in _curves(items, delta):
         found = curve.epsilon_up(delta)
         if found is not None and math.isfinite(found):
-            return max(0.0, up(found))
-        if found is None and curve.epsilons[0] <= 0:
-            return 0.0
-    return math.inf
+            return max(0.0, min(best, up(found)))
+        if found is None:
+            # every point of the window is fine, so its first one bounds; another tilt may do better
+            best = min(best, max(0.0, up(float(curve.epsilons[0]))))
+            if best == 0:
+                break
+    return best
 
 
 def _curves(items: fourier.Items, delta: float) -> Iterable[fourier.Composition]:
     tilt = fourier.tilt_for_delta(items, delta)
-    for theta in (tilt, tilt / 4, 0.0):
+    for theta in (tilt, tilt * 0.95, tilt * 0.85, tilt * 1.1, tilt / 4, 0.0):
         # without a curve there is no numeric bound; the caller has others
         with suppress(fourier.TooFineError):
             yield fourier.composed(items, theta)
@@ -301,7 +316,7 @@ def _split_down(loss: Composed, direction: Direction, delta: float) -> float:
     miss = delta * 1e-3
     moved = n * step**2 / 8 + step * math.sqrt(n * math.log(1 / miss) / 2)
     for curve in _curves(items, delta):
-        low = curve.epsilon_down((delta + miss) * inflation)
+        low = curve.epsilon_down((delta + miss + loss.allowance + 2e-5 * delta) * inflation)
         if low is not None:
             best = max(best, low - moved)
             break

@@ -118,10 +118,8 @@ class ZcdpFilter(Filter):
 
     def fits(self, loss: PrivacyLoss) -> bool:
         """Whether both ρ and δ are still there."""
-        rho, delta = loss.approximate_zcdp()
-        if math.isinf(rho):
-            return False
-        return self.spent + rho <= self.budget and self.delta_spent + Fraction(delta) <= self.delta_budget
+        rho, delta = _approximate(loss)
+        return rho is not None and self.spent + rho <= self.budget and self.delta_spent + delta <= self.delta_budget
 
     def _book(self, loss: PrivacyLoss) -> None:
         rho, delta = _approximate(loss)
@@ -241,6 +239,8 @@ class ZcdpOdometer(_Spending):
     ) -> None:
         super().__init__(adjacency)
         self.delta = float(positive(delta, "delta"))
+        if self.delta >= 1:
+            raise InvalidParameter(f"delta must be below 1; got {delta!r}")
         self.first = positive(first, "first")
         self.ratio = Fraction(6, 5)
         self.spent = Fraction(0)

@@ -172,9 +172,11 @@ class Composition:
         # above the window only what the error already accounts for is left
         value = np.where(j == self.epsilons.size - 1, 0.0, value)
         known = np.maximum(value, 0.0) + self.error[j] + self.infinite
-        rise = np.exp(self.epsilons[0]) - np.exp(np.minimum(epsilon, self.epsilons[0]))
-        known = known + np.where(place < 0, rise * (1 + 1e-6), 0.0)
-        return np.minimum(known * (1 + 1e-12), 1.0)
+        start = float(self.epsilons[0])
+        # e^start − e^ε, and more than enough where that is no float
+        rise = -np.expm1(np.minimum(epsilon - start, 0.0)) * math.exp(min(start, 700.0)) * (1 + 1e-6)
+        known = known + np.where(place < 0, rise, 0.0)
+        return np.fmin(known * (1 + 1e-12), 1.0)
 
     def _inside(self, j: int, target: float) -> float:
         """Where the polygon between lattice points j and j+1, linear in e^ε, takes the value ``target``."""
@@ -204,7 +206,7 @@ def composed(items: Items, theta: float) -> Composition:
     floor = TILTED_FLOOR if theta > 0 else PLAIN_FLOOR
     live, log_spectrum, relative_error = _spectrum(blocks, theta, size, floor)
     spectrum = np.zeros(size // 2 + 1, dtype=np.complex128)
-    spectrum[live] = np.exp(log_spectrum + (2j * math.pi * (lowest % size) / size) * live)
+    spectrum[live] = np.exp(log_spectrum + (2j * math.pi / size) * ((lowest % size) * live % size))
     masses = fft.irfft(spectrum, size)
     norm = math.sqrt(2 * float((np.abs(spectrum) ** 2).sum()))
     drift = math.sqrt(2 * float(((np.abs(spectrum[live]) * relative_error) ** 2).sum()))
@@ -254,7 +256,7 @@ def infinite_mass(items: Items) -> float:
             return 1.0
         total += count * math.log(whole)
         survive += count * math.log1p(-lattice.infinite / whole)
-    return min(1.0, up_by(-math.expm1(survive) * math.exp(max(total, 0.0)), 2.0**-40))
+    return min(1.0, up_by(-math.expm1(survive) * math.exp(min(max(total, 0.0), 700.0)), 2.0**-40))
 
 
 def _window(
@@ -289,7 +291,7 @@ def _spectrum(
     """Live frequencies, the log of the product there, and a bound of its relative error."""
     live = np.arange(size // 2 + 1)
     product = np.zeros(live.size, dtype=np.complex128)
-    error = np.zeros(live.size)
+    error, most = np.zeros(live.size), np.zeros(live.size)
     for block in blocks:
         masses = block.tilted(theta)
         if masses.shape[1] == 1:
@@ -300,13 +302,13 @@ def _spectrum(
             values = _direct(block.index, masses, live, size)
             absolute = (8 + block.index.size) * UNIT
         magnitude = np.abs(values)
-        with np.errstate(divide="ignore"):
-            logs = np.log(magnitude) @ block.counts + product.real
-        keep = logs > floor
+        # dropped is what surely is below the floor, whatever the round-off did
+        most = most + np.log(magnitude + absolute) @ block.counts
+        keep = (most > floor) & (magnitude.min(axis=1) > 0)
+        most = most[keep]
         live, values, magnitude = live[keep], values[keep], magnitude[keep]
         product = product[keep] + np.log(values) @ block.counts
         error = error[keep] + (absolute / magnitude + 8 * UNIT) @ block.counts
-    # what was dropped had a product below e^floor up to its own relative error, which is far below 1
     return live, product, np.expm1(np.minimum(error, 50.0))
 
 

@@ -38,6 +38,11 @@ def as_replace(loss: PrivacyLoss) -> PrivacyLoss:
     expect_loss(loss)
     if loss.adjacency is Adjacency.REPLACE:
         raise IncompatibleLosses("this loss is stated for the replace adjacency already")
+    from dither.privacy.composition import Composed, compose
+
+    if isinstance(loss, Composed):
+        # one replacement may move each part in a direction of its own: take the worse one before composing
+        return compose([(as_replace(part), count) for part, count in loss.parts])
     return Replaced(loss.grouped(2))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dither.errors import InvalidParameter
-from dither.numeric import Number, as_fraction, down, exp_up, positive, up
+from dither.numeric import Number, as_fraction, exp_up, fraction_down, fraction_up, positive, up
 from dither.privacy.loss import PrivacyLoss, expect_loss
 
 
@@ -45,20 +45,22 @@ class Guarantee:
         """Bounds on what a suspicion of ``prior`` can become, for any answer and any side knowledge.
 
         Guarantee: prior odds change by a factor within e^{±ε} (Dwork et al. 2006). With δ > 0 this can
-            fail: outside an event of probability ``failure`` > δ (default 2δ) the odds change by at most
-            e^{±(ε+t)} with t = −ln(1 − δ/failure), since Pr[loss > ε + t]·(1 − e^−t) ≤ δ.
+            fail: outside an event of probability ``failure`` > δ (default 2δ) the odds change by at most e^{±(ε+t)}
+            with e^t = (failure + δe^−ε)/(failure − δ). For Pr[loss > ε+t]·(1 − e^−t) ≤ δ in either direction, and odds
+            that fall as far have the likelihood of the other direction times e^{−(ε+t)}.
         """
         exact = as_fraction(prior, "prior")
         if not 0 <= exact <= 1:
             raise InvalidParameter(f"prior must lie between 0 and 1; got {prior!r}")
-        belief = float(exact)
         worst = self._worst_loss(failure)
-        if belief in (0.0, 1.0):
-            return belief, belief
+        if exact in (0, 1):
+            return float(exact), float(exact)
         odds = exp_up(worst)
         if math.isinf(odds):
             return 0.0, 1.0
-        return down(belief / (belief + odds * (1 - belief))), min(1.0, up(belief * odds / (belief * odds + 1 - belief)))
+        factor = Fraction(odds)
+        low, high = exact / (exact + factor * (1 - exact)), exact * factor / (exact * factor + 1 - exact)
+        return fraction_down(low), fraction_up(high)
 
     def _worst_loss(self, failure: Number | None) -> float:
         epsilon = float(self.epsilon)
@@ -69,7 +71,8 @@ class Guarantee:
             raise InvalidParameter(
                 f"failure must be above delta ({float(self.delta)}) and at most 1; got {float(chance)}"
             )
-        return up(epsilon - math.log1p(-float(self.delta / chance)))
+        share = float(self.delta) * math.exp(-epsilon)
+        return up(epsilon + math.log((float(chance) + share) / float(chance - self.delta)))
 
     def sentence(self, prior: Number = Fraction(1, 10)) -> str:
         """The guarantee in plain words, for a given suspicion."""

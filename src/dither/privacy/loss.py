@@ -184,9 +184,7 @@ class PrivacyLoss(ABC):
         value = fraction_down(as_fraction(epsilon, "epsilon"))
         if value >= self.pure():
             return 0.0
-        point = np.array([value])
-        worst = max(float(self.profile(point, d)[0]) for d in self.directions)
-        return min(1.0, max(0.0, worst))
+        return min(1.0, max(0.0, self._worst(value)))
 
     def epsilon(self, delta: Number) -> float:
         """An upper bound of the smallest ε ≥ 0 for which this is (ε, δ)-private.
@@ -266,7 +264,9 @@ class PrivacyLoss(ABC):
             )
         try:
             return known.from_parameters(form)
-        except (KeyError, TypeError) as problem:
+        except InvalidParameter:
+            raise
+        except (KeyError, TypeError, ValueError, ZeroDivisionError) as problem:
             raise InvalidParameter(
                 f"the JSON form of a {known.kind!r} loss lacks or garbles a field: {problem}"
             ) from problem
@@ -280,7 +280,7 @@ class PrivacyLoss(ABC):
         limit = pure if math.isfinite(pure) else LARGEST_EPSILON
         if limit != pure and self._worst(limit) > delta:
             return renyi_epsilon(self, delta)
-        found = smallest_true(lambda e: self._worst(e) <= delta, 0.0, limit, relative=1e-14, absolute=1e-15)
+        found = smallest_true(lambda e: self._worst(e) <= delta, 0.0, limit, relative=1e-14)
         return found if found == limit else up(found, 2.0**-50)
 
     def _epsilon_down(self, delta: float) -> float:
@@ -288,12 +288,19 @@ class PrivacyLoss(ABC):
 
         The curve is exact up to its rounding allowance, so its own inverse bounds from below.
         """
-        high = self._epsilon_up(min(1.0, delta * (1 + 2.0**-36)))
+        high = self._epsilon_up(min(1.0, delta * (1 + 2.0**-36) + self.allowance))
         return max(0.0, down(high, 2.0**-36))
 
+    @property
+    def allowance(self) -> float:
+        """By how much the curve may overstate δ, besides a share of 2^-36 of it."""
+        return 0.0
+
     def _worst(self, epsilon: float) -> float:
+        """The larger of both directions; what is no number counts as everything."""
         point = np.array([epsilon])
-        return max(float(self.profile(point, d)[0]) for d in self.directions)
+        values = [float(self.profile(point, d)[0]) for d in self.directions]
+        return 1.0 if any(math.isnan(value) for value in values) else max(values)
 
     def reach(self, tail: float, direction: Direction) -> float:
         """An ε at which the curve of this direction has fallen to ``tail``, or is as low as it gets up to e^600."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import erfinv, ndtri
 
 from dither.errors import InvalidParameter
 from dither.numeric import up
@@ -24,7 +24,8 @@ ORDERS = (1.01, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, *range(2, 17), *range(18, 33, 2
           256, 512, 1024, 4096, 2**14, 2**17, 2**20)  # fmt: skip
 
 
-def _check_order(order: float) -> None:
+def check_order(order: float) -> None:
+    """Refuse an order at which the divergence isn't defined."""
     if not (math.isfinite(order) and order > 1):
         raise InvalidParameter(f"the order must be finite and above 1; got {order!r} (for order 1 use kl())")
 
@@ -36,7 +37,7 @@ def pure_renyi(epsilon: float, order: float) -> float:
         >>> pure_renyi(1.0, 2.0) < min(1.0, 2.0 * 1.0**2 / 2)
         True
     """
-    _check_order(order)
+    check_order(order)
     if math.isinf(epsilon):
         return math.inf
     outer = (order - 0.5) * epsilon
@@ -73,6 +74,8 @@ def pure_gaussian(epsilon: float) -> float:
     """
     if epsilon > 700:
         return math.inf
+    if epsilon < 30:
+        return up(2 * math.sqrt(2) * float(erfinv(math.tanh(epsilon / 2))))
     return up(-2 * float(ndtri(1 / (1 + math.exp(epsilon)))))
 
 

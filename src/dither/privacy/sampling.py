@@ -107,6 +107,11 @@ class _Amplified(PrivacyLoss):
         """As the base."""
         return self.base.tight
 
+    @property
+    def allowance(self) -> float:
+        """At most that of the base."""
+        return self.base.allowance
+
     def pure(self) -> float:
         """ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018)."""
         return _amplified(self.base.pure(), self._share())
@@ -210,7 +215,10 @@ class PoissonSampled(_Amplified, kind="poisson"):
     @classmethod
     def from_parameters(cls, parameters: Json) -> Self:
         """The inverse."""
-        return cls(PrivacyLoss.from_json(parameters["loss"]), Fraction(parameters["rate"]))
+        rate = Fraction(parameters["rate"])
+        if not SMALLEST_RATE <= rate < 1:
+            raise InvalidParameter(f"the rate of a sampled loss must lie between 0 and 1; got {rate}")
+        return cls(PrivacyLoss.from_json(parameters["loss"]), rate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,11 +260,9 @@ class SampledWithoutReplacement(_Amplified, kind="without_replacement"):
     @classmethod
     def from_parameters(cls, parameters: Json) -> Self:
         """The inverse."""
-        return cls(
-            PrivacyLoss.from_json(parameters["loss"]),
-            int(parameters["sample"]),
-            int(parameters["population"]),
-        )
+        sample = positive_int(parameters["sample"], "sample")
+        population = positive_int(parameters["population"], "population", least=sample + 1)
+        return cls(PrivacyLoss.from_json(parameters["loss"]), sample, population)
 
 
 def _amplified(pure: float, rate: Fraction) -> float:

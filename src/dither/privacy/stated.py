@@ -13,7 +13,7 @@ from dither.errors import InvalidParameter
 from dither.numeric import Number, as_fraction, fraction_up, positive_int, up
 from dither.numeric.rounding import SLACK
 from dither.privacy.loss import Array, Cells, Direction, Json, PrivacyLoss, mirrored
-from dither.privacy.renyi import pure_zcdp, zcdp_epsilon
+from dither.privacy.renyi import check_order, pure_zcdp, zcdp_epsilon
 from dither.privacy.unit import Adjacency
 
 
@@ -210,6 +210,7 @@ class ZcdpLoss(PrivacyLoss, kind="zcdp"):
 
     def renyi(self, order: float) -> float:
         """ρα."""
+        check_order(order)
         return up(self.zcdp() * order)
 
     def gaussian(self) -> float:
@@ -235,6 +236,12 @@ class ZcdpLoss(PrivacyLoss, kind="zcdp"):
 
     def _epsilon_up(self, delta: float) -> float:
         return zcdp_epsilon(self.zcdp(), delta)
+
+    @classmethod
+    def merge(cls, parts: list[tuple[PrivacyLoss, int]]) -> list[tuple[PrivacyLoss, int]]:
+        """ρ adds (Bun & Steinke 2016, Lemma 1.7)."""
+        total = sum((count * loss.zcdp_exactly() for loss, count in parts), Fraction(0))
+        return [(cls(total, parts[0][0].adjacency), 1)]
 
     def grouped(self, size: int) -> ZcdpLoss:
         """ρ grows with the square of the group (Bun & Steinke 2016, Proposition 1.9)."""

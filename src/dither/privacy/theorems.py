@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
 
 import numpy as np
 from scipy.special import gammaln
 
 from dither.errors import InvalidParameter
-from dither.numeric import Number, as_fraction, positive, positive_int, up
+from dither.numeric import Number, as_fraction, fraction_up, positive, positive_int, up
 from dither.privacy.loss import Array
 
 
@@ -23,7 +25,7 @@ def basic_composition(epsilon: Number, times: int, delta: Number = 0) -> tuple[f
         (10.0, 0.0)
     """
     k = positive_int(times, "times")
-    return float(k * positive(epsilon, "epsilon")), float(k * as_fraction(delta, "delta"))
+    return fraction_up(k * positive(epsilon, "epsilon")), fraction_up(k * as_fraction(delta, "delta"))
 
 
 def advanced_composition(epsilon: Number, times: int, slack: Number, delta: Number = 0) -> tuple[float, float]:
@@ -33,14 +35,16 @@ def advanced_composition(epsilon: Number, times: int, slack: Number, delta: Numb
 
     Example:
         >>> advanced_composition(0.1, times=100, slack=1e-6)
-        (6.308..., 1e-06)
+        (6.308..., 1.0...e-06)
     """
     k = positive_int(times, "times")
     one, rest = float(positive(epsilon, "epsilon")), float(positive(slack, "slack"))
     if rest >= 1:
         raise InvalidParameter(f"slack must be below 1; got {slack!r}")
+    if one > 700:
+        return math.inf, fraction_up(k * as_fraction(delta, "delta") + as_fraction(slack, "slack"))
     total = math.sqrt(2 * k * math.log(1 / rest)) * one + k * one * math.expm1(one)
-    return up(total), float(k * as_fraction(delta, "delta") + as_fraction(slack, "slack"))
+    return up(total), fraction_up(k * as_fraction(delta, "delta") + as_fraction(slack, "slack"))
 
 
 def optimal_composition(epsilon: Number, times: int, target_delta: Number, delta: Number = 0) -> float:
@@ -55,12 +59,10 @@ def optimal_composition(epsilon: Number, times: int, target_delta: Number, delta
     """
     k = positive_int(times, "times")
     one = float(positive(epsilon, "epsilon"))
-    goal, own = float(as_fraction(target_delta, "target_delta")), float(as_fraction(delta, "delta"))
-    lost = -math.expm1(k * math.log1p(-own)) if own < 1 else 1.0
-    if goal <= lost:
+    own = as_fraction(delta, "delta")
+    rest = _left_over(as_fraction(target_delta), as_fraction(delta), k)
+    if rest <= 0:
         return up(k * one) if own == 0 else math.inf
-    # given that nothing was given away, the finite part must reach (target − lost)/(1 − lost)
-    rest = (goal - lost) / (1 - lost)
     i = np.arange(k + 1)
     losses = (2 * i - k) * one
     log_mass = (
@@ -73,7 +75,8 @@ def optimal_composition(epsilon: Number, times: int, target_delta: Number, delta
     above = np.append(np.cumsum(mass[::-1])[::-1][1:], 0.0)
     with np.errstate(over="ignore", under="ignore"):
         scaled = np.append(_scaled_tail(mass, one), 0.0)
-    gain = above - scaled
+    # a difference of sums that are good to a relative k units or so in the last place
+    gain = above - scaled + 1e-15 * (k + 10) * above
     over = np.flatnonzero(gain > rest)
     if not over.size:
         return 0.0
@@ -83,6 +86,15 @@ def optimal_composition(epsilon: Number, times: int, target_delta: Number, delta
     ratio = (above[j] - rest) / scaled[j]
     found = losses[j] + math.log(ratio)
     return max(0.0, up(min(float(found), k * one), 1e-12))
+
+
+def _left_over(target: Fraction, delta: Fraction, times: int) -> float:
+    """(target − lost)/(1 − lost) with lost = 1 − (1−δ)^k: what the finite part must reach; in enough digits, rounded down."""
+    with localcontext() as context:
+        context.prec = 60 + max(0, target.denominator.bit_length() - target.numerator.bit_length()) // 3
+        kept = (1 - Decimal(delta.numerator) / Decimal(delta.denominator)) ** times
+        goal = Decimal(target.numerator) / Decimal(target.denominator)
+        return float((goal - 1 + kept) / kept) * (1 - 1e-15) if kept > 0 else 0.0
 
 
 def _scaled_tail(mass: Array, one: float) -> Array:
