@@ -393,7 +393,7 @@ def test_huge_counts_and_huge_noise_saturate_instead_of_wrapping(mechanism):
 
     largest = np.array([2**62, -(2**62)])
     # 2^62 + 2^62 would wrap to a negative number
-    assert grid.release_whole(largest - [1, 0], Huge(), None).tolist() == [2**63 - 1, 0]
+    assert grid.release_whole(largest, Huge(), None).tolist() == [2**63 - 1, -1]
     assert mechanism(scale=2).release(np.array([], dtype=np.int64)).size == 0
     assert mechanism(scale=2).release([]).size == 0
 
@@ -413,7 +413,6 @@ def test_large_answers_keep_their_size(mechanism):
         assert abs(alone - exact) <= 60 + spacing
         assert abs(together - exact) <= 60 + spacing
     assert mechanism(scale=1e290).release(1.7e308) in (math.inf, pytest.approx(1.7e308, rel=1e-6))
-    assert mechanism(scale=1).release(np.matrix([[1.0, 2.0]])).shape == (1, 2)
 
 
 @pytest.mark.parametrize("mechanism", CONTINUOUS)

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from dither.checks import check_mechanism
 from dither.checks.statistics import chi_square_counts, proportion_at_most
 from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity, NotPrivate
-from dither.mechanisms import grid
-from dither.mechanisms.noisy_max import NoisyMax, largest, noisy_words
+from dither.mechanisms.noisy_max import CLAMP, NoisyMax, largest, noisy_words
 from dither.privacy import Adjacency, Guarantee, PureLoss, Sensitivity, calibrate
 
 ALPHA = 1e-9
@@ -133,7 +132,7 @@ def test_sums_are_exact(entries, exponent):
     values = np.array([v for v, _ in entries])
     noise = np.array([n for _, n in entries])
     high, low = noisy_words(values, noise, exponent)
-    bound = int(grid.CLAMP)
+    bound = int(CLAMP)
     sums = []
     for value, draw in entries:
         units = Fraction(value) / Fraction(2) ** exponent

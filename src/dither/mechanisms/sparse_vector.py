@@ -24,7 +24,7 @@ LARGEST_RATIO = 2**5
 WIDENING = grid.L1_GRID.widening(1)
 # Shares of epsilon are multiples of this one, so that they stay short fractions.
 SHARE = Fraction(1, 2**20)
-SMALLEST_EPSILON = Fraction(1, 10**8)
+SMALLEST_EPSILON = Fraction(1, 10**10)
 
 
 @dataclass(frozen=True, slots=True)

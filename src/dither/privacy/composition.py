@@ -32,6 +32,7 @@ FINE_STEP = 2e-3
 LARGEST_LATTICE = 1 << 21
 # The numeric composition leaves larger pure losses to their sum.
 LARGEST_PART = 30.0
+SHARP_DELTA = 1e-20
 
 
 def compose(parts: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
@@ -177,8 +178,10 @@ class Composed(PrivacyLoss, kind="composed"):
 
     def _epsilon_up(self, delta: float) -> float:
         numeric = max(_numeric_up(self, direction, delta) for direction in self.directions)
-        # the exact composition beats every order, but not if a part knows itself by its orders only
-        orders = math.inf if self.tight and math.isfinite(numeric) else renyi_epsilon(self, delta)
+        # the exact composition beats every order, but not if a part knows itself by its orders only, nor so far out
+        # that the tilt is hard to find
+        sharp = self.tight and math.isfinite(numeric) and delta > SHARP_DELTA
+        orders = math.inf if sharp else renyi_epsilon(self, delta)
         return min(self.pure(), orders, numeric)
 
     def _epsilon_down(self, delta: float) -> float:

@@ -89,7 +89,7 @@ def optimal_composition(epsilon: Number, times: int, target_delta: Number, delta
 
 
 def _left_over(target: Fraction, delta: Fraction, times: int) -> float:
-    """(target − lost)/(1 − lost) with lost = 1 − (1−δ)^k: what the finite part must reach; in enough digits, rounded down."""
+    """(target − lost)/(1 − lost), lost = 1 − (1−δ)^k: what the finite part must reach; many digits, rounded down."""
     with localcontext() as context:
         context.prec = 60 + max(0, target.denominator.bit_length() - target.numerator.bit_length()) // 3
         kept = (1 - Decimal(delta.numerator) / Decimal(delta.denominator)) ** times
