@@ -6,7 +6,8 @@ import pytest
 import dither as dp
 from dither.checks import check_mechanism
 from dither.errors import ConformanceFailed
-from dither.mechanisms import GaussianThreshold, SmoothMedian, SubsampledWithoutReplacement
+from dither.mechanisms import ElasticCount, GaussianThreshold, SmoothMedian, SubsampledWithoutReplacement
+from dither.mechanisms.elastic_sensitivity import Join, Table
 from dither.privacy import ApproximateLoss
 
 REPLACE = dp.Adjacency.REPLACE
@@ -95,6 +96,17 @@ def smooth_median():
     )
 
 
+def elastic_count():
+    """People joined with visits on a key: a person with two visits, and the same without one of them."""
+    mechanism = ElasticCount(epsilon=1, delta="1/1000")
+
+    def draw(visits):
+        people, seen = Table("people", {"id": 1}), Table("visits", {"id": visits})
+        return mechanism.release(visits, Join(people, seen, "people.id", "visits.id"))
+
+    return Wrapped(mechanism, draw, (2, 1), mechanism.loss())
+
+
 MECHANISMS = {
     "randomised response": lambda: dp.RandomizedResponse(lie="1/4"),
     "randomised response by ε": lambda: dp.RandomizedResponse.for_epsilon("0.5"),
@@ -115,6 +127,7 @@ MECHANISMS = {
     "subsampled": subsampled,
     "subsampled without replacement": subsampled_without_replacement,
     "smooth median": smooth_median,
+    "elastic count": elastic_count,
 }
 
 

@@ -19,6 +19,7 @@ from dither.privacy import (
     PureLoss,
     PureOdometer,
     RenyiFilter,
+    RenyiOdometer,
     Sensitivity,
     ZcdpFilter,
     ZcdpLoss,
@@ -253,20 +254,30 @@ def test_renyi_filter_allows_no_more_than_exact_composition_would():
 
 
 def test_odometers_say_no_less_than_was_spent():
-    pure, meter = PureOdometer(), ZcdpOdometer(delta=1e-6)
+    pure, meter, orders = PureOdometer(), ZcdpOdometer(delta=1e-6), RenyiOdometer(delta=1e-6)
     assert meter.epsilon() == 0
     total = None
     for scale in (3, 10, 5, 40):
         loss = Laplace(scale=scale).loss(L1)
         pure.record(loss)
         meter.record(loss)
+        orders.record(loss)
         total = loss if total is None else total + loss
         assert pure.epsilon() >= total.pure() - 1e-12
         assert meter.epsilon() >= total.epsilon(1e-6)
+        assert orders.epsilon() >= total.epsilon(1e-6)
     with pytest.raises(IncompatibleLosses):
         pure.record(ZcdpLoss(1))
     with pytest.raises(IncompatibleLosses):
         meter.record(ApproximateLoss(1, "1e-6"))
+    with pytest.raises(IncompatibleLosses):
+        orders.record(ApproximateLoss(1, "1e-6"))
+    # over thousands of small steps the orders beat the levels of the zCDP odometer, and stay above the truth
+    step = Gaussian(scale=100).loss(L2)
+    for _ in range(3000):
+        orders.record(step)
+        meter.record(step)
+    assert (3000 * step).epsilon(1e-6) < orders.epsilon() < meter.epsilon()
 
 
 @pytest.mark.parametrize("make", [PureFilter, ZcdpFilter])

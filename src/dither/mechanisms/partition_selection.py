@@ -17,7 +17,7 @@ from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity
 from dither.mechanisms.base import FiniteLaw, Ints, whole_numbers
 from dither.mechanisms.discrete_gaussian import DiscreteGaussian, discrete_gaussian_tail_up
 from dither.mechanisms.laplace import DiscreteLaplace
-from dither.numeric import Number, as_fraction, fraction_up, positive, positive_int
+from dither.numeric import Number, as_fraction, fraction_up, positive, positive_int, probability
 from dither.privacy import (
     Adjacency,
     ApproximateLoss,
@@ -177,6 +177,9 @@ class GivenAwayLoss(PrivacyLoss, kind="given_away"):
     base: PrivacyLoss
     chance: Fraction
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    def __post_init__(self) -> None:
+        probability(self.chance, "chance")
 
     @property
     def symmetric(self) -> bool:

@@ -6,6 +6,7 @@ from dither.privacy.currency import (
     PureFilter,
     PureOdometer,
     RenyiFilter,
+    RenyiOdometer,
     ZcdpFilter,
     ZcdpOdometer,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "PureLoss",
     "PureOdometer",
     "RenyiFilter",
+    "RenyiOdometer",
     "Sensitivity",
     "ZcdpFilter",
     "ZcdpLoss",

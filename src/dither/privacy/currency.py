@@ -261,3 +261,48 @@ class ZcdpOdometer(_Spending):
             level, covered = level + 1, covered * self.ratio
         share = self.delta * 6 / (math.pi * (level + 1)) ** 2
         return zcdp_tail(fraction_up(covered), share)
+
+
+class RenyiOdometer(_Spending):
+    """What has been spent, as an ε that holds at all times at once but for probability δ, through several orders.
+
+    Guarantee: e^{(α−1)(L_t − Σ D_i(α))} is a supermartingale that starts at 1, for adaptively chosen losses (Feldman &
+        Zrnic 2021), so by Ville's inequality L_t ≤ Σ D_i(α) + ln(m/δ)/(α−1) at all times but for probability δ/m; over
+        m orders the chances add up to δ, and the smallest of the m bounds holds.
+
+    Example:
+        >>> from dither.privacy import ZcdpLoss
+        >>> meter = RenyiOdometer(delta=1e-6)
+        >>> meter.record(ZcdpLoss("0.1")); 2 < meter.epsilon() < 3.5
+        True
+    """
+
+    def __init__(
+        self,
+        delta: Number,
+        orders: Sequence[float] = FILTER_ORDERS,
+        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    ) -> None:
+        super().__init__(adjacency)
+        self.delta = float(positive(delta, "delta"))
+        if self.delta >= 1:
+            raise InvalidParameter(f"delta must be below 1; got {delta!r}")
+        if not orders or any(order <= 1 for order in orders):
+            raise InvalidParameter("orders must be a non-empty sequence of numbers above 1")
+        self.orders = tuple(float(order) for order in orders)
+        self.spent = tuple(0.0 for _ in self.orders)
+
+    def record(self, loss: PrivacyLoss) -> None:
+        """Add a loss."""
+        self._same_adjacency(loss)
+        after = tuple(up(s + loss.renyi(order), 2.0**-50) for s, order in zip(self.spent, self.orders, strict=True))
+        if all(math.isinf(total) for total in after):
+            raise IncompatibleLosses("this loss has no Rényi view")
+        self.spent = after
+
+    def epsilon(self) -> float:
+        """The smallest of the bounds of all orders."""
+        if not any(self.spent):
+            return 0.0
+        toll = math.log(len(self.orders) / self.delta)
+        return min(up(s + toll / (order - 1)) for s, order in zip(self.spent, self.orders, strict=True))
