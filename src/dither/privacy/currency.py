@@ -146,7 +146,31 @@ def _approximate(loss: PrivacyLoss) -> tuple[Fraction | None, Fraction]:
     return (Fraction(rho) if math.isfinite(rho) else None), Fraction(delta)
 
 
-class RenyiFilter(Filter):
+class _ByOrder(_Spending):
+    """Rényi divergences added up at several orders, each of which gets an equal part of δ."""
+
+    orders: tuple[float, ...]
+    spent: tuple[float, ...]
+    delta: float
+
+    def _open(self, delta: Number, orders: Sequence[float]) -> None:
+        if not orders or any(order <= 1 for order in orders):
+            raise InvalidParameter("orders must be a non-empty sequence of numbers above 1")
+        self.delta = float(positive(delta, "delta"))
+        if self.delta >= 1:
+            raise InvalidParameter(f"delta must be below 1; got {delta!r}")
+        self.orders = tuple(float(order) for order in orders)
+        self.spent = tuple(0.0 for _ in self.orders)
+
+    def _after(self, loss: PrivacyLoss) -> tuple[float, ...]:
+        return tuple(up(s + loss.renyi(order), 2.0**-50) for s, order in zip(self.spent, self.orders, strict=True))
+
+    def _tolls(self) -> tuple[float, ...]:
+        """What the part of δ adds at each order: ln(m/δ)/(α−1)."""
+        return tuple(up(math.log(len(self.orders) / self.delta) / (order - 1)) for order in self.orders)
+
+
+class RenyiFilter(Filter, _ByOrder):
     """Rényi divergences add up, at several orders, to at most what (ε, δ) allows.
 
     Guarantee: e^{(α−1)(L_t − Σ D_i(α))} is a supermartingale for adaptively chosen losses, for every order (Feldman &
@@ -168,19 +192,9 @@ class RenyiFilter(Filter):
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
     ) -> None:
         super().__init__(adjacency)
-        if not orders or any(order <= 1 for order in orders):
-            raise InvalidParameter("orders must be a non-empty sequence of numbers above 1")
-        self.epsilon, self.delta = (
-            float(positive(epsilon, "epsilon")),
-            float(positive(delta, "delta")),
-        )
-        self.orders = tuple(float(order) for order in orders)
-        toll = math.log(len(self.orders) / self.delta)
-        self.budgets = tuple(self.epsilon - up(toll / (order - 1)) for order in self.orders)
-        self.spent = tuple(0.0 for _ in self.orders)
-
-    def _after(self, loss: PrivacyLoss) -> tuple[float, ...]:
-        return tuple(up(s + loss.renyi(order), 2.0**-50) for s, order in zip(self.spent, self.orders, strict=True))
+        self._open(delta, orders)
+        self.epsilon = float(positive(epsilon, "epsilon"))
+        self.budgets = tuple(self.epsilon - toll for toll in self._tolls())
 
     def fits(self, loss: PrivacyLoss) -> bool:
         """Whether some order still has room."""
@@ -263,7 +277,7 @@ class ZcdpOdometer(_Spending):
         return zcdp_tail(fraction_up(covered), share)
 
 
-class RenyiOdometer(_Spending):
+class RenyiOdometer(_ByOrder):
     """What has been spent, as an ε that holds at all times at once but for probability δ, through several orders.
 
     Guarantee: e^{(α−1)(L_t − Σ D_i(α))} is a supermartingale that starts at 1, for adaptively chosen losses (Feldman &
@@ -284,18 +298,12 @@ class RenyiOdometer(_Spending):
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
     ) -> None:
         super().__init__(adjacency)
-        self.delta = float(positive(delta, "delta"))
-        if self.delta >= 1:
-            raise InvalidParameter(f"delta must be below 1; got {delta!r}")
-        if not orders or any(order <= 1 for order in orders):
-            raise InvalidParameter("orders must be a non-empty sequence of numbers above 1")
-        self.orders = tuple(float(order) for order in orders)
-        self.spent = tuple(0.0 for _ in self.orders)
+        self._open(delta, orders)
 
     def record(self, loss: PrivacyLoss) -> None:
         """Add a loss."""
         self._same_adjacency(loss)
-        after = tuple(up(s + loss.renyi(order), 2.0**-50) for s, order in zip(self.spent, self.orders, strict=True))
+        after = self._after(loss)
         if all(math.isinf(total) for total in after):
             raise IncompatibleLosses("this loss has no Rényi view")
         self.spent = after
@@ -304,5 +312,4 @@ class RenyiOdometer(_Spending):
         """The smallest of the bounds of all orders."""
         if not any(self.spent):
             return 0.0
-        toll = math.log(len(self.orders) / self.delta)
-        return min(up(s + toll / (order - 1)) for s, order in zip(self.spent, self.orders, strict=True))
+        return min(up(s + toll) for s, toll in zip(self.spent, self._tolls(), strict=True))
