@@ -90,3 +90,24 @@ def test_sampling_refuses_the_wrong_adjacency():
             poisson(PureLoss(1), rate)
     with pytest.raises(InvalidParameter):
         without_replacement(PureLoss(1, REPLACE), sample=3, population=2)
+
+
+def test_sampling_without_replacement_takes_the_worse_order():
+    """A replace loss that differs by order: both orders of the sampled loss are charged the worse one."""
+
+    class OneWay(PureLoss, kind="one way"):
+        __slots__ = ()
+
+        @property
+        def symmetric(self):
+            return False
+
+        def profile(self, epsilon, direction):
+            small = PureLoss("0.1").profile(epsilon, direction)
+            return PureLoss(1).profile(epsilon, direction) if direction is Direction.REMOVE else small
+
+    mixed = without_replacement(OneWay(1, REPLACE), sample=1, population=4)
+    worse = without_replacement(PureLoss(1, REPLACE), sample=1, population=4)
+    points = np.linspace(-0.5, 0.5, 11)
+    for direction in Direction:
+        assert np.all(mixed.profile(points, direction) >= worse.profile(points, direction) - 1e-12)

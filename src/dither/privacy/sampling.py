@@ -240,18 +240,17 @@ class SampledWithoutReplacement(_Amplified, kind="without_replacement"):
 
     @property
     def symmetric(self) -> bool:
-        """As the base."""
-        return self.base.symmetric
+        """Either of the two replaced units may be the one that was there: the worse order is taken."""
+        return True
 
-    def profile(self, epsilon: Array, direction: Direction) -> Array:
-        """The two halves, joined at zero."""
+    def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
+        """The two halves, joined at zero, for the worse order of the pair."""
         rate = float(self._share())
-        ahead = _mixture(self.base, rate, np.maximum(epsilon, 0.0), direction)
-        return np.where(
-            epsilon >= 0,
-            ahead,
-            _against_mixture(self.base, rate, np.minimum(epsilon, 0.0), direction),
-        )
+        ahead, below = np.maximum(epsilon, 0.0), np.minimum(epsilon, 0.0)
+        orders = self.base.directions
+        first = np.maximum.reduce([_mixture(self.base, rate, ahead, way) for way in orders])
+        second = np.maximum.reduce([_against_mixture(self.base, rate, below, way) for way in orders])
+        return np.asarray(np.where(epsilon >= 0, first, second))
 
     def parameters(self) -> Json:
         """The permanent fields."""
