@@ -8,8 +8,17 @@
     │   └── InvalidData                  an answer or score that isn't a finite number of the right shape
     ├── IncompatibleLosses(ValueError)   losses stated for different adjacencies were combined
     ├── NotPrivate(ValueError)           a request that no amount of noise could make private
-    ├── OutOfBudget                      a filter refused; nothing was spent
-    └── ConformanceFailed(AssertionError)  a mechanism broke its contract (raised by dither.checks)
+    ├── OutOfBudget                      a filter or ledger refused; nothing was spent
+    ├── Refused(ValueError)              a question that can't be answered: before the charge, for public reasons only
+    ├── Failed                           something went wrong after the charge: a receipt for the analyst
+    ├── InvalidPolicy(ValueError)        the owner's file is wrong or incomplete: every problem with its line
+    ├── LedgerError                      the ledger can't be used; nothing was charged by the call that raised
+    │   ├── LedgerBusy                   another process holds it or works on the same question: ask again
+    │   ├── LedgerCorrupt                its records contradict each other
+    │   ├── LedgerRolledBack             it is older than what is known to have been written
+    │   └── LedgerMismatch               it was kept for another currency or another privacy unit
+    ├── SourceError                      the owner's data can't be opened: a missing file, an unknown table
+    └── ConformanceFailed(AssertionError)  a mechanism, engine or ledger broke its contract (raised by dither.checks)
 
 Messages are built from parameters, which are public; they never contain a data value.
 """
@@ -42,8 +51,70 @@ class NotPrivate(DitherError, ValueError):  # noqa: N818
 
 
 class OutOfBudget(DitherError):  # noqa: N818
-    """A filter refused a spend that would exceed its budget; its state did not change."""
+    """A filter or ledger refused a spend that would exceed its budget; its state did not change."""
+
+
+class Refused(DitherError, ValueError):  # noqa: N818
+    """A question that can't be answered privately, or at all; free of charge, and for public reasons only.
+
+    ``code`` is the permanent short name of the reason, ``hint`` says what to do instead, ``position`` is the place in the
+    question: (line, column), both from 1.
+    """
+
+    def __init__(self, reason: str, *, code: str, hint: str = "", position: tuple[int, int] | None = None) -> None:
+        self.reason, self.code, self.hint, self.position = reason, code, hint, position
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        place = f" (line {self.position[0]}, column {self.position[1]})" if self.position else ""
+        return f"{self.reason}{place}" + (f". {self.hint}" if self.hint else "")
+
+
+class Failed(DitherError):  # noqa: N818
+    """Something went wrong after the charge: the analyst learns the receipt, the owner finds the cause in the log.
+
+    The receipt stays spent; asking the same question again uses it and costs nothing more.
+    """
+
+    def __init__(self, receipt: str) -> None:
+        self.receipt = receipt
+        super().__init__(
+            f"the question was charged (receipt {receipt}) but could not be answered; ask it again at no further cost, "
+            "and give the receipt to the owner of the data if it keeps failing"
+        )
+
+
+class InvalidPolicy(DitherError, ValueError):  # noqa: N818
+    """The owner's file is wrong or incomplete; ``problems`` lists every one with its place and what to write."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+class LedgerError(DitherError):
+    """The ledger can't be used as asked; the call that raised this charged nothing."""
+
+
+class LedgerBusy(LedgerError):  # noqa: N818
+    """Another process holds the ledger, or works on the same question: ask again later."""
+
+
+class LedgerCorrupt(LedgerError):  # noqa: N818
+    """The ledger's records contradict each other, or the file is damaged."""
+
+
+class LedgerRolledBack(LedgerError):  # noqa: N818
+    """The ledger is older than what is known to have been written: an old copy was put in its place."""
+
+
+class LedgerMismatch(LedgerError):  # noqa: N818
+    """The ledger was kept for another currency, adjacency or privacy unit than the policy now states."""
+
+
+class SourceError(DitherError):
+    """The owner's data can't be opened as stated: a missing file, an unknown table or column."""
 
 
 class ConformanceFailed(DitherError, AssertionError):  # noqa: N818
-    """A mechanism broke its contract; the message lists every check that failed."""
+    """A mechanism, engine or ledger broke its contract; the message lists every check that failed."""

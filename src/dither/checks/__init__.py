@@ -1,6 +1,15 @@
-"""Public conformance suites: hold your own mechanism to the contract that dither's are held to."""
+"""Public conformance suites: hold your own mechanism or ledger to the contract that dither's are held to."""
 
+from dither.checks.ledger import check_ledger
 from dither.checks.mechanism import Finding, Report, check_mechanism
 from dither.checks.statistics import chi_square, largest_gap, proportion_at_most
 
-__all__ = ["Finding", "Report", "check_mechanism", "chi_square", "largest_gap", "proportion_at_most"]
+__all__ = [
+    "Finding",
+    "Report",
+    "check_ledger",
+    "check_mechanism",
+    "chi_square",
+    "largest_gap",
+    "proportion_at_most",
+]

@@ -1,109 +1,100 @@
-"""``dither demo``: a tour of the mechanisms on a table that it makes up."""
+"""``dither demo``: a shop, a policy, five questions, and the budget afterwards."""
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+import tempfile
+from pathlib import Path
+from typing import Annotated
 
-import numpy as np
+import typer
+from rich.console import Console
+from rich.text import Text
 
-import dither as dp
+from dither.cli.screen import console, explain, show_answer, show_budget
+from dither.cli.shop import CUSTOMERS, ORDERS, POLICY, make_shop
+from dither.curator import Curator
+from dither.errors import InvalidParameter, OutOfBudget, Refused
+from dither.privacy import Guarantee
 
-if TYPE_CHECKING:
-    from dither.mechanisms.base import Floats
-
-WARDS = ("cardiology", "maternity", "oncology", "surgery", "paediatrics")
-PATIENTS = 5000
-BAR = 40
-
-
-def register(commands: Any) -> None:
-    """Add the command to the parser."""
-    parser = commands.add_parser("demo", help="a tour of the mechanisms, with costs and error bars")
-    parser.set_defaults(run=run)
-
-
-def run(arguments: argparse.Namespace) -> None:  # noqa: ARG001
-    """Make a hospital up, release five facts about it, and say what they cost together."""
-    # the data is made up, so a plain generator does; noise never comes from it
-    maker = np.random.default_rng(2026)
-    ward = maker.choice(len(WARDS), size=PATIENTS, p=(0.3, 0.1, 0.15, 0.35, 0.1))
-    stay = np.minimum(maker.gamma(2.0, 3.0, size=PATIENTS), 60.0)
-    smoker = maker.random(PATIENTS) < 0.23
-    print(f"A hospital of {PATIENTS} patients, made up for this tour. Every patient is one privacy unit.\n")
-    spent = [_count(), _histogram(ward), _total_stay(stay), _median_stay(stay)]
-    total = dp.compose([(loss, 1) for loss in spent])
-    _summary(total)
-    _survey(smoker)
-
-
-def _count() -> dp.PrivacyLoss:
-    """One number, calibrated to a guarantee."""
-    mechanism = dp.calibrate(dp.DiscreteLaplace, dp.Guarantee(epsilon=0.5), dp.Sensitivity.l1(1))
-    loss = mechanism.loss(dp.Sensitivity.l1(1))
-    error = mechanism.error(confidence=0.95)
-    print(f"1. How many patients?   ε = {loss.pure():g}, and it will be within ±{error:g} with 95% confidence:")
-    print(f"   {mechanism.release(PATIENTS)} ± {error:g}      (truth: {PATIENTS})\n")
-    return loss
-
-
-def _histogram(ward: Any) -> dp.PrivacyLoss:
-    """Counts by group: one patient is in one group, so all counts cost as much as one."""
-    mechanism = dp.calibrate(dp.DiscreteLaplace, error=20, confidence=0.95)
-    loss = mechanism.loss(dp.Sensitivity.l1(1))
-    error = mechanism.error(confidence=0.95)
-    print(f"2. Patients by ward, wanted within ±20: the smallest ε that does it is {loss.pure():.3f}.")
-    exact = np.bincount(ward, minlength=len(WARDS))
-    noisy = mechanism.release(exact)
-    for name, count, truth in zip(WARDS, noisy, exact, strict=True):
-        print(f"   {name:<12} {_bar(count, error, float(exact.max()))} {count:>5} ± {error:g}   (truth: {truth})")
-    print()
-    return loss
+QUESTIONS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    (
+        "How many orders were there, and how much was sold, in each city?",
+        "SELECT city, COUNT(*) AS orders, SUM(amount) AS sales FROM orders GROUP BY city ORDER BY orders DESC",
+        {"epsilon": "0.5"},
+    ),
+    (
+        "The average order: AVG is centred, and its interval needs no second question.",
+        "SELECT city, AVG(amount) AS average FROM orders GROUP BY city",
+        {"epsilon": "0.5"},
+    ),
+    (
+        "Which articles sell best? Nobody declared the articles: rare ones stay hidden.",
+        "SELECT product, COUNT(*) AS sold FROM orders GROUP BY product ORDER BY sold DESC LIMIT 6",
+        {"epsilon": "0.8"},
+    ),
+    (
+        "Customers by age, wanted within ±60: the smallest ε that does it.",
+        (
+            "SELECT c.age, COUNT(DISTINCT o.customer) AS customers FROM orders o JOIN customers c USING (customer) "
+            "GROUP BY c.age"
+        ),
+        {"error": "60"},
+    ),
+    (
+        "The median of what each customer spent in all.",
+        (
+            "SELECT MEDIAN(spent, contribution_bounds_per_row => (0, 500)) AS median_spent FROM "
+            "(SELECT customer, SUM(amount) AS spent FROM orders GROUP BY customer) AS per_customer"
+        ),
+        {"epsilon": "0.3"},
+    ),
+)
+TRY = 'dither ask "SELECT COUNT(*) AS n FROM orders" --epsilon 0.1'
+REFUSED = "SELECT customer, amount FROM orders WHERE customer = 4711"
 
 
-def _total_stay(stay: Floats) -> dp.PrivacyLoss:
-    """A sum: values clamped to public bounds and added up as whole tenths, so that no float sum can leak."""
-    tenths = int(np.rint(10 * np.clip(stay, 0, 60)).astype(np.int64).sum())
-    sensitivity = dp.Sensitivity.l2(600)
-    mechanism = dp.calibrate(dp.Gaussian, dp.Guarantee(epsilon=0.5, delta=1e-6), sensitivity)
-    error = mechanism.error(confidence=0.95) / 10
-    answer = mechanism.release(tenths) / 10
-    print(f"3. Days in hospital altogether, stays clamped to 60 days: ε = 0.5, δ = 1e-6, within ±{error:.0f}:")
-    print(f"   {answer:.1f} ± {error:.0f}      (truth: {tenths / 10:.1f})\n")
-    return mechanism.loss(sensitivity)
+def demo(
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Leave the shop, its policy and its ledger in this directory.")
+    ] = None,
+) -> None:
+    """Make a shop up, protect it, ask five questions and show what they cost."""
+    if keep is None:
+        with tempfile.TemporaryDirectory() as directory:
+            _story(Path(directory), console())
+        return
+    if keep.exists() and any(keep.iterdir()):
+        raise InvalidParameter(f"{keep} is not empty: name a new directory")
+    keep.mkdir(parents=True, exist_ok=True)
+    _story(keep, console())
+    console().print(f'\nKept in {keep}: go there and try  dither ask "SELECT COUNT(*) AS n FROM orders" --epsilon 0.1')
 
 
-def _median_stay(stay: Floats) -> dp.PrivacyLoss:
-    """A median by the exponential mechanism, with an error in ranks."""
-    mechanism = dp.Quantile(scale=4, bounds=(0, 60), step="0.1")
-    loss = mechanism.loss()
-    ranks = mechanism.error(0.95)
-    print(f"4. The median stay in days: ε = {loss.pure():g}, off by at most {ranks:.0f} of {PATIENTS} ranks:")
-    print(f"   {mechanism.release(stay):.1f}      (truth: {np.median(stay):.1f})\n")
-    return loss
-
-
-def _summary(total: dp.PrivacyLoss) -> None:
-    low, high = total.epsilon_bounds(delta=1e-6)
-    guarantee = dp.Guarantee(epsilon=high, delta=1e-6)
-    print(f"Together these cost ε = {high:.3f} at δ = 1e-6 (certified: no less than {low:.3f}). In words:")
-    print(f"   {guarantee.sentence(prior=0.1)}\n")
-
-
-def _survey(smoker: Any) -> None:
-    """Nobody trusted: every patient randomises their own answer."""
-    mechanism = dp.RandomizedResponse(lie="1/4")
-    answers = mechanism.release(smoker)
-    estimate = mechanism.estimate(answers, confidence=0.95)
-    low, high = estimate.interval
-    cost = mechanism.loss().pure()
-    print(f"5. A survey where nobody is trusted: every patient lies with probability 1/4, ε = {cost:.3f}.")
-    print(f"   smokers: {100 * estimate.value:.1f}%, between {100 * low:.1f}% and {100 * high:.1f}%", end="")
-    print(f"      (truth: {100 * smoker.mean():.1f}%)")
-
-
-def _bar(count: float, error: float, most: float) -> str:
-    """The count as a bar whose light end is the error."""
-    sure = max(0, round(BAR * (count - error) / (most * 1.1)))
-    end = max(sure, min(BAR, round(BAR * (count + error) / (most * 1.1))))
-    return "█" * sure + "▒" * max(1, end - sure) + " " * (BAR - max(end, sure + 1))
+def _story(directory: Path, screen: Console) -> None:
+    make_shop(directory)
+    # the ledger's head stays with the demo, so that nothing is left behind in the user's directories
+    policy = POLICY.replace('name = "shop"', 'name = "shop"\nledger_head = "shop.head"')
+    (directory / "dither.toml").write_text(policy, encoding="utf-8")
+    screen.print(f"A shop of {CUSTOMERS:,} customers and {ORDERS:,} orders, made up. Each customer is a privacy unit.")
+    screen.print("The owner states what is public in dither.toml: units, bounds, keys, and a budget of ε = 3.\n")
+    with Curator.open(directory / "dither.toml") as curator:
+        for number, (title, sql, asked) in enumerate(QUESTIONS, start=1):
+            screen.print(f"[bold]{number}. {title}[/bold]")
+            screen.print(Text(f"   {sql}", style="dim"))
+            show_answer(curator.sql(sql, analyst="ana", **asked), screen)  # type: ignore[arg-type]
+            screen.print()
+        screen.print("[bold]The first question again, in another order: from the record, free.[/bold]")
+        again = curator.sql(QUESTIONS[0][1].replace("DESC", "ASC"), analyst="ana", epsilon="0.5")
+        screen.print(Text(f"   cost {again.cost}\n"))
+        screen.print("[bold]A question about one person:[/bold]")
+        screen.print(Text(f"   {REFUSED}", style="dim"))
+        try:
+            curator.sql(REFUSED, analyst="ana", epsilon="0.1")
+        except (Refused, OutOfBudget) as problem:
+            explain(problem, [REFUSED], screen)
+        screen.print("\n[bold]The budget[/bold]")
+        show_budget(curator.budget(), screen)
+        spent = curator.budget()[0]
+        screen.print(Guarantee(epsilon=spent.epsilon_spent, delta=spent.delta).sentence(prior=0.1))
+        checked = curator.ledger.verify()
+        screen.print(f"The ledger's {checked.entries} entries hold together.")

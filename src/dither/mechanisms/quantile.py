@@ -14,7 +14,7 @@ import numpy as np
 
 from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData, InvalidParameter
-from dither.mechanisms.base import FiniteLaw, Floats, Ints, failure_probability, per_coordinate
+from dither.mechanisms.base import FiniteLaw, Floats, Ints, failure_probability, per_coordinate, whole_numbers
 from dither.mechanisms.exponential import BoundedRangeLoss, Exponential, largest_range
 from dither.numeric import Number, as_fraction, positive, positive_int, smallest_true
 from dither.privacy import Adjacency, Guarantee, PrivacyLoss, compose
@@ -105,7 +105,20 @@ class Quantile:
 
     def release(self, values: Any, *, source: Source = SYSTEM) -> float | tuple[float, ...]:
         """The estimate, or as many as there are quantiles, in ascending order (sorting costs nothing and errs less)."""
-        starts, lengths, low, high, total = self._pieces(values)
+        return self._draw(*self._pieces(values), source)
+
+    def release_counts(self, places: Any, counts: Any, *, source: Source = SYSTEM) -> float | tuple[float, ...]:
+        """As ``release``, for values that come as a histogram: ``counts[i]`` values at place ``places[i]`` of the grid.
+
+        The lower bound is place 0. Places may repeat and come in any order; those beyond the grid count at its ends,
+        and a count below 0 as none, so that nothing is refused for what the data says.
+        """
+        held, many = _histogram(places, counts, self._steps)
+        return self._draw(*self._cut(held, np.cumsum(many)), source)
+
+    def _draw(
+        self, starts: Ints, lengths: Ints, low: Ints, high: Ints, total: int, source: Source
+    ) -> float | tuple[float, ...]:
         drawn = []
         for q in self.quantiles:
             scores = _rank_scores(q, low, high, total)
@@ -198,8 +211,10 @@ class Quantile:
         places = self._places(values)
         places.sort()
         last = np.flatnonzero(np.append(places[1:] != places[:-1], [True] * bool(places.size)))
-        held = places[last]
-        upto = last + 1
+        return self._cut(places[last], last + 1)
+
+    def _cut(self, held: Ints, upto: Ints) -> tuple[Ints, Ints, Ints, Ints, int]:
+        """The pieces, from the different places that hold values, ascending, and how many values lie up to each."""
         before = np.concatenate([[0], upto])  # how many values lie below gap i, and below the point that ends it
         gap_starts = np.concatenate([[0], held + 1])
         gap_lengths = np.concatenate([held, [self._steps + 1]]) - gap_starts
@@ -210,8 +225,20 @@ class Quantile:
             np.concatenate([gap_lengths[real], np.ones_like(held)]),
             np.concatenate([ranks, before[:-1]]),
             np.concatenate([ranks, upto]),
-            int(places.size),
+            int(upto[-1]) if upto.size else 0,
         )
+
+
+def _histogram(places: Any, counts: Any, last: int) -> tuple[Ints, Ints]:
+    """The places that hold at least one value, ascending, each once, and how many they hold."""
+    where, many = whole_numbers(places, "places"), whole_numbers(counts, "counts")
+    if where.ndim != 1 or where.shape != many.shape:
+        raise InvalidData("places and counts must be one-dimensional integer arrays of one length")
+    present = many > 0
+    held, index = np.unique(np.clip(where[present], 0, last), return_inverse=True)
+    added = np.zeros(held.size, dtype=np.int64)
+    np.add.at(added, index, many[present])
+    return held, added
 
 
 def _as_floats(values: Any) -> Floats:

@@ -1,0 +1,93 @@
+"""``dither ask``: answer a question and charge for it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from typing import Annotated, Any
+
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import typer
+
+from dither.cli.options import (
+    DEFAULT_POLICY,
+    Analyst,
+    Epsilon,
+    PolicyFile,
+    Question,
+    Wanted,
+    Weights,
+    named,
+    wanted_error,
+)
+from dither.cli.screen import console, show_answer
+from dither.curator import OWNER, Answer, Curator
+
+
+class Format(StrEnum):
+    """How the answer is written."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+def ask(
+    sql: Question,
+    epsilon: Epsilon = None,
+    error: Wanted = None,
+    weight: Weights = None,
+    analyst: Analyst = OWNER,
+    form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
+    policy: PolicyFile = DEFAULT_POLICY,
+) -> None:
+    """Answer a question with noise and error bars. The charge is on disk before any data is read."""
+    with Curator.open(policy) as curator:
+        screen = console()
+        with screen.status("asking …") if form is Format.TABLE and screen.is_terminal else _Quiet():
+            answer = curator.sql(
+                sql,
+                epsilon=epsilon,
+                error=wanted_error(error),
+                weights=named(weight, "--weight"),
+                analyst=analyst,
+            )
+        if form is Format.TABLE:
+            show_answer(answer, screen)
+        elif form is Format.CSV:
+            arrow_csv.write_csv(_with_bars(answer), sys.stdout.buffer)
+        else:
+            print(json.dumps(_json(answer), default=str, indent=2))
+
+
+class _Quiet:
+    """Nothing to show while waiting."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def _with_bars(answer: Answer) -> Any:
+    """The table with two more columns for each interval."""
+    table = answer.table
+    for name in answer.error:
+        low, high = answer.interval(name)
+        table = table.append_column(f"{name}_low", pa.array(low)).append_column(f"{name}_high", pa.array(high))
+    return table
+
+
+def _json(answer: Answer) -> dict[str, Any]:
+    receipt = answer.receipt
+    return {
+        "rows": _with_bars(answer).to_pylist(),
+        "confidence": answer.confidence,
+        "epsilon": answer.cost.epsilon,
+        "delta": answer.cost.delta,
+        "charged": answer.cost.charged,
+        "left": answer.cost.left,
+        "receipt": receipt.number if receipt else None,
+        "notes": list(answer.notes),
+    }

@@ -1,0 +1,13 @@
+"""``dither budget``: what was spent and what is left."""
+
+from __future__ import annotations
+
+from dither.cli.options import DEFAULT_POLICY, Analyst, PolicyFile
+from dither.cli.screen import console, show_budget
+from dither.curator import OWNER, Curator
+
+
+def budget(analyst: Analyst = OWNER, policy: PolicyFile = DEFAULT_POLICY) -> None:
+    """Show what was spent and what is left: every account, or one analyst's with --as."""
+    with Curator.open(policy) as curator:
+        show_budget(curator.budget(analyst), console())

@@ -1,0 +1,21 @@
+"""The curator: the only place where data and budget meet."""
+
+from dither.curator.answer import Answer, Bars, Cost
+from dither.curator.computation import Computation
+from dither.curator.curator import Curator
+from dither.curator.policy import Policy
+from dither.curator.pricing import OWNER, BudgetLine
+from dither.curator.quote import Quote, QuotedColumn
+
+__all__ = [
+    "OWNER",
+    "Answer",
+    "Bars",
+    "BudgetLine",
+    "Computation",
+    "Cost",
+    "Curator",
+    "Policy",
+    "Quote",
+    "QuotedColumn",
+]

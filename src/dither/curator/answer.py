@@ -1,0 +1,190 @@
+"""What an analyst holds: an answer with its error bars and receipt."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dither.ledger import Receipt
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+LONGEST_HTML = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """The interval of each value of a column; ``text`` says the error in words where it isn't an interval of values."""
+
+    low: npt.NDArray[np.float64] | None
+    high: npt.NDArray[np.float64] | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a question cost: its ε and δ by itself, and what was charged now (nothing, for one asked before)."""
+
+    epsilon: float
+    delta: float
+    charged: bool
+    left: str
+
+    def __str__(self) -> str:
+        price = f"ε = {self.epsilon:.4g}" + (f", δ = {self.delta:.2g}" if self.delta else "")
+        return price if self.charged else f"nothing (asked before; it had cost {price})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A released table: safe to show, keep and compute with; nothing done with it costs any more.
+
+    ``table`` is an Arrow table, ``bars`` has the intervals of its noisy columns at ``confidence`` and ``receipt`` proves
+    the charge. Anything that reads Arrow takes an answer as it is (``pl.DataFrame(answer)``, ``duckdb.from_arrow``).
+    """
+
+    table: pa.Table
+    bars: Mapping[str, Bars]
+    confidence: float
+    receipt: Receipt | None
+    cost: Cost
+    notes: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> dict[str, npt.NDArray[np.float64]]:
+        """The half width of each value's interval, for the columns that have one."""
+        halves = {}
+        for name, bars in self.bars.items():
+            if bars.low is not None and bars.high is not None:
+                halves[name] = (bars.high - bars.low) / 2
+        return halves
+
+    def interval(self, column: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """(low, high) of each value of a column, at the answer's confidence."""
+        bars = self.bars.get(column)
+        if bars is None or bars.low is None or bars.high is None:
+            known = ", ".join(self.error) or "none"
+            raise KeyError(f"no interval for {column!r}; columns that have one: {known}")
+        return bars.low, bars.high
+
+    def to_arrow(self) -> pa.Table:
+        """The released table."""
+        return self.table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The released table as a pandas frame."""
+        return self.table.to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """The released table as a polars frame."""
+        import polars as pl
+
+        frame = pl.from_arrow(self.table)
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """The released table as a list of rows."""
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        return rows
+
+    def scalar(self) -> Any:
+        """The only value of an answer with one row and one column."""
+        if self.table.num_rows != 1 or self.table.num_columns != 1:
+            raise ValueError(f"the answer has {self.table.num_rows} rows and {self.table.num_columns} columns, not one")
+        return self.table.column(0)[0].as_py()
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        stream: object = self.table.__arrow_c_stream__(requested_schema)  # type: ignore[no-untyped-call]
+        return stream
+
+    def __str__(self) -> str:
+        names = self.table.column_names
+        rows = [[cell(value) for value in row] for row in _rows(self.table.slice(0, 50))]
+        for index, name in enumerate(names):
+            half = self.error.get(name)
+            for row, width in zip(rows, half if half is not None else (), strict=False):
+                row[index] += f" ± {number(float(width))}"
+        widths = [max(len(name), *(len(row[i]) for row in rows)) if rows else len(name) for i, name in enumerate(names)]
+        lines = ["  ".join(name.ljust(width) for name, width in zip(names, widths, strict=True))]
+        lines += ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows]
+        if self.table.num_rows > len(rows):
+            lines.append(f"… {self.table.num_rows - len(rows)} more rows")
+        return "\n".join([*lines, f"cost: {self.cost}; {self.cost.left}"])
+
+    def _repr_html_(self) -> str:
+        """A table whose noisy columns are bars, with the interval as a lighter end; for notebooks."""
+        shown = self.table.slice(0, LONGEST_HTML)
+        names = shown.column_names
+        head = "".join(f"<th style='text-align:left'>{html.escape(name)}</th>" for name in names)
+        scales = {name: _scale(shown.column(name), self.bars[name]) for name in names if name in self.bars}
+        body = []
+        for index, row in enumerate(_rows(shown)):
+            cells = []
+            for name, value in zip(names, row, strict=True):
+                text = html.escape(cell(value))
+                bars = self.bars.get(name)
+                if bars is not None and bars.low is not None and bars.high is not None and value is not None:
+                    low, high = float(bars.low[index]), float(bars.high[index])
+                    text = _html_bar(text, low, high, scales[name]) + f" <small>± {number((high - low) / 2)}</small>"
+                cells.append(f"<td style='text-align:left'>{text}</td>")
+            body.append(f"<tr>{''.join(cells)}</tr>")
+        more = shown.num_rows < self.table.num_rows
+        rest = f"<p>… {self.table.num_rows - shown.num_rows} more rows</p>" if more else ""
+        receipt = f" · receipt {html.escape(self.receipt.number)}" if self.receipt else ""
+        foot = f"{100 * self.confidence:g}% intervals · cost: {html.escape(str(self.cost))} · "
+        foot += html.escape(self.cost.left) + receipt
+        notes = "".join(f"<br>{html.escape(note)}" for note in self.notes)
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+        return f"<div>{table}{rest}<small>{foot}{notes}</small></div>"
+
+
+def cell(value: object) -> str:
+    """A value of a table as text."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, float):
+        return number(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
+
+
+def number(value: float) -> str:
+    """A number with as many digits as are worth reading."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return "unknown"
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"
+
+
+def _rows(table: pa.Table) -> list[tuple[object, ...]]:
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def _scale(column: pa.ChunkedArray[Any], bars: Bars) -> float:
+    """What a full bar stands for."""
+    ends = [abs(float(value)) for value in column.to_pylist() if isinstance(value, int | float)]
+    if bars.high is not None and bars.high.size:
+        finite = bars.high[np.isfinite(bars.high)]
+        ends += [float(np.abs(finite).max())] if finite.size else []
+    return max(ends, default=1.0) or 1.0
+
+
+def _html_bar(text: str, low: float, high: float, full: float) -> str:
+    sure = max(0.0, min(100.0, 100 * low / full))
+    end = max(sure, min(100.0, 100 * high / full))
+    paint = f"linear-gradient(90deg,#9ecae1 {sure:.1f}%,#deebf7 {sure:.1f}%,#deebf7 {end:.1f}%,transparent {end:.1f}%)"
+    return f"<span style='display:inline-block;min-width:12em;background:{paint}'>{text}</span>"

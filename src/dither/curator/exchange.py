@@ -1,0 +1,74 @@
+"""How the ε and δ that people read become the currency that the ledger adds up, and back.
+
+With ``delta_budget = 0`` pure ε are added. Otherwise a question of (ε, δ) buys ρ of zero-concentrated privacy, the
+largest whose ε at the question's δ is no more than asked, and the ledger adds ρ and, apart, the δ of discovered keys:
+both sums are valid filters for analysts who choose adaptively (Feldman & Zrnic 2021; Whitehouse et al. 2023). Half of a
+δ pays for reading ρ as ε, the other half for key selection; a question with public keys uses all of its δ for reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from dither.ledger import Amount, Currency, Limit
+from dither.ledger.amount import MAIN_UNITS
+from dither.numeric import fraction_down, fraction_up
+from dither.privacy.renyi import zcdp_epsilon, zcdp_for_epsilon
+from dither.query.price import QueryBudget
+
+HALF = Fraction(1, 2)
+
+
+@lru_cache(maxsize=4096)
+def _rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest ρ, rounded down, whose ε(δ) is at most ``epsilon``."""
+    return Fraction(zcdp_for_epsilon(fraction_down(epsilon), fraction_down(delta)))
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The rates of one dataset, fixed by its ``delta_budget``.
+
+    Example:
+        >>> Exchange(Fraction(0)).for_question(Fraction(1, 2), Fraction(0), discover=False).main
+        Fraction(1, 2)
+        >>> rates = Exchange(Fraction(1, 10**6))
+        >>> bought = rates.for_question(Fraction(1, 2), Fraction(1, 10**8), discover=False)
+        >>> bought.kind, 0.49 < rates.epsilon_of_question(bought, Fraction(1, 10**8)) <= 0.5
+        ('zcdp', True)
+    """
+
+    delta_budget: Fraction
+
+    @property
+    def currency(self) -> Currency:
+        """What is added up."""
+        return Currency.ZCDP if self.delta_budget else Currency.PURE
+
+    def limit(self, epsilon: Fraction) -> Limit:
+        """A cap of ε, at the dataset's δ, in the ledger's currency; rounded down."""
+        if self.currency is Currency.PURE:
+            return Limit.pure(epsilon)
+        return Limit.zcdp(_rho(epsilon, self.delta_budget * HALF), self.delta_budget * HALF)
+
+    def for_question(self, epsilon: Fraction, delta: Fraction, *, discover: bool) -> QueryBudget:
+        """What a question of (ε, δ) may use."""
+        if self.currency is Currency.PURE:
+            return QueryBudget(kind="pure", main=epsilon, delta=Fraction(0))
+        keys = delta * HALF if discover else Fraction(0)
+        return QueryBudget(kind="zcdp", main=_rho(epsilon, delta - keys), delta=keys)
+
+    def epsilon_of_question(self, budget: QueryBudget, delta: Fraction) -> float:
+        """The ε of a question by itself, at its δ; rounded up."""
+        if self.currency is Currency.PURE:
+            return fraction_up(budget.main)
+        return zcdp_epsilon(fraction_up(budget.main), fraction_down(delta - budget.delta))
+
+    def epsilon_of(self, spent: Amount) -> float:
+        """What was spent in all, read as ε at the dataset's δ; rounded up."""
+        main = Fraction(spent.main, MAIN_UNITS)
+        if self.currency is Currency.PURE:
+            return fraction_up(main)
+        return zcdp_epsilon(fraction_up(main), fraction_down(self.delta_budget * HALF))

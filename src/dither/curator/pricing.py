@@ -1,0 +1,442 @@
+"""Prices for questions: the policy's limits, the analyst's wishes and the plan, made into a quote. Reads no data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dither.curator.computation import Computation
+from dither.curator.exchange import Exchange
+from dither.curator.policy import Policy
+from dither.curator.quote import Quote, QuotedColumn
+from dither.errors import InvalidParameter, Refused
+from dither.ledger import Account, Amount, Balance, Currency, Ledger, Limit
+from dither.mechanisms.partition_selection import GivenAwayLoss
+from dither.numeric import Number, as_fraction, positive
+from dither.privacy import PrivacyLoss, PureLoss, ZcdpLoss
+from dither.query.canonical import canonical_aggregation
+from dither.query.expressions import Column, columns
+from dither.query.kinds import Interval
+from dither.query.plan import Aggregation, Question
+from dither.query.price import BudgetKind, Priced, QueryBudget, price, price_for_error
+from dither.query.schema import Schema
+from dither.query.sql import bind
+
+# The part of a question's budget that searches for bounds which the owner left open.
+SEARCH_SHARE = Fraction(1, 5)
+# The name under which the owner of the data asks; bound by the dataset's budget alone.
+OWNER = "owner"
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What an analyst asks for besides the text."""
+
+    epsilon: Fraction | None
+    error: Mapping[str, Fraction] | Fraction | None
+    weights: Mapping[str, Fraction]
+    confidence: Fraction
+    analyst: str
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        epsilon: Number | None,
+        error: Number | Mapping[str, Number] | None,
+        weights: Mapping[str, Number] | None,
+        confidence: Number,
+        analyst: str,
+    ) -> Asked:
+        """Checked values."""
+        if epsilon is not None and error is not None:
+            raise InvalidParameter("give epsilon or error, not both: the error decides how much ε is needed")
+        wanted: Mapping[str, Fraction] | Fraction | None = None
+        if isinstance(error, Mapping):
+            wanted = {name: positive(value, f"error of {name}") for name, value in error.items()}
+        elif error is not None:
+            wanted = positive(error, "error")
+        exact = as_fraction(confidence, "confidence")
+        if not 0 < exact < 1:
+            raise InvalidParameter(f"confidence must lie strictly between 0 and 1; got {confidence!r}")
+        return cls(
+            epsilon=None if epsilon is None else positive(epsilon, "epsilon"),
+            error=wanted,
+            weights={name: positive(value, f"weight of {name}") for name, value in (weights or {}).items()},
+            confidence=exact,
+            analyst=analyst,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A question ready to be charged and run.
+
+    ``searched`` are the columns whose bounds must be found first; until then ``priced`` stands on made-up bounds, which
+    change the size of the noise but not the loss.
+    """
+
+    question: Question
+    priced: Priced
+    quote: Quote
+    loss: PrivacyLoss
+    searched: tuple[Place, ...]
+    search_budget: QueryBudget | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetLine:
+    """An account as people read it: spending as ε at the dataset's δ, and the share of its cap that is used up.
+
+    In zCDP the two differ: half of ρ is more than half of ε. ``share`` is what decides how much more can be asked.
+    """
+
+    account: str
+    epsilon_spent: float
+    epsilon_budget: float | None
+    share: float | None
+    delta: float
+    exactly: str
+
+    def __str__(self) -> str:
+        text = f"ε = {self.epsilon_spent:.4g} spent"
+        if self.epsilon_budget is not None and self.share is not None:
+            text += f" of {self.epsilon_budget:g} ({100 * (1 - self.share):.3g}% of the budget is left)"
+        return text
+
+
+class Pricing:
+    """Makes quotes for one policy."""
+
+    def __init__(self, policy: Policy, exchange: Exchange, ledger: Ledger, *, version: str) -> None:
+        self.policy = policy
+        self.version = version
+        self._exchange = exchange
+        self._ledger = ledger
+
+    def prepare(self, sql: str, asked: Asked) -> Prepared:
+        """Bind, price and quote; raises Refused for public reasons only."""
+        question = bind(sql, self.policy.schema)
+        searched = _searched(question.aggregation)
+        aggregation = self._weighted(question, asked.weights)
+        if searched:
+            aggregation = self._weighted(bind(sql, with_bounds(self.policy.schema, _made_up(searched))), asked.weights)
+        most = self.most_epsilon(asked.analyst)
+        delta = self._delta(question)
+        if asked.error is not None:
+            priced = self._for_error(question, aggregation, asked, delta, searched)
+            whole = priced.budget
+        else:
+            epsilon = self._epsilon(question, asked, most)
+            whole = self._exchange.for_question(epsilon, delta, discover=aggregation.discover)
+            priced = price(aggregation, self._rest(whole, searched), self.policy.schema.adjacency)
+        cost = self._exchange.epsilon_of_question(whole, delta)
+        if Fraction(cost) > most * (1 + Fraction(1, 10**9)):
+            raise Refused(
+                f"this would cost ε = {cost:.4g} and a question may cost at most {float(most):g}",
+                code="epsilon_too_large",
+                hint="Ask for a larger error, or for fewer columns.",
+            )
+        loss = self._stated(whole) if searched else priced.loss
+        key = self._key(question, aggregation, whole)
+        quote = self._quote(question, priced, loss, key=key, cost=cost, delta=delta, asked=asked, searched=searched)
+        share = self._share(whole, len(searched)) if searched else None
+        return Prepared(
+            question=question, priced=priced, quote=quote, loss=loss, searched=searched, search_budget=share
+        )
+
+    def most_epsilon(self, analyst: str) -> Fraction:
+        """The most that a question of this analyst may cost; Refused if the name may not ask at all."""
+        most = self.policy.budget.max_epsilon_per_query
+        return most if analyst == OWNER else min(most, self.policy.analyst(analyst).max_epsilon_per_query)
+
+    def with_bounds(self, sql: str, prepared: Prepared, asked: Asked, bounds: Mapping[Place, Interval]) -> Priced:
+        """The price once bounds were found: the same budget, noise of the size that these bounds need."""
+        question = bind(sql, with_bounds(self.policy.schema, bounds))
+        aggregation = self._weighted(question, asked.weights)
+        return price(aggregation, prepared.priced.budget, self.policy.schema.adjacency)
+
+    def key_of_computation(self, computation: Computation, loss: PrivacyLoss) -> str:
+        """The permanent name of a computation on this data under this policy."""
+        what = [computation.key(), computation.table, list(computation.columns), computation.rows, loss.to_json()]
+        return digest(["computation", 1, what, self.policy.source.name, self.version, self.policy.fingerprint()])
+
+    def limits(self) -> dict[Account, Limit]:
+        """The policy's caps in the ledger's currency."""
+        caps = {Account((self.policy.source.name,)): self._exchange.limit(self.policy.budget.epsilon_budget)}
+        for name, own in self.policy.analysts.items():
+            if own.epsilon_budget is not None:
+                caps[self.account(name)] = self._exchange.limit(own.epsilon_budget)
+        return caps
+
+    def lines(self, analyst: str | None) -> tuple[BudgetLine, ...]:
+        """Every account, or the one whose balance an analyst may know."""
+        balances = self._ledger.balances() if analyst is None else (self._known_to(analyst),)
+        return tuple(self._line(balance) for balance in balances)
+
+    def account(self, analyst: str) -> Account:
+        """The analyst's account under the dataset's."""
+        return Account((self.policy.source.name, analyst))
+
+    def balance(self, account: Account) -> Balance | None:
+        """What an account has spent; None if it never did and has no limit."""
+        return next((balance for balance in self._ledger.balances() if balance.account == account), None)
+
+    def left(self, analyst: str) -> str:
+        """What is left to an analyst, in words."""
+        return str(self._line(self._known_to(analyst)))
+
+    def _known_to(self, analyst: str) -> Balance:
+        """What an analyst may know: their own account if it has a cap, else the dataset's."""
+        own = self.balance(self.account(analyst))
+        if own is None or own.limit is None:
+            own = self.balance(Account((self.policy.source.name,)))
+        assert own is not None
+        return own
+
+    def _line(self, balance: Balance) -> BudgetLine:
+        cap = self._cap(balance.account)
+        return BudgetLine(
+            account="/".join(balance.account.path),
+            epsilon_spent=self._exchange.epsilon_of(balance.spent),
+            epsilon_budget=None if cap is None else float(cap),
+            share=None if balance.limit is None else _used(balance.spent, balance.limit),
+            delta=float(self.policy.budget.delta_budget),
+            exactly=balance.spent.in_words(self._exchange.currency),
+        )
+
+    def _cap(self, account: Account) -> Fraction | None:
+        if len(account.path) == 1:
+            return self.policy.budget.epsilon_budget
+        entry = self.policy.analysts.get(account.path[-1])
+        return entry.epsilon_budget if entry else None
+
+    def _delta(self, question: Question) -> Fraction:
+        delta = self.policy.budget.delta_per_query
+        wanted = question.options.delta
+        if wanted is None:
+            return delta
+        if wanted > delta:
+            raise Refused(
+                f"the question asks for δ = {float(wanted):.3g} and the policy allows {float(delta):.3g} a question",
+                code="delta_too_large",
+                hint="Leave delta out, or ask for a smaller one.",
+            )
+        if wanted <= 0 and self._exchange.currency is Currency.ZCDP:
+            raise Refused("delta must be above 0 where the budget has one", code="delta_too_small",
+                          hint="Leave delta out of OPTIONS.")  # fmt: skip
+        return wanted
+
+    def _epsilon(self, question: Question, asked: Asked, most: Fraction) -> Fraction:
+        stated = [x for x in (asked.epsilon, question.options.epsilon) if x is not None]
+        if not stated and self.policy.budget.default_epsilon is not None:
+            stated = [min(self.policy.budget.default_epsilon, most)]
+        if not stated:
+            raise Refused(
+                "the question says neither how much ε to spend nor which error to reach",
+                code="epsilon_missing",
+                hint=f"Give epsilon (at most {float(most):g}) or error; EXPLAIN PRIVACY shows what an ε would buy.",
+            )
+        epsilon = min(stated)
+        if epsilon > most:
+            raise Refused(
+                f"the question asks for ε = {float(epsilon):g} and a question may cost at most {float(most):g}",
+                code="epsilon_too_large",
+                hint=f"Ask with epsilon={float(most):g} or less.",
+            )
+        return epsilon
+
+    def _weighted(self, question: Question, weights: Mapping[str, Fraction]) -> Aggregation:
+        """The aggregation with the weights given by output column."""
+        aggregation = question.aggregation
+        chosen = {index: aggregate.weight for index, aggregate in enumerate(aggregation.aggregates)}
+        outputs = {output.name: output for output in question.shape.outputs}
+        for name, weight in weights.items():
+            indices = _aggregates_of(columns(outputs[name].expression)) if name in outputs else []
+            if not indices:
+                raise Refused(f"there is no noisy column {name!r} to weigh", code="unknown_weight",
+                              hint="Weights are given by the names of noisy columns of the answer.")  # fmt: skip
+            for index in indices:
+                chosen[index] = weight
+        weighted = tuple(replace(a, weight=chosen[i]) for i, a in enumerate(aggregation.aggregates))
+        return replace(aggregation, aggregates=weighted)
+
+    def _for_error(
+        self, question: Question, aggregation: Aggregation, asked: Asked, delta: Fraction, searched: tuple[Place, ...]
+    ) -> Priced:
+        if searched:
+            raise Refused(
+                "the error can't be promised before the bounds of "
+                + ", ".join(f"{table}.{column}" for table, column in searched)
+                + " are known",
+                code="error_unknown",
+                hint="Ask with epsilon, or have the owner declare the bounds.",
+            )
+        targets: dict[int, Fraction] = {}
+        assert asked.error is not None
+        by_name = {o.name: o.expression for o in question.shape.outputs}
+        if isinstance(asked.error, Mapping):
+            for name, half in asked.error.items():
+                expression = by_name.get(name)
+                found = _aggregates_of({expression.name}) if isinstance(expression, Column) else []
+                if not found:
+                    raise Refused(f"an error can be asked for plain aggregates only; {name!r} is none",
+                                  code="error_unknown", hint="Name a column that is COUNT or SUM.")  # fmt: skip
+                targets[found[0]] = half
+        else:
+            targets = dict.fromkeys(range(len(aggregation.aggregates)), asked.error)
+        kind: BudgetKind = "zcdp" if self._exchange.currency is Currency.ZCDP else "pure"
+        keys = delta / 2 if aggregation.discover and kind == "zcdp" else Fraction(0)
+        return price_for_error(
+            aggregation,
+            targets,
+            kind=kind,
+            delta=keys,
+            adjacency=self.policy.schema.adjacency,
+            confidence=asked.confidence,
+        )
+
+    def _rest(self, whole: QueryBudget, searched: tuple[Place, ...]) -> QueryBudget:
+        return replace(whole, main=whole.main * (1 - SEARCH_SHARE)) if searched else whole
+
+    def _share(self, whole: QueryBudget, columns: int) -> QueryBudget:
+        return QueryBudget(kind=whole.kind, main=whole.main * SEARCH_SHARE / columns, delta=Fraction(0))
+
+    def _stated(self, whole: QueryBudget) -> PrivacyLoss:
+        """The whole budget as a loss, for a question whose noise is known only once bounds were found."""
+        adjacency = self.policy.schema.adjacency
+        if whole.kind == "pure":
+            return PureLoss(whole.main, adjacency)
+        loss = ZcdpLoss(whole.main, adjacency)
+        return GivenAwayLoss(loss, whole.delta, adjacency) if whole.delta else loss
+
+    def _key(self, question: Question, aggregation: Aggregation, budget: QueryBudget) -> str:
+        # by the canonical text of what is computed, not by the analyst's text: ORDER BY or another alias is the same
+        return digest(
+            [
+                "question",
+                1,
+                canonical_aggregation(aggregation),
+                [budget.kind, str(budget.main), str(budget.delta)],
+                [f"{t}.{c}" for t, c in _searched(question.aggregation)],
+                self.policy.source.name,
+                self.version,
+                self.policy.fingerprint(),
+            ]
+        )
+
+    def _quote(
+        self,
+        question: Question,
+        priced: Priced,
+        loss: PrivacyLoss,
+        *,
+        key: str,
+        cost: float,
+        delta: Fraction,
+        asked: Asked,
+        searched: tuple[Place, ...],
+    ) -> Quote:
+        account = self.account(asked.analyst)
+        amount = Amount.of(loss, self._exchange.currency)
+        errors = priced.errors(asked.confidence)
+        quoted = []
+        for output in question.shape.outputs:
+            used = _aggregates_of(columns(output.expression))
+            plain = isinstance(output.expression, Column) and len(used) == 1
+            if not used:
+                quoted.append(QuotedColumn(name=output.name, error="", half_width=None, mechanism=""))
+            elif plain and not searched:
+                error = errors[used[0]]
+                quoted.append(
+                    QuotedColumn(
+                        name=output.name, error=error.text, half_width=error.half_width, mechanism=error.mechanism
+                    )
+                )
+            else:
+                why = "known once bounds are found" if searched else "computed from the noisy values"
+                mechanism = ", ".join(dict.fromkeys(errors[i].mechanism for i in used))
+                quoted.append(QuotedColumn(name=output.name, error=why, half_width=None, mechanism=mechanism))
+        aggregation = question.aggregation
+        free = self._ledger.paid(key, account)
+        notes = tuple(f"bounds of {table}.{column} are searched for first" for table, column in searched)
+        return Quote(
+            epsilon=cost,
+            delta=float(delta) if self._exchange.currency is Currency.ZCDP else 0.0,
+            charge=amount.in_words(self._exchange.currency),
+            free=free,
+            fits=free or self._fits(amount, key, account),
+            left=self.left(asked.analyst),
+            groups=_groups_in_words(aggregation, priced),
+            unit=self._unit(aggregation),
+            columns=tuple(quoted),
+            confidence=float(asked.confidence),
+            notes=notes,
+            key=key,
+            priced=priced,
+        )
+
+    def _fits(self, amount: Amount, key: str, account: Account) -> bool:
+        for depth in range(1, len(account.path) + 1):
+            balance = self.balance(Account(account.path[:depth]))
+            if balance is None or balance.limit is None or self._ledger.paid(key, balance.account):
+                continue
+            after = balance.spent + amount
+            if after.main > balance.limit.main or after.delta > balance.limit.delta:
+                return False
+        return True
+
+    def _unit(self, aggregation: Aggregation) -> str:
+        tables = [self.policy.schema.tables[name] for name in aggregation.tables]
+        who = "each row" if aggregation.units == "row" else f"each {tables[0].unit_column}"
+        return f"{who} of {', '.join(t.name for t in tables)}, against {self.policy.schema.adjacency.sentence}"
+
+
+def digest(parts: object) -> str:
+    """A permanent name for a question."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+
+
+def with_bounds(schema: Schema, bounds: Mapping[Place, Interval]) -> Schema:
+    """The schema with bounds where a search stood."""
+    tables = dict(schema.tables)
+    for (table, column), interval in bounds.items():
+        facts = tables[table]
+        changed = {**facts.columns, column: replace(facts.columns[column], between=interval)}
+        tables[table] = replace(facts, columns=changed)
+    return Schema(tables, schema.adjacency)
+
+
+def _used(spent: Amount, limit: Limit) -> float:
+    """The larger share of the two parts of a budget that is used up."""
+    parts = [(spent.main, limit.main), (spent.delta, limit.delta)]
+    return max((used / most if most else float(used > 0)) for used, most in parts)
+
+
+def _made_up(places: tuple[Place, ...]) -> dict[Place, Interval]:
+    return dict.fromkeys(places, Interval(Fraction(-1), Fraction(1)))
+
+
+def _searched(aggregation: Aggregation) -> tuple[Place, ...]:
+    """The columns whose bounds must be found before the noise has a size."""
+    found = {place for a in aggregation.aggregates for argument in a.arguments for place in argument.facts.auto}
+    return tuple(sorted(found))
+
+
+def _aggregates_of(names: frozenset[str] | set[str]) -> list[int]:
+    """The indices of the aggregates among the columns of an output (``a0``, ``a0.low``, …)."""
+    return sorted({int(name[1:].partition(".")[0]) for name in names if name.startswith("a")})
+
+
+def _groups_in_words(aggregation: Aggregation, priced: Priced) -> str:
+    if not aggregation.keys:
+        return "none: one row"
+    if not aggregation.discover:
+        size = math.prod(len(key.values or ()) for key in aggregation.keys)
+        return f"{size:,} public, all of them answer"
+    return f"discovered: {priced.selection_in_words()}"

@@ -1,0 +1,67 @@
+"""The ledger as the owner reads it: who asked what, when, and what it cost."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from dither.curator.exchange import Exchange
+from dither.curator.policy import Policy
+from dither.ledger import Amount, Entry, SqliteLedger, Verified
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One entry of the ledger in words."""
+
+    number: int
+    at: str
+    what: str
+    receipt: str
+    who: str
+    cost: str
+    question: str
+
+
+def open_ledger(policy: Policy, *, adopt: bool = False) -> SqliteLedger:
+    """The policy's ledger, made if it isn't there."""
+    return SqliteLedger.open(
+        policy.source.ledger,
+        currency=Exchange(policy.budget.delta_budget).currency,
+        adjacency=policy.schema.adjacency,
+        unit=policy.unit_statement(),
+        dataset=policy.source.name,
+        head=policy.source.ledger_head,
+        adopt=adopt,
+    )
+
+
+def latest(policy: Policy, count: int) -> list[Record]:
+    """The latest entries, oldest first."""
+    with open_ledger(policy) as book:
+        return [_record(entry, policy) for entry in deque(book.entries(), maxlen=count)]
+
+
+def verify(policy: Policy, *, adopt: bool = False) -> tuple[Verified, list[str]]:
+    """Replay the whole ledger; returns what was found and the balances in words."""
+    with open_ledger(policy, adopt=adopt) as book:
+        found = book.verify()
+        return found, [f"{balance.account}: {balance.spent.in_words(book.currency)}" for balance in found.balances]
+
+
+def _record(entry: Entry, policy: Policy) -> Record:
+    body = entry.body
+    note = body.get("note")
+    told = note if isinstance(note, dict) else {}
+    question = told.get("sql") or told.get("computation") or body.get("cause") or ""
+    amount = body.get("amount")
+    currency = Exchange(policy.budget.delta_budget).currency
+    return Record(
+        number=entry.seq,
+        at=entry.at[:19].replace("T", " "),
+        what=entry.kind.value,
+        receipt=str(body.get("number", "")),
+        who="/".join(body.get("path", ())),
+        cost=Amount.from_json(amount).in_words(currency) if isinstance(amount, dict) else "",
+        question=" ".join(str(question).split()),
+    )

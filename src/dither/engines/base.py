@@ -1,0 +1,57 @@
+"""What an engine is: it answers measurements exactly and within their bounds, and says nothing else about the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from dither.query.kinds import Kind
+from dither.query.measures import Measured, Measurement
+
+SHORTEST_SALT = 8
+"""Bytes of randomness that a question's salt needs at least."""
+
+
+class EngineFailure(Exception):  # noqa: N818
+    """An engine could not answer: a generic message for everybody, and ``cause`` for the owner's log.
+
+    An engine's own message may quote data (a value that could not be cast), so it is never part of ``str()``, and the
+    original exception isn't chained.
+    """
+
+    def __init__(self, cause: str) -> None:
+        self.cause = cause
+        super().__init__("the engine could not run the measurement; the cause is in the owner's log")
+
+
+class Engine(Protocol):
+    """Where the tables are. Nothing it returns is noisy, so only the curator and conformance suites may hold one.
+
+    ``run`` is deterministic given data, measurement and salt, whatever the order of rows and the number of threads. The
+    choice of what a unit keeps depends on that unit's own rows and the salt alone, so for every salt one unit changes
+    no more than what the measurement allows it: the bound holds whatever the quality of the hash.
+    """
+
+    def describe(self) -> Mapping[str, Mapping[str, str]]:
+        """Tables, their columns and the engine's types, from the catalogue: reads no values."""
+        ...
+
+    def kind_of(self, engine_type: str) -> Kind | None:
+        """The kind that suits one of the engine's types; None where there is none."""
+        ...
+
+    def run(self, measurement: Measurement, *, salt: bytes) -> Measured:
+        """The exact, bounded cells. Raises EngineFailure."""
+        ...
+
+    def version(self) -> str:
+        """A fingerprint that changes when the data does; for the owner's side only."""
+        ...
+
+    def interrupt(self) -> None:
+        """Stop what is running, from another thread."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and memory."""
+        ...

@@ -1,0 +1,335 @@
+"""Measurements as SQL: keys, values on their grids, the bound on each unit, totals.
+
+The order of steps is what privacy rests on: keys that aren't public are left out first; then every unit's rows are
+folded into one row per group; the unit keeps so many groups; what it adds to each is capped; only then units are added
+up. Nothing after the fold looks at more than one unit until the last step.
+"""
+
+# ruff: noqa: S608 (all of it is generated from plans: names are quoted, literals written by kind)
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from math import prod
+
+from dither.engines.dialect import Dialect
+from dither.engines.sql import UNIT, Relations, Rendered, scope
+from dither.errors import InvalidParameter
+from dither.query.expressions import Expression
+from dither.query.kinds import Kind
+from dither.query.measures import Cap, Measurement, Total
+from dither.query.plan import Gridded, Key
+
+LARGEST_CELL = 2**62
+
+
+KEPT = "_kept"
+"""The name under which an engine puts the rows that units keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """One or two queries. Where units have to choose, the engine runs ``units`` first, a row for each unit and group.
+
+    It keeps for each unit (column ``u``) the ``groups`` rows with the smallest ``_h``, ties by the keys, and puts them
+    where ``final`` reads them as ``_kept``.
+    """
+
+    units: str | None
+    final: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """How an engine writes what a unit keeps within a group.
+
+    Both make from rows with unit, keys and a column ``v`` a relation with a row for each unit and group, in which ``l``
+    is a list of at most so many values: for ``bins`` a sample of the rows' values, for ``values`` different ones; a
+    list with one NULL where there is nothing. Arguments: rows, columns of unit and keys, how many, salt.
+    """
+
+    bins: Callable[[str, Sequence[str], int, int], str]
+    values: Callable[[str, Sequence[str], int, int], str]
+    unnest: Callable[[str], str]
+
+
+def salt_number(salt: bytes, purpose: str) -> int:
+    """64 bits of the salt, different ones for each purpose."""
+    return int.from_bytes(hashlib.blake2b(salt, digest_size=8, person=purpose.encode()).digest(), "big")
+
+
+class Cells:
+    """The queries of one measurement: groups with their totals, and one more for each histogram or distinct count."""
+
+    def __init__(self, relations: Relations, sampling: Sampling, measurement: Measurement, salt: bytes) -> None:
+        if measurement.groups < 1 or measurement.rows < 1:
+            raise InvalidParameter("a unit must be allowed at least one group and one row in it")
+        self._dialect: Dialect = relations.dialect
+        self._sampling, self._measurement, self._salt = sampling, measurement, salt
+        self._rendered: Rendered = relations.render(measurement.relation)
+        self._scope = scope(measurement.relation.fields)
+        self._by_unit = measurement.units == "column"
+        if not self._rendered.private or self._by_unit != (self._rendered.unit_type is not None):
+            raise InvalidParameter("a measurement needs a private relation whose rows belong to the stated units")
+        self._keys = [f"_k{i}" for i in range(len(measurement.keys))]
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The columns of the keys in every result."""
+        return tuple(self._keys)
+
+    @property
+    def most_groups(self) -> int | None:
+        """How many groups a unit keeps; None where it can't have more than that many anyway."""
+        sizes = [len(key.values) for key in self._measurement.keys if key.values is not None]
+        if len(sizes) == len(self._measurement.keys) and prod(sizes) <= self._measurement.groups:
+            return None
+        return self._measurement.groups
+
+    # ------------------------------------------------------------------ totals
+
+    def totals(self) -> Steps:
+        """Keys, then a column ``_t0``, ``_t1``, … for each total, in ascending order of the keys."""
+        parts, columns = _parts(self._measurement.totals, self._dialect)
+        rows = self._keyed(columns)
+        if not self._by_unit:
+            return Steps(None, self._by_key(f"({rows})", [f"{part.of_rows()} AS {part.name}" for part in parts]))
+        unit_and_keys = ", ".join([f"r.{UNIT}", *self._r_keys])
+        partials = dict.fromkeys(sql for part in parts for sql in part.partials())
+        units = f"SELECT {', '.join([unit_and_keys, *partials])} FROM ({rows}) AS r GROUP BY {unit_and_keys}"
+        capped = [f"{part.capped(self._measurement.rows)} AS {part.name}" for part in parts]
+        cells = [f"{part.of_units()} AS {part.name}" for part in parts]
+        return self._steps(units, capped, lambda kept: self._by_key(kept, cells))
+
+    def _steps(self, units: str, payload: Sequence[str], final: Callable[[str], str]) -> Steps:
+        """Units choose their groups where they may have too many."""
+        if self.most_groups is None:
+            listed = ", ".join([*self._r_keys, *payload]) or "1 AS _one"
+            return Steps(None, final(f"(SELECT {listed} FROM ({units}) AS r)"))
+        own = [f"r.{UNIT}", *self._r_keys]
+        rank = self._dialect.rank(salt_number(self._salt, "groups"), own)
+        return Steps(f"SELECT {', '.join([*own, f'{rank} AS _h', *payload])} FROM ({units}) AS r", final(KEPT))
+
+    def _by_key(self, relation: str, cells: Sequence[str]) -> str:
+        listed = ", ".join([*self._r_keys, *cells]) or "1 AS _one"
+        grouped = f" GROUP BY {', '.join(self._r_keys)} ORDER BY {self._order}" if self._keys else ""
+        limit = "" if self._keys or cells else " LIMIT 1"
+        return f"SELECT {listed} FROM {relation} AS r{grouped}{limit}"
+
+    @property
+    def _r_keys(self) -> list[str]:
+        return [f"r.{key}" for key in self._keys]
+
+    @property
+    def _order(self) -> str:
+        return ", ".join(f"{key} ASC NULLS LAST" for key in self._r_keys)
+
+    # ------------------------------------------------------------------ bins and distinct values
+
+    def bins(self, place: int) -> Steps:
+        """Number of the group (from 0, in the order of ``totals``), bin (NULL: nothing there), count."""
+        grid = self._measurement.bins[place].grid
+        column = _Column("v", (grid.expression,), lambda x: self._dialect.grid(x, grid.expression.kind, grid))
+        return self._sampled(column, self._sampling.bins, f"bins {place}", self._counted)
+
+    def _counted(self, relation: str) -> str:
+        by = ", ".join([*self._r_keys, "r.v"])
+        counted = f"SELECT {by}, count(*) AS n FROM {relation} AS r GROUP BY {by}"
+        group = f"dense_rank() OVER (ORDER BY {self._order}) - 1" if self._keys else "0"
+        return f"SELECT CAST({group} AS BIGINT) AS g, CAST(r.v AS BIGINT) AS v, r.n FROM ({counted}) AS r ORDER BY g, v"
+
+    def distinct(self, place: int) -> Steps:
+        """A number for each group, in the order of ``totals``."""
+        expression = self._measurement.distinct[place].expression
+        column = _Column("v", (expression,), lambda x: self._dialect.plain(x, expression.kind))
+        final = partial(self._by_key, cells=["count(DISTINCT r.v) AS n"])
+        return self._sampled(column, self._sampling.values, f"values {place}", final)
+
+    def _sampled(
+        self,
+        column: _Column,
+        sample: Callable[[str, Sequence[str], int, int], str],
+        purpose: str,
+        final: Callable[[str], str],
+    ) -> Steps:
+        rows = self._keyed([column])
+        if not self._by_unit:
+            return Steps(None, final(f"({rows})"))
+        salt = salt_number(self._salt, purpose)
+        units = sample(rows, [f"r.{UNIT}", *self._r_keys], self._measurement.rows, salt)
+        listed = ", ".join([*self._r_keys, f"{self._sampling.unnest('r.l')} AS v"])
+        return self._steps(units, ["r.l"], lambda kept: final(f"(SELECT {listed} FROM {kept} AS r)"))
+
+    # ------------------------------------------------------------------ rows with keys and values
+
+    def _keyed(self, columns: Sequence[_Column]) -> str:
+        """Unit, keys and columns of every row whose keys are public ones, where keys are."""
+        keys = self._measurement.keys
+        needed = tuple(dict.fromkeys(e for column in columns for e in column.expressions))
+        unit = [f"r.{UNIT}"] if self._by_unit else []
+        raw = [f"{self._dialect.expression(key.expression, self._scope)} AS _k{i}" for i, key in enumerate(keys)]
+        raw += [f"{self._dialect.expression(e, self._scope)} AS _x{i}" for i, e in enumerate(needed)]
+        below = f"SELECT {', '.join([*unit, *raw]) or '1 AS _one'} FROM ({self._rendered.sql}) AS r"
+        place = {expression: f"r._x{i}" for i, expression in enumerate(needed)}
+        listed = [f"{self._dialect.plain(f'r._k{i}', key.kind)} AS _k{i}" for i, key in enumerate(keys)]
+        listed += [f"{column.make(*(place[e] for e in column.expressions))} AS {column.name}" for column in columns]
+        public = [f"({self._public(key, f'r._k{i}')})" for i, key in enumerate(keys) if key.values is not None]
+        where = f" WHERE {' AND '.join(public)}" if public else ""
+        return f"SELECT {', '.join([*unit, *listed]) or '1 AS _one'} FROM ({below}) AS r{where}"
+
+    def _public(self, key: Key, sql: str) -> str:
+        assert key.values is not None
+        texts = [self._dialect.literal(value, key.kind) for value in key.values if value is not None]
+        known = f"{sql} IN ({', '.join(texts)})" if texts else "FALSE"
+        return f"{known} OR {sql} IS NULL" if None in key.values else known
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column computed from expressions: ``make`` takes the plain names under which they are at hand."""
+
+    name: str
+    expressions: tuple[Expression, ...]
+    make: Callable[..., str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """One total on its way: a value of each row, a partial sum of a unit in a group, what the cap leaves of it.
+
+    ``column`` is where the row's value is, NULL for rows that don't count; None: every row counts as 1. ``shift`` is
+    still to be taken off it: once per sum, as count · shift, it costs nothing. ``least`` and ``most`` are the ends of
+    one row's value after that. A unit of whose rows none counts adds nothing, whatever ``low`` is.
+    """
+
+    total: Total
+    dialect: Dialect
+    name: str
+    column: str | None
+    shift: int
+    least: int
+    most: int
+
+    def __post_init__(self) -> None:
+        if self.total.low > self.total.high:
+            raise InvalidParameter("a total needs low ≤ high")
+        if max(abs(self.total.low), abs(self.total.high)) > LARGEST_CELL:
+            raise InvalidParameter("the part of one unit in a total must stay within 2^62")
+
+    def of_rows(self) -> str:
+        """The cell, where each row is a unit."""
+        low, high = self.total.low, self.total.high
+        if not self.total.factors:
+            one = max(low, min(high, 1))
+            return self._count if one == 1 else self._whole(f"CAST({self._count} AS {self.dialect.wide}) * ({one})")
+        if low <= self.least and self.most <= high:
+            return self._whole(self._sum)
+        value = f"CAST(r.{self.column} AS {self.dialect.wide}) - ({self.shift})"
+        return self._whole(f"sum(least(greatest({value}, {low}), {high}))")
+
+    @property
+    def _sum(self) -> str:
+        shift = f" - CAST({self._count} AS {self.dialect.wide}) * ({self.shift})" if self.shift else ""
+        return f"sum(r.{self.column}){shift}"
+
+    def partials(self) -> tuple[str, ...]:
+        """What is kept of a unit's rows in a group."""
+        count = f"{self._count} AS {self._counter}"
+        if not self.total.factors:
+            return (count,)
+        summed = f"{self._sum} AS {self.name}"
+        return (summed, count) if self.total.cap is Cap.MEAN else (summed,)
+
+    @property
+    def _count(self) -> str:
+        return "count(*)" if self.column is None else f"count(r.{self.column})"
+
+    @property
+    def _counter(self) -> str:
+        return f"_n{self.column or ''}"
+
+    def capped(self, rows: int) -> str:
+        """What the unit adds to the group, from its partial sums."""
+        low, high = self.total.low, self.total.high
+        value = f"r.{self.name}" if self.total.factors else f"r.{self._counter}"
+        if self.total.factors and self.total.cap is Cap.MEAN:
+            # ⌊s·rows/n⌋ = ⌊(s − n·least)·rows/n⌋ + least·rows divides a number that isn't negative, so that it doesn't
+            # matter whether the engine rounds towards zero or down
+            number = f"CAST(r.{self._counter} AS {self.dialect.wide})"
+            mean = f"(({value} - {number} * ({self.least})) * {rows}) // {number} + ({self.least * rows})"
+            value = f"CASE WHEN r.{self._counter} > {rows} THEN {mean} ELSE {value} END"
+        elif self.total.cap is Cap.MEAN:
+            value = f"least({value}, {rows})"
+        if not self.total.factors and not low <= 0 <= high:
+            value = f"NULLIF({value}, 0)"
+        width = "INTEGER" if max(abs(low), abs(high)) < 2**31 else "BIGINT"
+        return f"CAST(least(greatest({value}, {low}), {high}) AS {width})"
+
+    def of_units(self) -> str:
+        """The cell, from what units add."""
+        return self._whole(f"sum(r.{self.name})")
+
+    def _whole(self, summed: str) -> str:
+        wide = self.dialect.wide
+        low, high = f"CAST(-{LARGEST_CELL} AS {wide})", f"CAST({LARGEST_CELL} AS {wide})"
+        return f"CAST(least(greatest(coalesce({summed}, 0), {low}), {high}) AS BIGINT)"
+
+
+def _parts(totals: Sequence[Total], dialect: Dialect) -> tuple[list[_Part], list[_Column]]:
+    """All totals and the columns of row values that they need; a count of the rows of a sum reads the sum's column."""
+    places: dict[tuple[tuple[Gridded, ...], frozenset[Expression]], str] = {}
+    columns: list[_Column] = []
+    parts: dict[int, _Part] = {}
+    # sums first, so that counts find them
+    for i, total in sorted(enumerate(totals), key=lambda pair: not pair[1].factors):
+        factors, shift = total.factors, 0
+        least, most = _range(factors)
+        if len(factors) == 1:
+            factors, shift = (replace(factors[0], offset=0),), factors[0].offset
+        expressions = tuple(dict.fromkeys(factor.expression for factor in factors))
+        others = tuple(e for e in dict.fromkeys(total.present) if e not in expressions)
+        presence = frozenset((*expressions, *others))
+        place = places.get((factors, presence)) if factors else _same_rows(places, presence)
+        if place is None and presence:
+            place = places[factors, presence] = f"_v{i}"
+            columns.append(_Column(place, (*expressions, *others), _row_value(factors, expressions, others, dialect)))
+        parts[i] = _Part(total=total, dialect=dialect, name=f"_t{i}", column=place, shift=shift, least=least, most=most)
+    return [parts[i] for i in range(len(totals))], columns
+
+
+def _same_rows(
+    places: Mapping[tuple[tuple[Gridded, ...], frozenset[Expression]], str], presence: frozenset[Expression]
+) -> str | None:
+    return next((place for (_, rows), place in places.items() if rows == presence), None)
+
+
+def _range(factors: Sequence[Gridded]) -> tuple[int, int]:
+    """The smallest and largest product."""
+    low, high = 1, 1
+    for factor in factors:
+        ends = [a * b for a, b in product((low, high), (factor.low - factor.offset, factor.high - factor.offset))]
+        low, high = min(ends), max(ends)
+    if max(abs(low), abs(high)) >= 2**80:
+        raise InvalidParameter("a product of factors must stay below 2^80, so that no sum of it overflows")
+    return low, high
+
+
+def _row_value(
+    factors: tuple[Gridded, ...], expressions: tuple[Expression, ...], others: tuple[Expression, ...], dialect: Dialect
+) -> Callable[..., str]:
+    """The SQL of the product of the factors, NULL where one of them or of the others is missing."""
+    low, high = _range(factors)
+    wide = "BIGINT" if max(abs(low), abs(high)) < 2**63 else dialect.wide
+
+    def make(*names: str) -> str:
+        place = dict(zip((*expressions, *others), names, strict=True))
+        values = [dialect.grid(place[f.expression], f.expression.kind, f) for f in factors]
+        value = values[0] if len(values) == 1 else " * ".join(f"CAST({v} AS {wide})" for v in values) or "1"
+        known = [f"NOT isnan({place[e]})" if e.kind is Kind.DOUBLE else f"{place[e]} IS NOT NULL" for e in others]
+        return f"CASE WHEN {' AND '.join(known)} THEN {value} END" if known else value
+
+    return make

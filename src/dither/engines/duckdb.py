@@ -1,0 +1,218 @@
+"""The DuckDB engine: in the process, out of core, read-only, locked."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dither.engines.base import SHORTEST_SALT, EngineFailure
+from dither.engines.cells import KEPT, Cells, Steps
+from dither.engines.duckdb_choice import SAMPLING, keep_groups
+from dither.engines.duckdb_functions import DUCKDB
+from dither.engines.duckdb_sources import Opened, Origin, kind_of, open_sources
+from dither.engines.sql import Relations
+from dither.errors import InvalidParameter
+from dither.query.kinds import Kind
+from dither.query.measures import Histogram, Measured, Measurement
+from dither.query.schema import Schema
+
+LONGEST_SQL = 16_000_000
+
+_KEY_TYPES = MappingProxyType(
+    {
+        Kind.BOOLEAN: pa.bool_(),
+        Kind.INTEGER: pa.int64(),
+        Kind.DOUBLE: pa.float64(),
+        Kind.TEXT: pa.string(),
+        Kind.DATE: pa.date32(),
+        Kind.TIMESTAMP: pa.timestamp("us"),
+    }
+)
+
+
+class DuckDBEngine:
+    """Exact bounded cells from a DuckDB file, or from Parquet and CSV files; make one with ``open``.
+
+    Several threads may call ``run`` at once. Ctrl-C stops a running query and passes through as KeyboardInterrupt.
+    """
+
+    def __init__(self, opened: Opened, scratch: tempfile.TemporaryDirectory[str]) -> None:
+        self._opened, self._scratch = opened, scratch
+        self._running: set[duckdb.DuckDBPyConnection] = set()
+        self._guard = threading.Lock()
+
+    @classmethod
+    def open(
+        cls, source: Origin, schema: Schema, *, threads: int | None = None, memory_limit: str | None = None
+    ) -> DuckDBEngine:
+        """Connect to a .duckdb file, or to files by table; raises SourceError where they aren't what the schema says.
+
+        Intermediate results that don't fit in ``memory_limit`` ("4GiB"; most of the machine's memory by default) go to
+        a private directory that is removed on close.
+        """
+        scratch = tempfile.TemporaryDirectory(prefix="dither-", ignore_cleanup_errors=True)
+        settings = {
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            "temp_directory": scratch.name,
+            # results are sorted by key or counted, so the order of rows needn't be kept
+            "preserve_insertion_order": "false",
+        }
+        if threads is not None:
+            settings["threads"] = str(threads)
+        if memory_limit is not None:
+            settings["memory_limit"] = memory_limit
+        try:
+            return cls(open_sources(source, schema, settings), scratch)
+        except duckdb.Error:
+            scratch.cleanup()
+            raise InvalidParameter('threads must be at least 1 and memory_limit a size like "4GiB"') from None
+        except BaseException:
+            scratch.cleanup()
+            raise
+
+    def describe(self) -> Mapping[str, Mapping[str, str]]:
+        """Tables, their columns and DuckDB's types."""
+        return self._opened.catalogue
+
+    def kind_of(self, engine_type: str) -> Kind | None:
+        """The kind that suits one of DuckDB's types."""
+        return kind_of(engine_type)
+
+    def version(self) -> str:
+        """A fingerprint of the files: names, sizes and times of change."""
+        parts = []
+        for path in self._opened.files:
+            for file in (path, path.with_name(path.name + ".wal")):
+                if file.exists():
+                    facts = file.stat()
+                    parts.append(f"{file.name}\0{facts.st_size}\0{facts.st_mtime_ns}")
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def interrupt(self) -> None:
+        """Stop what is running: those calls raise EngineFailure."""
+        with self._guard:
+            for cursor in self._running:
+                cursor.interrupt()
+
+    def close(self) -> None:
+        """Close the connection and remove intermediate files."""
+        self.interrupt()
+        self._opened.connection.close()
+        self._scratch.cleanup()
+
+    def __enter__(self) -> DuckDBEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ running
+
+    def run(self, measurement: Measurement, *, salt: bytes) -> Measured:
+        """The exact, bounded cells of a measurement.
+
+        Guarantee: for every salt, one unit changes at most ``groups`` rows of the result, and each cell of them by no
+        more than what the measurement states; the result doesn't depend on the order of rows or on threads.
+        """
+        if len(salt) < SHORTEST_SALT:
+            raise InvalidParameter(f"a salt needs at least {SHORTEST_SALT} random bytes")
+        relations = Relations(DUCKDB, self._opened.sources, measurement.units)
+        cells = Cells(relations, SAMPLING, measurement, salt)
+        with self._cursor() as cursor:
+            table = _answer(cursor, cells, cells.totals())
+            bins = [_answer(cursor, cells, cells.bins(place)) for place in range(len(measurement.bins))]
+            distinct = [_answer(cursor, cells, cells.distinct(place)) for place in range(len(measurement.distinct))]
+        size = table.num_rows if measurement.keys else 1
+        return Measured(
+            keys=_keys(table, measurement),
+            size=size,
+            totals=tuple(_numbers(table, f"_t{place}", size) for place in range(len(measurement.totals))),
+            bins=tuple(_histogram(found, size) for found in bins),
+            distinct=tuple(_numbers(found, "n", size) for found in distinct),
+        )
+
+    @contextmanager
+    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection and transaction for one measurement; the text of errors stays on the owner's side."""
+        try:
+            cursor = self._opened.connection.cursor()
+        except duckdb.Error as problem:
+            raise EngineFailure(str(problem)) from None
+        with self._guard:
+            self._running.add(cursor)
+        try:
+            cursor.begin()
+            yield cursor
+        except (duckdb.Error, pa.ArrowException, MemoryError) as problem:
+            raise EngineFailure(f"{type(problem).__name__}: {problem}") from None
+        except RuntimeError as problem:
+            # this is what DuckDB makes of a SIGINT that arrives while a query runs
+            if str(problem) == "Query interrupted":
+                raise KeyboardInterrupt from None
+            raise EngineFailure(f"{type(problem).__name__}: {problem}") from None
+        except KeyboardInterrupt:
+            cursor.interrupt()
+            raise
+        finally:
+            with self._guard:
+                self._running.discard(cursor)
+            cursor.close()
+
+
+def _answer(cursor: duckdb.DuckDBPyConnection, cells: Cells, steps: Steps) -> pa.Table:
+    if steps.units is None:
+        return fetch(cursor, steps.final)
+    assert cells.most_groups is not None
+    kept = keep_groups(fetch(cursor, steps.units), cells.key_names, cells.most_groups)
+    cursor.register(KEPT, kept)
+    try:
+        return fetch(cursor, steps.final)
+    finally:
+        cursor.unregister(KEPT)
+
+
+def fetch(cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    """The result of a query."""
+    if len(sql) > LONGEST_SQL:
+        raise EngineFailure(f"the query has {len(sql)} characters")
+    table: pa.Table = cursor.sql(sql).to_arrow_table()
+    return table
+
+
+def _keys(table: pa.Table, measurement: Measurement) -> pa.Table:
+    columns = {
+        f"k{place}": table.column(f"_k{place}").cast(_KEY_TYPES[key.kind]) for place, key in enumerate(measurement.keys)
+    }
+    return pa.table(columns)
+
+
+def _numbers(table: pa.Table, name: str, size: int) -> npt.NDArray[np.int64]:
+    column = table.column(name)
+    if column.type != pa.int64() or column.null_count or len(column) != size:
+        raise EngineFailure(f"column {name} has type {column.type}, {len(column)} rows and {column.null_count} NULLs")
+    return np.array(column.to_numpy(), dtype=np.int64)
+
+
+def _histogram(table: pa.Table, size: int) -> Histogram:
+    """Counts by group and bin; rows without a bin only make sure that every group has its number."""
+    groups = np.array(table.column("g").to_numpy(), dtype=np.int64)
+    if groups.size and int(groups.max()) >= size:
+        raise EngineFailure("a histogram has more groups than the totals")
+    kept = np.asarray(table.column("v").is_valid().to_numpy(), dtype=bool)
+    bins = table.column("v").drop_null().to_numpy()
+    return Histogram(
+        group=groups[kept],
+        bin=np.array(bins, dtype=np.int64),
+        count=np.array(table.column("n").to_numpy(), dtype=np.int64)[kept],
+    )

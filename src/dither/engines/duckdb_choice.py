@@ -1,0 +1,99 @@
+"""What a unit keeps: groups, rows and values with the smallest salted hashes.
+
+Each choice is made from one unit's rows and the salt alone. So for every salt, taking a unit away leaves all other
+units' choices as they are, which is what the bound on one unit's influence needs; how good the hash is matters for bias
+only.
+"""
+
+# ruff: noqa: S608 (all of it is generated from plans: names are quoted, literals written by kind)
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dither.engines.cells import Sampling
+from dither.engines.duckdb_functions import rank
+from dither.engines.sql import UNIT
+
+
+def keep_groups(table: pa.Table, keys: Sequence[str], most: int) -> pa.Table:
+    """Of a row for each unit and group, those with the ``most`` smallest hashes ``_h`` of each unit, ties by the keys.
+
+    The unit's number and the leading bits of the hash are packed into 64 bits and sorted at once. Codes label units,
+    they never rank anything. How many bits of the hash fit depends on the number of units; so that this changes
+    nobody's choice, a unit in which the packed bits tie at the edge is decided by the whole hash and then its keys.
+    """
+    dropped = table.drop_columns([UNIT, "_h"])
+    if table.num_rows == 0:
+        return dropped
+    encoded = table.column(UNIT).combine_chunks().dictionary_encode()
+    unit = np.asarray(encoded.indices.to_numpy(zero_copy_only=False))
+    units = len(encoded.dictionary)
+    sizes = np.bincount(unit, minlength=units)
+    if int(sizes.max()) <= most:
+        return dropped
+    hashes = table.column("_h").to_numpy()
+    bits = np.uint64(max(1, (units - 1).bit_length()))
+    packed = hashes >> bits
+    packed |= unit.astype(np.uint64) << (np.uint64(64) - bits)
+    ranked = np.sort(packed)
+    ends = np.cumsum(sizes)
+    crowded = np.flatnonzero(sizes > most)
+    last = (ends - sizes)[crowded] + (most - 1)
+    edges = np.full(units, np.iinfo(np.uint64).max, dtype=np.uint64)
+    edges[crowded] = ranked[last]
+    kept = packed <= edges[unit]
+    tied = crowded[ranked[last] == ranked[last + 1]]
+    for code in tied.tolist():
+        _decide(kept, np.flatnonzero(unit == code), hashes, dropped.select(list(keys)), most)
+    return dropped.filter(pa.array(kept))
+
+
+def _decide(
+    kept: npt.NDArray[np.bool_], rows: npt.NDArray[np.intp], hashes: npt.NDArray[np.uint64], keys: pa.Table, most: int
+) -> None:
+    """One unit's choice by whole hashes, then by keys in ascending order with NULL last."""
+    own = keys.take(rows).to_pylist()
+    # NaN is greater than every number, and a key that is NULL comes last
+    ordered = [
+        (int(hashes[row]), [(v is None, v != v, v if v is not None and v == v else 0) for v in own[i].values()])
+        for i, row in enumerate(rows.tolist())
+    ]
+    kept[rows] = False
+    kept[rows[sorted(range(len(rows)), key=lambda i: ordered[i])[:most]]] = True
+
+
+def bins(rows: str, own: Sequence[str], most: int, salt: int) -> str:
+    """The bins of a sample of each unit's rows in each group.
+
+    Of n > most rows in the order of their bins, those at places ⌊(s + j·n)/most⌋ for j = 0, 1, … are taken, where s is
+    a salted hash modulo n: systematic sampling, in which every row has the same chance most/n to be taken, and rows of
+    one bin are interchangeable.
+    """
+    by = ", ".join(own)
+    listed = f"SELECT {by}, list_sort(list(r.v) FILTER (WHERE r.v IS NOT NULL)) AS l FROM ({rows}) AS r GROUP BY {by}"
+    start = f"CAST({rank(salt, own)} % CAST(len(r.l) AS UBIGINT) AS BIGINT)"
+    placed = f"SELECT {by}, r.l, CAST(len(r.l) AS BIGINT) AS _n, {start} AS _s FROM ({listed}) AS r"
+    if most <= 16:
+        places = "[" + ", ".join(f"(r._s + {j} * r._n) // {most} + 1" for j in range(most)) + "]"
+    else:
+        places = f"list_transform(range({most}), lambda j: (r._s + j * r._n) // {most} + 1)"
+    taken = f"CASE WHEN r._n IS NULL THEN [NULL] WHEN r._n <= {most} THEN r.l ELSE list_select(r.l, {places}) END"
+    return f"SELECT {by}, {taken} AS l FROM ({placed}) AS r"
+
+
+def values(rows: str, own: Sequence[str], most: int, salt: int) -> str:
+    """Each unit's different values in each group: those with the smallest salted hash, ties by the value."""
+    by = ", ".join(own)
+    once = f"SELECT DISTINCT {by}, r.v FROM ({rows}) AS r"
+    # structs compare field by field
+    packed = f"{{'h': {rank(salt, [*own, 'r.v'])}, 'v': r.v}}"
+    listed = f"SELECT {by}, min({packed}, {most}) FILTER (WHERE r.v IS NOT NULL) AS l FROM ({once}) AS r GROUP BY {by}"
+    return f"SELECT {by}, CASE WHEN r.l IS NULL THEN [NULL] ELSE [x.v for x in r.l] END AS l FROM ({listed}) AS r"
+
+
+SAMPLING = Sampling(bins=bins, values=values, unnest=lambda sql: f"unnest({sql})")

@@ -1,0 +1,50 @@
+"""Accounts: a tree of budgets, the dataset at the root and analysts or projects below it."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+from dither.errors import InvalidParameter
+
+DEEPEST = 16
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who pays: a path of names from the dataset down.
+
+    Whoever asks pays from every account on the path, so a limit on the dataset binds all analysts together.
+
+    Example:
+        >>> print(Account(("shop", "ana"))), [str(a) for a in Account(("shop", "ana")).lineage]
+        shop/ana
+        (None, ['shop', 'shop/ana'])
+    """
+
+    path: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        path: object = self.path
+        if not isinstance(path, tuple | list) or not 1 <= len(path) <= DEEPEST:
+            raise InvalidParameter(f'an account is a tuple of 1 to {DEEPEST} names, such as ("shop", "ana")')
+        # two spellings of one accented letter must not be two budgets
+        object.__setattr__(self, "path", tuple(_name(name) for name in path))
+
+    @property
+    def lineage(self) -> tuple[Account, ...]:
+        """Every account that pays when this one asks, the dataset first."""
+        return tuple(Account(self.path[: depth + 1]) for depth in range(len(self.path)))
+
+    def __str__(self) -> str:
+        return "/".join(self.path)
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
+        raise InvalidParameter(f"a name in an account is a text of 1 to {LONGEST_NAME} characters")
+    normal = unicodedata.normalize("NFC", name)
+    if "/" in normal or normal != normal.strip() or any(unicodedata.category(c)[0] == "C" for c in normal):
+        raise InvalidParameter('a name in an account has no "/", no control characters and no blanks around it')
+    return normal

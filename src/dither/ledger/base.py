@@ -1,0 +1,111 @@
+"""The contract of a ledger: reserve durably, run, record, and only then release the stored bytes.
+
+Rules, held by ``dither.checks.check_ledger``:
+
+1. Nothing is run before a durable reservation has charged every account on the requester's path.
+2. Each account pays once per question; the same question again is answered from the record.
+3. Nothing is released before it is recorded; what is released are the recorded bytes, and one question has one answer.
+4. Nothing is refunded: a failure may depend on the data. The same question redeems its reservation instead, which is
+   sound because rule 3 shows that nothing of it ever left.
+5. Refusing changes nothing and costs nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from dither.ledger.account import Account
+from dither.ledger.amount import Currency, Limit
+from dither.ledger.entry import Balance, Entry, Receipt, Reservation, Verified
+from dither.privacy import Adjacency, PrivacyLoss
+
+PATIENCE = 60.0
+
+
+class Ledger(ABC):
+    """The durable record of everything that was spent."""
+
+    @property
+    @abstractmethod
+    def currency(self) -> Currency:
+        """What is added up."""
+
+    @property
+    @abstractmethod
+    def adjacency(self) -> Adjacency:
+        """Which neighbours every loss must be stated for."""
+
+    @abstractmethod
+    def set_limits(self, limits: Mapping[Account, Limit]) -> None:
+        """State the limits of these accounts; others keep theirs.
+
+        A change is logged. Spending is never reset: a limit below what was spent lets nothing more through. A limit
+        can be changed but not removed, so that forgetting to state one doesn't open the budget.
+        """
+
+    @abstractmethod
+    def reserve(
+        self,
+        *,
+        key: str,
+        account: Account,
+        loss: PrivacyLoss,
+        note: Mapping[str, Any],
+        timeout: float = PATIENCE,
+    ) -> Reservation:
+        """Charge for a question before any data is read, or return its recorded answer.
+
+        ``key`` names the question; equal keys must mean equal questions, options, data and policy. If someone is at
+        work on it, waits up to ``timeout`` seconds for the answer (then LedgerBusy). Raises OutOfBudget without a trace
+        where an account on the path can't pay.
+        """
+
+    @abstractmethod
+    def record(self, reservation: Reservation, answer: bytes) -> Reservation:
+        """Store the answer durably and return the stored bytes, the only ones that may be released.
+
+        Raises LedgerError if the right to answer has passed to someone else; then nothing may be released.
+        """
+
+    @abstractmethod
+    def fail(self, reservation: Reservation, cause: str) -> None:
+        """Log for the owner why there is no answer; nothing is refunded, and the same question may redeem it at once.
+
+        Whoever reserved must end with ``record`` or ``fail``: until then others who ask the same wait. Does nothing if
+        the right to answer has passed to someone else.
+        """
+
+    @abstractmethod
+    def balances(self) -> tuple[Balance, ...]:
+        """Every account that has a limit or has spent, in the order of their paths."""
+
+    @abstractmethod
+    def entries(self, *, after: int = 0, number: str | None = None) -> Iterator[Entry]:
+        """The log in its order, from behind entry ``after``; with ``number``, what concerns that receipt."""
+
+    @abstractmethod
+    def find(self, key: str, account: Account | None = None) -> Receipt | None:
+        """The receipt of whoever asked this question first, or of this account, if it paid."""
+
+    @abstractmethod
+    def paid(self, key: str, account: Account) -> bool:
+        """Whether asking this question is free for this account."""
+
+    @abstractmethod
+    def verify(self) -> Verified:
+        """Replay everything; raises LedgerCorrupt or LedgerRolledBack, naming the entry where it broke."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the ledger; open reservations of this object can then be redeemed by others."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,189 @@
+"""What the log holds and what a caller gets: entries, receipts, reservations, balances.
+
+Entries form a chain: each holds the SHA-256 of the one before, so that no entry can be changed, dropped or put in
+between without changing every later one. The form is permanent (format 1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from dither.errors import InvalidParameter
+from dither.ledger.account import Account
+from dither.ledger.amount import Amount, Currency, Limit
+from dither.privacy import Adjacency, Json, PrivacyLoss
+
+GENESIS = "0" * 64
+CHAIN = "dither-ledger-1"
+KEY = re.compile(r"[0-9a-f]{8,128}")
+
+
+class Kind(Enum):
+    """What happened."""
+
+    OPENED = "opened"
+    LIMITS = "limits"
+    RESERVE = "reserve"
+    CHARGE = "charge"
+    REDEEM = "redeem"
+    ANSWER = "answer"
+    FAILED = "failed"
+    ADOPTED = "adopted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One link of the chain; ``at`` is information only, order is by ``seq``."""
+
+    seq: int
+    at: str
+    kind: Kind
+    body: Json
+    previous: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """The proof that ``account`` paid for the question ``key`` before data was read.
+
+    ``amount`` is what the question costs each account on the path; ``seq`` and ``hash`` name the entry.
+    """
+
+    number: str
+    key: str
+    account: Account
+    amount: Amount
+    loss: PrivacyLoss
+    at: str
+    seq: int
+    hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """The right to an answer: the stored one, or to run the question once and ``record`` it.
+
+    ``answer`` is None if the caller must run. ``charged`` is what this very call charged, nothing for an account that
+    had paid. ``claim`` names the entry that gave the right to run; a later claim takes it away.
+    """
+
+    receipt: Receipt
+    answer: bytes | None
+    replayed: bool
+    charged: Amount
+    claim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance:
+    """One account: its own limit if it has one, what it spent, what its own limit leaves."""
+
+    account: Account
+    limit: Limit | None
+    spent: Amount
+    remaining: Amount | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What a complete replay found to hold: so many entries, these balances, this head of the chain.
+
+    ``adopted`` counts how often the owner declared a ledger to be the latest copy without proof.
+    """
+
+    entries: int
+    balances: tuple[Balance, ...]
+    head: str
+    adopted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """What a ledger is kept for; none of it can change, since spending can't be converted."""
+
+    ledger: str
+    currency: Currency
+    adjacency: Adjacency
+    unit: str
+    dataset: str
+
+    def to_json(self) -> Json:
+        """The body of the first entry."""
+        return {
+            "format": 1,
+            "ledger": self.ledger,
+            "currency": self.currency.value,
+            "adjacency": self.adjacency.value,
+            "unit": self.unit,
+            "dataset": self.dataset,
+        }
+
+    @classmethod
+    def from_json(cls, form: Json) -> Opening:
+        """The inverse of ``to_json``."""
+        if set(form) != {"format", "ledger", "currency", "adjacency", "unit", "dataset"} or form["format"] != 1:
+            raise InvalidParameter("expected the first entry of a ledger, format 1")
+        return cls(
+            ledger=str(form["ledger"]),
+            currency=Currency(form["currency"]),
+            adjacency=Adjacency(form["adjacency"]),
+            unit=str(form["unit"]),
+            dataset=str(form["dataset"]),
+        )
+
+    def differences(self, other: Opening) -> list[str]:
+        """What differs, in words; the ledger's own name doesn't count."""
+        mine, theirs = self.to_json(), other.to_json()
+        return [
+            f"{name}: the ledger has {mine[name]!r}, now asked for {theirs[name]!r}"
+            for name in mine
+            if name != "ledger" and mine[name] != theirs[name]
+        ]
+
+
+def now() -> str:
+    """The time as it is written into entries; nothing depends on it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def canonical(value: object) -> str:
+    """The one JSON text of a value: sorted keys, no blanks, ASCII, no NaN."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as problem:
+        raise InvalidParameter(
+            "a note holds JSON only: texts, finite numbers, truth values, lists, objects"
+        ) from problem
+
+
+def link(seq: int, at: str, kind: str, body: str, previous: str) -> str:
+    """The hash of an entry; ``body`` enters as the very text that is stored."""
+    return hashlib.sha256(canonical([CHAIN, seq, at, kind, body, previous]).encode("ascii")).hexdigest()
+
+
+def digest(answer: bytes) -> str:
+    """The name of an answer in the log."""
+    return hashlib.sha256(answer).hexdigest()
+
+
+def expect_key(key: object) -> str:
+    """Refuse what is no digest of a question."""
+    if not isinstance(key, str) or not KEY.fullmatch(key):
+        raise InvalidParameter("the key of a question is a digest: 8 to 128 lower-case hexadecimal digits")
+    return key
+
+
+def plain_note(note: Mapping[Any, Any]) -> Json:
+    """The note as it will be read back; refuses what JSON can't hold."""
+    if any(not isinstance(name, str) for name in note):
+        raise InvalidParameter("a note is a mapping from texts to JSON values")
+    plain: Json = json.loads(canonical(dict(note)))
+    return plain

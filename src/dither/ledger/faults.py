@@ -1,0 +1,38 @@
+"""What went wrong below, in the ledger's own words: SQLite's messages never reach a caller."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dither.errors import LedgerBusy, LedgerCorrupt, LedgerError
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn every error of SQLite into a LedgerError that says what to do."""
+    try:
+        yield
+    except sqlite3.Error as problem:
+        raise fault(problem) from problem
+
+
+def fault(problem: sqlite3.Error) -> LedgerError:
+    """The ledger's word for an error of SQLite."""
+    name: str = getattr(problem, "sqlite_errorname", "") or ""
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return LedgerBusy("another process holds the ledger; nothing was charged, ask again")
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        return LedgerCorrupt("the file is damaged or no ledger; keep it, and put back the latest copy")
+    if name.startswith("SQLITE_CONSTRAINT"):
+        return LedgerCorrupt("the ledger's own constraints refused a change, so its records contradict each other")
+    if name.startswith(("SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH")):
+        return LedgerError("the ledger can't be written: it and its directory must be writable")
+    if name.startswith("SQLITE_CANTOPEN"):
+        return LedgerError("the ledger can't be opened: check that its directory exists and is writable")
+    if name.startswith("SQLITE_FULL"):
+        return LedgerError("the disk of the ledger is full; nothing was charged")
+    if name.startswith("SQLITE_IOERR"):
+        return LedgerError("the disk of the ledger reports errors; check it before going on")
+    return LedgerError("the ledger can't be used; run `dither ledger verify`")

@@ -1,0 +1,211 @@
+"""What ledgers on SQLite share, whether the tables are in a file or in memory."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from dither.errors import IncompatibleLosses, InvalidParameter, LedgerBusy, LedgerCorrupt, LedgerError
+from dither.ledger.account import Account
+from dither.ledger.amount import Amount, Currency, Limit
+from dither.ledger.base import PATIENCE, Ledger
+from dither.ledger.books import Books, Request, read_entry
+from dither.ledger.entry import Balance, Entry, Receipt, Reservation, Verified, expect_key, plain_note
+from dither.ledger.faults import translated
+from dither.ledger.head import Mark
+from dither.ledger.replay import verify
+from dither.ledger.writer import Writer
+from dither.privacy import Adjacency, PrivacyLoss
+from dither.privacy.loss import expect_loss
+
+PAGE = 500
+FIRST_LOOK, LAST_LOOK = 0.001, 0.05
+CLOSED = "the ledger was closed: open it again"
+BROKEN = (
+    "writing to the ledger or its head failed, so that it isn't known here what was recorded: open the ledger again; "
+    "what was charged can be redeemed at no cost by asking the same"
+)
+
+
+class KeptLedger(Ledger):
+    """A ledger in SQLite tables: the rules are in Books, the transactions in Writer, the rest is here."""
+
+    def __init__(self, db: sqlite3.Connection, books: Books) -> None:
+        self._db, self._books = db, books
+        self._writer = Writer(db, before=self._before, after=self._after, broken=self._break)
+        self._process = os.getpid()
+        self._unusable = ""
+
+    # ------------------------------------------------------------------ what differs
+
+    @abstractmethod
+    def _before(self) -> None:
+        """Look, inside the transaction, whether this still is the ledger that was opened."""
+
+    @abstractmethod
+    def _after(self) -> None:
+        """Note, after the commit, how far the ledger has got."""
+
+    @abstractmethod
+    def _head(self) -> Mark | None:
+        """How far the ledger is known to have got."""
+
+    @abstractmethod
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """A connection inside a read transaction."""
+
+    @abstractmethod
+    def _let_go(self) -> None:
+        """Give up the sign of life, so that others can redeem what was left open."""
+
+    # ------------------------------------------------------------------ the contract
+
+    @property
+    def currency(self) -> Currency:
+        """What is added up."""
+        return self._books.opening.currency
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Which neighbours every loss must be stated for."""
+        return self._books.opening.adjacency
+
+    @property
+    def commits(self) -> int:
+        """How many commits this object has made; concurrent requests share them."""
+        return self._writer.commits
+
+    def set_limits(self, limits: Mapping[Account, Limit]) -> None:
+        """State the limits of these accounts; others keep theirs."""
+        stated: dict[Any, Any] = dict(limits)
+        if any(not isinstance(a, Account) or not isinstance(limit, Limit) for a, limit in stated.items()):
+            raise InvalidParameter("limits are a mapping from Account to Limit")
+        self._expect_usable()
+        self._writer.run(lambda: self._books.set_limits(stated))
+
+    def reserve(
+        self,
+        *,
+        key: str,
+        account: Account,
+        loss: PrivacyLoss,
+        note: Mapping[str, Any],
+        timeout: float = PATIENCE,
+    ) -> Reservation:
+        """Charge for a question before any data is read, or return its recorded answer."""
+        request = self._request(key, account, loss, note)
+        deadline, look = time.monotonic() + timeout, FIRST_LOOK
+        while True:
+            self._expect_usable()
+            reservation = self._writer.run(lambda: self._books.reserve(request))
+            if reservation is not None:
+                return reservation
+            while self._is_at_work(request.key):
+                if time.monotonic() >= deadline:
+                    raise LedgerBusy("someone is at work on the same question; nothing was charged, ask again later")
+                time.sleep(min(look, max(deadline - time.monotonic(), 0)))
+                look = min(2 * look, LAST_LOOK)
+
+    def record(self, reservation: Reservation, answer: bytes) -> Reservation:
+        """Store the answer durably and return the stored bytes."""
+        if not isinstance(answer, bytes):
+            raise InvalidParameter(f"an answer is recorded as bytes; got {type(answer).__name__}")
+        self._expect_usable()
+        self._writer.run(lambda: self._books.record(reservation, answer))
+        with self._writer.between(), translated():
+            question = self._books.question(reservation.receipt.key)
+            if question is None:
+                raise LedgerCorrupt("the answer that was just recorded is gone; it isn't released")
+            return replace(reservation, answer=self._books.answer(question))
+
+    def fail(self, reservation: Reservation, cause: str) -> None:
+        """Log for the owner why there is no answer."""
+        self._expect_usable()
+        self._writer.run(lambda: self._books.fail(reservation, str(cause)))
+
+    def balances(self) -> tuple[Balance, ...]:
+        """Every account that has a limit or has spent."""
+        self._expect_usable()
+        with self._writer.between(), translated():
+            return self._books.balances()
+
+    def entries(self, *, after: int = 0, number: str | None = None) -> Iterator[Entry]:
+        """The log in its order, page by page: it only grows, so pages fit together."""
+        query = "SELECT * FROM entry WHERE seq > ? AND (? IS NULL OR instr(body, ?)) ORDER BY seq LIMIT ?"
+        while True:
+            self._expect_usable()
+            with self._writer.between(), translated():
+                rows = self._db.execute(query, (after, number, number, PAGE)).fetchall()
+            found = [read_entry(row) for row in rows]
+            yield from (entry for entry in found if number is None or entry.body.get("number") == number)
+            if len(rows) < PAGE:
+                return
+            after = found[-1].seq
+
+    def find(self, key: str, account: Account | None = None) -> Receipt | None:
+        """The receipt of whoever asked this question first, or of this account, if it paid."""
+        self._expect_usable()
+        with self._writer.between(), translated():
+            return self._books.receipt(expect_key(key), account)
+
+    def paid(self, key: str, account: Account) -> bool:
+        """Whether asking this question is free for this account."""
+        return self.find(key, account) is not None
+
+    def verify(self) -> Verified:
+        """Replay everything; raises LedgerCorrupt or LedgerRolledBack, naming the entry where it broke."""
+        self._expect_usable()
+        head = self._head()  # before the snapshot: the head is never ahead of what is durable
+        with translated(), self._reading() as db:
+            return verify(db, self._books.opening, head)
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        if os.getpid() != self._process or self._unusable == CLOSED:
+            return
+        with self._writer.between():
+            self._unusable = CLOSED
+            self._let_go()
+            with translated():
+                self._db.close()
+
+    # ------------------------------------------------------------------ within
+
+    def _request(self, key: str, account: Account, loss: PrivacyLoss, note: Mapping[str, Any]) -> Request:
+        expect_loss(loss)
+        if not isinstance(account, Account):
+            raise InvalidParameter(
+                f'the account is an Account, such as Account(("shop", "ana")); got {type(account).__name__}'
+            )
+        if loss.adjacency is not self.adjacency:
+            raise IncompatibleLosses(
+                f"this ledger is kept for {self.adjacency.value}; the loss is stated for {loss.adjacency.value}"
+            )
+        amount, form = Amount.of(loss, self.currency), loss.to_json()
+        # what is stored must say, for ever, at least what was charged for
+        if not Amount.of(PrivacyLoss.from_json(form), self.currency) <= amount:
+            raise InvalidParameter("the loss costs more when it is read back from its JSON form; it can't be recorded")
+        return Request(key=expect_key(key), account=account, amount=amount, loss=form, note=plain_note(note))
+
+    def _is_at_work(self, key: str) -> bool:
+        """Looked up without the write lock, so that those who wait don't hold up those who work."""
+        self._expect_usable()
+        with self._writer.between(), translated():
+            return self._books.is_at_work(self._books.question(key))
+
+    def _expect_usable(self) -> None:
+        if os.getpid() != self._process:
+            raise LedgerError("a ledger can't be shared with a forked process: open it again there")
+        if self._unusable:
+            raise LedgerError(self._unusable)
+
+    def _break(self) -> None:
+        """After a failure that leaves open what became durable: whoever opens the ledger next will see."""
+        self._unusable = BROKEN
+        self._let_go()

@@ -1,0 +1,113 @@
+"""Who is still at work: every open ledger holds a lock that the operating system lets go of when its process dies.
+
+A lock file per open ledger, locked with flock for as long as it is open. Death by any signal releases the lock, a
+process number used again can't fool it, and clocks don't matter. A wrong verdict could make two processes run one
+question; it can't make two answers, since only the latest claim may be recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from dither.errors import LedgerError
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+
+class OwnerLock:
+    """The sign of life of one open ledger."""
+
+    def __init__(self, directory: Path) -> None:
+        """Take a fresh token, and clear away the signs of those who died."""
+        expect_locks()
+        self.directory = directory
+        try:
+            directory.mkdir(mode=0o700, exist_ok=True)
+            self.token, self._descriptor = self._take()
+            self._sweep()
+        except OSError as problem:
+            raise LedgerError(
+                "the directory of the ledger must be writable, and on a disk that supports file locks "
+                "(not a network share)"
+            ) from problem
+
+    def alive(self, token: str) -> bool:
+        """Whether the ledger that took this token is still open somewhere; clears its file away if not."""
+        if token == self.token:
+            return self._descriptor >= 0
+        path = self.directory / token
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            if not _locked(descriptor):
+                return True
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return False
+        finally:
+            os.close(descriptor)
+
+    def release(self) -> None:
+        """Let others redeem what this one left open."""
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):
+                (self.directory / self.token).unlink()
+            self.forget()
+
+    def forget(self) -> None:
+        """Close this process's copy of the lock: a forked child must not keep its parent alive."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            self.forget()
+
+    def _take(self) -> tuple[str, int]:
+        while True:
+            token = secrets.token_hex(16)
+            path = self.directory / token
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            # between creation and lock, someone's sweep may have taken it for a dead one
+            if _locked(descriptor) and _same_file(path, descriptor):
+                return token, descriptor
+            os.close(descriptor)
+
+    def _sweep(self) -> None:
+        for path in self.directory.iterdir():
+            if path.name != self.token:
+                self.alive(path.name)
+
+
+def expect_locks() -> None:
+    """Refuse systems without flock: a ledger that can't tell the dead from the living isn't offered at all."""
+    if fcntl is None:
+        raise LedgerError(
+            "a ledger on disk needs POSIX file locks (Linux, macOS, BSD); use MemoryLedger to try things out"
+        )
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _same_file(path: Path, descriptor: int) -> bool:
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    here = os.fstat(descriptor)
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)

@@ -1,0 +1,350 @@
+"""The ledger in a file: SQLite with a write-ahead log, flushed at every commit, its head kept in a second place."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from dither.errors import InvalidParameter, LedgerBusy, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack
+from dither.ledger.amount import Currency
+from dither.ledger.books import Books
+from dither.ledger.entry import Kind, Opening
+from dither.ledger.faults import fault, translated
+from dither.ledger.forks import Inheritance
+from dither.ledger.head import HeadFile, Mark, Register, flush_directory, state_directory
+from dither.ledger.kept import KeptLedger
+from dither.ledger.memory import connect, expect_sqlite
+from dither.ledger.owners import OwnerLock
+from dither.ledger.schema import APPLICATION_ID, FORMAT, create, is_intact
+from dither.privacy import Adjacency, Json
+
+ADOPT = "if this is the latest copy there is, adopt it (`dither ledger adopt`); that is logged"
+
+
+class SqliteLedger(KeptLedger):
+    """The durable ledger of one dataset.
+
+    Guarantee: whatever ``reserve`` and ``record`` return is on disk, in the file and in its head, before they return.
+    Assumes: a local disk that flushes when told to, and POSIX file locks; the head is out of reach of whoever might put
+        an old file in the ledger's place.
+    """
+
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        books: Books,
+        *,
+        path: Path,
+        owner: OwnerLock,
+        head: HeadFile,
+        adopt: bool,
+        replaced: Json | None,
+    ) -> None:
+        """Not for callers: use ``SqliteLedger.open``."""
+        super().__init__(db, books)
+        self.path, self.head = path, head
+        self._owner = owner
+        self._identity = _identity(path)
+        self._known: Mark | None = None
+        self._reached = (0, "")
+        self._inheritance = Inheritance(self._writer.turn, owner, db)
+        if adopt:
+            self._adopt(replaced)
+        # looks at the head, and moves on one that a crash left behind
+        self._writer.run(lambda: None)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        currency: Currency,
+        adjacency: Adjacency,
+        unit: str,
+        dataset: str,
+        head: str | os.PathLike[str] | None = None,
+        adopt: bool = False,
+        lock_timeout: float = 30.0,
+    ) -> SqliteLedger:
+        """Open the ledger at ``path``, making it if there was none.
+
+        ``unit`` says who is protected. ``head`` is the second place that knows how far the ledger has got; by default a
+        file in the user's state directory. ``adopt`` declares the file to be the latest copy although its head is
+        missing or says otherwise (a new machine, a disk that died); the chain keeps a record of it.
+        ``lock_timeout`` is how many seconds to wait for other processes.
+        """
+        expect_sqlite()
+        place = Path(path).absolute().resolve()
+        if not place.parent.is_dir():
+            raise LedgerError(f"there is no directory {place.parent} to keep the ledger in: make it first")
+        if place.exists() and not place.is_file():
+            raise LedgerError(f"{place} is no file, so it can't be a ledger")
+        wanted = Opening(
+            ledger=secrets.token_hex(16),
+            currency=Currency(currency),
+            adjacency=Adjacency(adjacency),
+            unit=_text(unit, "unit"),
+            dataset=_text(dataset, "dataset"),
+        )
+        second = _SecondPlace(place, None if head is None else Path(head).absolute())
+        known = second.last_known() if adopt else second.known()
+        if known is not None and not adopt and not place.exists():
+            raise second.lost()
+        with ExitStack() as undo:
+            owner = OwnerLock(place.with_name(place.name + ".owners"))
+            undo.callback(owner.release)
+            with translated():
+                db = connect(str(place), patience=lock_timeout)
+                undo.callback(db.close)
+                opening = _opening(db, wanted, place, second, patience=lock_timeout, adopt=adopt)
+            books = Books(db, opening, token=owner.token, alive=owner.alive)
+            stranger = known is not None and known["ledger"] != opening.ledger
+            if stranger and not adopt:
+                raise second.lost()
+            second_file = HeadFile(second.head_of(opening.ledger))
+            replaced = known if stranger else None
+            ledger = cls(db, books, path=place, owner=owner, head=second_file, adopt=adopt, replaced=replaced)
+            second.note(opening.ledger)
+            undo.pop_all()
+        return ledger
+
+    def _before(self) -> None:
+        if _identity(self.path) != self._identity:
+            raise LedgerError("the file of the ledger was moved or replaced while it was open: open it again")
+        self._reached = self._books.tail()
+        self._known = self._look()
+
+    def _look(self) -> Mark:
+        """The head, which must be in the chain; read under the write lock, so that it can't run ahead."""
+        ledger = self._books.opening.ledger
+        known = self.head.read()
+        if known is None:
+            raise LedgerRolledBack(f"the head of this ledger is missing, so it may be an old copy; {ADOPT}")
+        if known.ledger != ledger:
+            raise LedgerRolledBack(f"the head at {self.head.path} is that of another ledger; {ADOPT}")
+        if known.seq == 0:
+            return known
+        if known.seq > self._reached[0]:
+            raise LedgerRolledBack(
+                f"the ledger ends at entry {self._reached[0]}, and {known.seq} are known to have been written: "
+                f"an old copy was put in its place; {ADOPT}"
+            )
+        if self._books.entry(known.seq).hash != known.hash:
+            raise LedgerRolledBack(
+                f"entry {known.seq} isn't the one that is known to have been written: this is a fork; {ADOPT}"
+            )
+        return known
+
+    def _after(self) -> None:
+        # what is visible here is durable, whoever wrote it
+        reached = self._books.tail()
+        if self._known is None or self._known.seq < reached[0]:
+            self.head.advance(Mark(self._books.opening.ledger, *reached))
+
+    def _head(self) -> Mark | None:
+        known = self.head.read()
+        if known is None or known.ledger != self._books.opening.ledger:
+            raise LedgerRolledBack(f"the head of this ledger is missing or that of another, before entry 1; {ADOPT}")
+        return known
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        if _identity(self.path) != self._identity:
+            raise LedgerError("the file of the ledger was moved or replaced while it was open: open it again")
+        db = connect(str(self.path), patience=30.0)
+        try:
+            db.execute("PRAGMA query_only = ON")
+            db.execute("BEGIN")
+            yield db
+        finally:
+            db.close()
+
+    def _let_go(self) -> None:
+        self._owner.release()
+
+    def _adopt(self, replaced: Json | None) -> None:
+        """Log that the owner vouches for this copy, and let the head follow it; nothing to do if they agree."""
+        with self._writer.between(), translated(), _transaction(self._db):
+            self._reached = self._books.tail()
+            if replaced is None and self._agrees():
+                return
+            adopted = self._books.append(Kind.ADOPTED, {"known": replaced or _known(self.head)})
+        self.head.replace(Mark(self._books.opening.ledger, *adopted[:2]))
+
+    def _agrees(self) -> bool:
+        try:
+            self._look()
+        except (LedgerRolledBack, LedgerCorrupt):
+            return False
+        return True
+
+
+class _SecondPlace:
+    """Where the head is kept, and whether a ledger was known there before."""
+
+    def __init__(self, path: Path, head: Path | None) -> None:
+        self._path, self._head = path, head
+        self._register = None if head is not None else Register(state_directory())
+
+    def head_of(self, ledger: str) -> Path:
+        """The file of this ledger's head."""
+        if self._head is not None:
+            return self._head
+        assert self._register is not None
+        return self._register.head_of(ledger)
+
+    def known(self) -> Json | None:
+        """How far a ledger had got that was kept here: losing its file must not give the budget back."""
+        if self._register is None:
+            mark = HeadFile(self.head_of("")).read()
+            # before its first entry nothing was spent
+            return None if mark is None or mark.seq == 0 else _in_words(mark)
+        ledger = self._register.kept_at(self._path)
+        if ledger is None:
+            return None
+        return _known(HeadFile(self.head_of(ledger))) or {"ledger": ledger}
+
+    def last_known(self) -> Json | None:
+        """The same for one who vouches: a damaged head says nothing."""
+        with contextlib.suppress(LedgerCorrupt):
+            return self.known()
+        return None
+
+    def lost(self) -> LedgerRolledBack:
+        """What to say then."""
+        return LedgerRolledBack(
+            f"another ledger was kept at {self._path} or under its head, and is gone or lost its entries: put back "
+            "its latest copy, or, if nothing that it knew matters any more, adopt this one (`dither ledger adopt`); "
+            "that is logged"
+        )
+
+    def note(self, ledger: str) -> None:
+        """Remember that this ledger is kept at this path."""
+        if self._register is not None:
+            self._register.note(self._path, ledger)
+
+
+def _opening(
+    db: sqlite3.Connection, wanted: Opening, path: Path, second: _SecondPlace, *, patience: float, adopt: bool
+) -> Opening:
+    """What the ledger is kept for; makes the tables of a new one."""
+    if _is_blank(db):
+        path.chmod(0o600)  # answers and causes of failures are the owner's; SQLite gives its other files the same mode
+        _write_ahead(db, patience)
+        with _transaction(db):
+            if _is_blank(db):
+                _begin(db, wanted, second, adopt=adopt)
+        flush_directory(path.parent)
+    _expect_format(db)
+    _write_ahead(db, patience)
+    row = db.execute("SELECT body FROM entry WHERE seq = 1 AND kind = 'opened'").fetchone()
+    if row is None:
+        raise LedgerCorrupt("entry 1 is missing from the ledger")
+    kept = _read_opening(row[0])
+    differences = kept.differences(wanted)
+    if differences:
+        raise LedgerMismatch(
+            f"this ledger was kept for something else ({'; '.join(differences)}); what was spent can't be converted: "
+            "keep to what it says, or keep a new ledger for the new statement"
+        )
+    return kept
+
+
+def _begin(db: sqlite3.Connection, wanted: Opening, second: _SecondPlace, *, adopt: bool) -> None:
+    """Make the tables and the first entry."""
+    if not adopt and second.known() is not None:
+        raise second.lost()
+    # the head comes first: a ledger without one is always suspect, however early its maker died
+    HeadFile(second.head_of(wanted.ledger)).replace(Mark.start(wanted.ledger))
+    create(db)
+    books = Books(db, wanted, token="", alive=lambda _: False)
+    books.append(Kind.OPENED, wanted.to_json())
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _read_opening(text: str) -> Opening:
+    try:
+        return Opening.from_json(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError) as problem:
+        raise LedgerCorrupt("entry 1 of the ledger can't be read") from problem
+
+
+def _is_blank(db: sqlite3.Connection) -> bool:
+    """Whether nothing was ever written: what a maker who died early leaves behind is blank too."""
+    (application,) = db.execute("PRAGMA application_id").fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    (objects,) = db.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()
+    return bool(application == version == objects == 0)
+
+
+def _expect_format(db: sqlite3.Connection) -> None:
+    if db.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+        raise LedgerError("this is a SQLite database but no ledger of dither; give the ledger a file of its own")
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version != FORMAT:
+        raise LedgerError(f"the ledger has format {version}, and this version of dither knows format {FORMAT} only")
+    if not is_intact(db):
+        raise LedgerCorrupt("tables or triggers of the ledger were changed, before entry 1; run `dither ledger verify`")
+
+
+def _write_ahead(db: sqlite3.Connection, patience: float) -> None:
+    """WAL, flushed at every commit. Changing the mode doesn't wait for other processes by itself."""
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA fullfsync = ON")
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            mode = db.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as problem:
+            if not isinstance(fault(problem), LedgerBusy) or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.01)
+            continue
+        if mode != ("wal",):
+            raise LedgerError("the ledger's disk can't share memory between processes: keep it on a local disk")
+        return
+
+
+def _known(head: HeadFile) -> Json | None:
+    """What the head says, for the log; a damaged one says nothing."""
+    with contextlib.suppress(LedgerCorrupt):
+        mark = head.read()
+        if mark is not None:
+            return _in_words(mark)
+    return None
+
+
+def _in_words(mark: Mark) -> Json:
+    return {"ledger": mark.ledger, "seq": mark.seq, "hash": mark.hash}
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        there = path.stat()
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise InvalidParameter(f"{name} must be a text that isn't empty")
+    return value

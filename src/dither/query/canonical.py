@@ -1,0 +1,282 @@
+"""The normal form of a private aggregation: part of the key under which the ledger finds an answer again.
+
+Spelling vanishes (aliases, layout, letter case, the order of conditions, projections in between); meaning doesn't.
+Columns are written as what they are computed from, down to the columns of tables; every name and literal is preceded
+by its length, and every operator is in parentheses, so two different meanings can't share a text. The form is
+permanent: a change of it forgets stored answers, so it starts with a version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dither.query.expressions import Call, Column, Expression, Literal, canonical
+from dither.query.kinds import Facts, Kind
+from dither.query.plan import (
+    Aggregate,
+    Aggregation,
+    Argument,
+    Distinct,
+    Filter,
+    Gridded,
+    InnerAggregate,
+    Join,
+    Key,
+    Ordering,
+    PerUnit,
+    Project,
+    Relation,
+    Scan,
+    Union,
+    Window,
+    Windowed,
+)
+
+_SYMMETRIC = {"equal", "not_equal", "distinct_from", "add", "multiply"}
+_SETS = {"greatest", "least"}
+_MIRRORED = {"greater": "less", "greater_equal": "less_equal"}
+
+
+def canonical_aggregation(aggregation: Aggregation) -> str:
+    """The text of an aggregation: two that share it ask the same of the same rows, under the same contribution."""
+    form, keys, aggregates = _forms(aggregation)
+    contribution = f"(contribution {aggregation.units} {aggregation.groups} {aggregation.rows})"
+    tables = " ".join(sorted(_name(table) for table in aggregation.tables))
+    chosen = "discover" if aggregation.discover else "public"
+    return (
+        f"(aggregation-1 {form} (keys {chosen} {' '.join(sorted(keys))}) (aggregates {' '.join(sorted(aggregates))}) "
+        f"{contribution} (tables {tables}))"
+    )
+
+
+def canonical_order(aggregation: Aggregation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The order of keys and of aggregates in which the normal form lists them: positions in the aggregation."""
+    _, keys, aggregates = _forms(aggregation)
+    return (
+        tuple(sorted(range(len(keys)), key=lambda i: keys[i])),
+        tuple(sorted(range(len(aggregates)), key=lambda i: aggregates[i])),
+    )
+
+
+def normal(expression: Expression) -> Expression:
+    """The expression with operands in a fixed order and equal spellings made one; the value is always the same."""
+    if not isinstance(expression, Call):
+        return expression
+    name, arguments = expression.function, [normal(argument) for argument in expression.arguments]
+    if name in _MIRRORED:
+        name, arguments = _MIRRORED[name], arguments[::-1]
+    if name in ("and", "or"):
+        # associative, commutative and idempotent in three-valued logic
+        operands = _ordered(part for argument in arguments for part in _operands(argument, name))
+        return operands[0] if len(operands) == 1 else Call(name, tuple(operands), expression.kind)
+    if name == "in":
+        values = _ordered(arguments[1:])
+        if len(values) > 1:
+            return Call(name, (arguments[0], *values), expression.kind)
+        name, arguments = "equal", [arguments[0], values[0]]
+    if name == "not" and isinstance(arguments[0], Call):
+        inner = arguments[0]
+        opposite = {"equal": "not_equal", "not_equal": "equal", "is_null": "is_not_null", "is_not_null": "is_null"}
+        if inner.function == "not":
+            return inner.arguments[0]
+        if inner.function in opposite:
+            return Call(opposite[inner.function], inner.arguments, expression.kind)
+    if name in _SETS:
+        arguments = _ordered(arguments)
+    elif name in _SYMMETRIC:
+        arguments = sorted(arguments, key=_sort_key)
+    return Call(name, tuple(arguments), expression.kind)
+
+
+def _operands(expression: Expression, name: str) -> tuple[Expression, ...]:
+    return expression.arguments if isinstance(expression, Call) and expression.function == name else (expression,)
+
+
+def _ordered(expressions: Iterable[Expression]) -> list[Expression]:
+    return sorted(set(expressions), key=_sort_key)
+
+
+def _sort_key(expression: Expression) -> tuple[str, str]:
+    return canonical(expression), expression.kind.value
+
+
+def _name(text: str) -> str:
+    return f"{len(text)}'{text}'"
+
+
+@dataclass(slots=True)
+class _Rows:
+    """A relation's normal form: its source, the conditions on its rows, and what its columns are computed from."""
+
+    source: str
+    conditions: frozenset[str]
+    columns: dict[str, Expression]
+
+    @property
+    def text(self) -> str:
+        if not self.conditions:
+            return self.source
+        return f"(filter {self.source} {' '.join(sorted(self.conditions))})"
+
+
+class _Normaliser:
+    """Numbers the parts of a plan in the order in which they are met, so that the plan's own names don't matter."""
+
+    def __init__(self) -> None:
+        self._parts = 0
+
+    def rows(self, relation: Relation) -> _Rows:
+        if isinstance(relation, Scan):
+            return self._scan(relation)
+        if isinstance(relation, Filter):
+            inner = self.rows(relation.input)
+            return _Rows(inner.source, inner.conditions | self._conditions(relation.predicate, inner), inner.columns)
+        if isinstance(relation, Project):
+            inner = self.rows(relation.input)
+            outputs = zip(relation.fields, relation.expressions, strict=True)
+            columns = {field.name: _resolved(expression, inner) for field, expression in outputs}
+            return _Rows(inner.source, inner.conditions, columns)
+        if isinstance(relation, Join):
+            return self._join(relation)
+        if isinstance(relation, Union):
+            return self._union(relation)
+        if isinstance(relation, Distinct):
+            inner = self.rows(relation.input)
+            listed = " ".join(sorted({_shown(column) for column in inner.columns.values()}))
+            return _Rows(f"(distinct {inner.text} ({listed}))", frozenset(), inner.columns)
+        if isinstance(relation, PerUnit):
+            return self._per_unit(relation)
+        return self._window(relation)
+
+    def _part(self, letter: str) -> str:
+        self._parts += 1
+        return f"{letter}{self._parts - 1}"
+
+    def _scan(self, relation: Scan) -> _Rows:
+        part = self._part("t")
+        kinds = {field.name: field.kind for field in relation.fields}
+        columns: dict[str, Expression] = {
+            name: Column(f"{part}.{_name(column)}", kinds[name]) for name, column in relation.columns
+        }
+        unit = (
+            "public" if not relation.private else "row" if relation.unit_column is None else _name(relation.unit_column)
+        )
+        return _Rows(f"(scan {part} {_name(relation.table)} {unit})", frozenset(), columns)
+
+    def _conditions(self, predicate: Expression, rows: _Rows) -> frozenset[str]:
+        return frozenset(_shown(part) for part in _operands(normal(_resolved(predicate, rows)), "and"))
+
+    def _join(self, relation: Join) -> _Rows:
+        left, right = self.rows(relation.left), self.rows(relation.right)
+        both = _Rows("", frozenset(), left.columns | right.columns)
+        on = "" if relation.condition is None else " ".join(sorted(self._conditions(relation.condition, both)))
+        kind = f"{relation.kind.value}-{'unit' if relation.on_unit else 'public'}"
+        source = f"(join {kind} {left.text} {right.text} ({on}))"
+        kept = {field.name for field in relation.fields}
+        return _Rows(source, frozenset(), {name: c for name, c in both.columns.items() if name in kept})
+
+    def _union(self, relation: Union) -> _Rows:
+        parts = []
+        for each in relation.inputs:
+            rows = self.rows(each)
+            listed = " ".join(_shown(rows.columns[field.name]) for field in each.fields)
+            parts.append(f"({rows.text} ({listed}))")
+        part = self._part("u")
+        columns: dict[str, Expression] = {
+            field.name: Column(f"{part}.{index}", field.kind) for index, field in enumerate(relation.fields)
+        }
+        return _Rows(f"(union {part} {' '.join(parts)})", frozenset(), columns)
+
+    def _per_unit(self, relation: PerUnit) -> _Rows:
+        inner = self.rows(relation.input)
+        part = self._part("p")
+        keys = [_resolved(key, inner) for key in relation.keys]
+        units = [field.unit for field in relation.fields[: len(keys)]]
+        listed = " ".join(sorted({_shown(key) for key, unit in zip(keys, units, strict=True) if not unit}))
+        columns: dict[str, Expression] = {field.name: key for field, key in zip(relation.fields, keys, strict=False)}
+        for field, aggregate in zip(relation.fields[len(keys) :], relation.aggregates, strict=True):
+            columns[field.name] = Column(f"({part} {_inner(aggregate, inner)})", field.kind)
+        return _Rows(f"(per-unit {part} {inner.text} ({listed}))", frozenset(), columns)
+
+    def _window(self, relation: Window) -> _Rows:
+        inner = self.rows(relation.input)
+        part = self._part("w")
+        # rows that the order leaves tied are ordered by all columns of the input
+        ties = " ".join(sorted(_shown(column) for column in inner.columns.values()))
+        columns = dict(inner.columns)
+        for field, item in zip(relation.fields[len(relation.input.fields) :], relation.items, strict=True):
+            columns[field.name] = Column(f"({part} {_windowed(item, inner)})", field.kind)
+        return _Rows(f"(window {part} {inner.text} ({ties}))", frozenset(), columns)
+
+
+def _resolved(expression: Expression, rows: _Rows) -> Expression:
+    """The expression over what the columns are computed from."""
+    if isinstance(expression, Column):
+        return rows.columns[expression.name]
+    if isinstance(expression, Call):
+        arguments = tuple(_resolved(argument, rows) for argument in expression.arguments)
+        return Call(expression.function, arguments, expression.kind)
+    return expression
+
+
+def _shown(expression: Expression) -> str:
+    return canonical(normal(expression))
+
+
+def _inner(aggregate: InnerAggregate, rows: _Rows) -> str:
+    argument = "*" if aggregate.argument is None else _shown(_resolved(aggregate.argument, rows))
+    return f"{aggregate.function.value} {argument} {_grid(aggregate.grid)}"
+
+
+def _grid(grid: Gridded | None) -> str:
+    return "-" if grid is None else f"(grid {grid.step} {grid.low} {grid.high} {grid.offset})"
+
+
+def _windowed(item: Windowed, rows: _Rows) -> str:
+    argument = "-" if item.argument is None else _shown(_resolved(item.argument, rows))
+    aggregate = "-" if item.aggregate is None else f"({_inner(item.aggregate, rows)})"
+    partition = " ".join(sorted({_shown(_resolved(part, rows)) for part in item.partition}))
+    order = " ".join(_ordering(each, rows) for each in item.order)
+    return f"{item.function} {argument} {aggregate} {item.offset} ({partition}) ({order})"
+
+
+def _ordering(each: Ordering, rows: _Rows) -> str:
+    ends = f"{'down' if each.descending else 'up'}-{'first' if each.nulls_first else 'last'}"
+    return f"({ends} {_shown(_resolved(each.expression, rows))})"
+
+
+def _forms(aggregation: Aggregation) -> tuple[str, list[str], list[str]]:
+    rows = _Normaliser().rows(aggregation.relation)
+    keys = [_key(key, rows) for key in aggregation.keys]
+    aggregates = [_aggregate(aggregate, rows) for aggregate in aggregation.aggregates]
+    return rows.text, keys, aggregates
+
+
+def _key(key: Key, rows: _Rows) -> str:
+    values = "-" if key.values is None else " ".join(canonical(Literal(value, key.kind)) for value in key.values)
+    return f"({_shown(_resolved(key.expression, rows))} ({values}))"
+
+
+def _aggregate(aggregate: Aggregate, rows: _Rows) -> str:
+    arguments = " ".join(_argument(argument, rows) for argument in aggregate.arguments)
+    per_group = "-" if aggregate.per_group is None else f"{aggregate.per_group[0]}:{aggregate.per_group[1]}"
+    quantile = "-" if aggregate.quantile is None else str(aggregate.quantile)
+    return f"({aggregate.function.value} ({arguments}) {per_group} {quantile} {aggregate.weight})"
+
+
+def _argument(argument: Argument, rows: _Rows) -> str:
+    kind = argument.expression.kind
+    return f"({_shown(_resolved(argument.expression, rows))} {_facts(argument.facts, kind)})"
+
+
+def _facts(facts: Facts, kind: Kind) -> str:
+    bounds = "-" if facts.bounds is None else f"{_exact(facts.bounds.low)}:{_exact(facts.bounds.high)}"
+    keys = "-" if facts.keys is None else " ".join(canonical(Literal(value, kind)) for value in facts.keys)
+    auto = " ".join(sorted(f"{_name(table)}.{_name(column)}" for table, column in facts.auto))
+    return f"(facts {bounds} {facts.step or '-'} ({keys}) ({auto}))"
+
+
+def _exact(number: Fraction) -> str:
+    return str(number)

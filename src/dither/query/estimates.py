@@ -1,0 +1,158 @@
+"""Estimates: values and intervals of aggregates from released cells and choices; post-processing, so it is free.
+
+Nothing here reads data or draws noise: the same cells give the same values and intervals, bit by bit. Intervals speak
+of the noise alone. What clamping, the grid and the bound on contributions did to the exact answer isn't in them.
+
+Values stay unbiased where they can: a noisy count below zero is shown as it is, since cutting it off would make sums of
+counts too large. Ratios can't be unbiased; they are kept within what the declared bounds allow. Where the noisy count
+isn't clearly above zero nothing is known, whatever the group holds: the interval is all that the bounds allow, and the
+value its middle, so that an empty group answers like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
+from dither.query.arrow import array_of
+from dither.query.moments import Range, moments
+from dither.query.recipes import Chosen, Constant, Linear, Mean, Recipe
+from dither.query.spread import half_width, quantile_of_difference
+
+Noise: TypeAlias = DiscreteLaplace | DiscreteGaussian
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+
+DEFAULT_CONFIDENCE = Fraction(19, 20)
+# Halvings of the range of a mean: the ends are then known to 2^-40 of it, and moved outward by that.
+HALVINGS = 40
+LARGEST_INTEGER = 2**61
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """An aggregate's value in each group and the ends of its interval; the ends of choices are NULL."""
+
+    value: pa.Array[Any]
+    low: pa.Array[Any]
+    high: pa.Array[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noisy:
+    """What was released about ``size`` groups: cells with the law of their noise, and choices."""
+
+    size: int
+    cells: Sequence[Ints]
+    noise: Sequence[Noise]
+    choices: Sequence[npt.NDArray[Any]]
+
+
+def estimate(recipe: Recipe, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
+    """One aggregate's values, and intervals that cover the exact answers with this probability each."""
+    if isinstance(recipe, Constant):
+        whole = recipe.whole
+        same = np.full(
+            noisy.size, int(recipe.value) if whole else float(recipe.value), np.int64 if whole else np.float64
+        )
+        return _estimate(same, same, same)
+    if isinstance(recipe, Linear):
+        return _linear(recipe, noisy, confidence)
+    if isinstance(recipe, Chosen):
+        return _chosen(recipe, noisy)
+    if isinstance(recipe, Mean):
+        found = _mean(recipe, noisy, confidence)
+    else:
+        found = moments(recipe, noisy.cells, noisy.noise, confidence)
+    return _estimate(found.value, found.low, found.high)
+
+
+def _estimate(value: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any]) -> Estimate:
+    return Estimate(value=pa.array(value), low=pa.array(low), high=pa.array(high))
+
+
+def _linear(recipe: Linear, noisy: Noisy, confidence: Fraction) -> Estimate:
+    """The cell plus and minus the exact quantile of its noise."""
+    cell, half = noisy.cells[recipe.cell], noisy.noise[recipe.cell].error(confidence)
+    if recipe.whole:
+        step = int(recipe.step)
+        bound = LARGEST_INTEGER // step
+        reach = int(min(half, bound))
+        inside = np.clip(cell, -bound, bound)
+        return _estimate(*(np.clip(inside + d, -bound, bound) * step for d in (0, -reach, reach)))
+    middle, width = cell.astype(np.float64), float(recipe.step)
+    return _estimate(middle * width, (middle - half) * width, (middle + half) * width)
+
+
+def _chosen(recipe: Chosen, noisy: Noisy) -> Estimate:
+    drawn = noisy.choices[recipe.choice]
+    value: pa.Array[Any]
+    if recipe.values is None:
+        value = pa.array(drawn.astype(np.float64))
+    else:
+        value = array_of(recipe.values, recipe.kind).take(pa.array(drawn))
+    nothing = pa.nulls(noisy.size, value.type)
+    return Estimate(value=value, low=nothing, high=nothing)
+
+
+def _mean(recipe: Mean, noisy: Noisy, confidence: Fraction) -> Range:
+    """A ratio of noisy numbers, with the set of all t for which S − t·C is no larger than its noise (Fieller 1954).
+
+    For the true ratio t₀ of the exact cells, S − t₀·C is the noise N − t₀·M alone, and |N − t·M| ≤ q(t) with the
+    stated probability for every t; so the set covers t₀ with it. As q is a norm of (1, t) whose slope is at most
+    |M|'s own quantile, the set is an interval wherever C exceeds that quantile.
+    """
+    x = recipe.x
+    sums = noisy.cells[x.cell].astype(np.float64)
+    counts = noisy.cells[recipe.count].astype(np.float64)
+    numerator, denominator = noisy.noise[x.cell], noisy.noise[recipe.count]
+    low, high = (float((end - x.centre) / x.step) for end in (recipe.low, recipe.high))
+    middle = (low + high) / 2
+    safe = np.maximum(counts, 1.0)
+    clear = counts > half_width(denominator, DEFAULT_CONFIDENCE)
+    value = np.where(clear, np.clip(sums / safe, low, high), middle)
+    known = counts > half_width(denominator, confidence)
+    ends = _ends(sums, counts, numerator, denominator, confidence, low=low, high=high)
+    value, bottom, top = (
+        np.clip(float(x.centre) + float(x.step) * t, float(recipe.low), float(recipe.high))
+        for t in (value, np.where(known, ends[0], low), np.where(known, ends[1], high))
+    )
+    return Range(value, np.minimum(bottom, value), np.maximum(top, value))
+
+
+def _ends(
+    sums: Floats,
+    counts: Floats,
+    numerator: Noise,
+    denominator: Noise,
+    confidence: Fraction,
+    *,
+    low: float,
+    high: float,
+) -> tuple[Floats, Floats]:
+    """Where S − t·C leaves ±q(t), within [low, high]; of use only where the count is clear of its noise."""
+    if isinstance(numerator, DiscreteGaussian) and isinstance(denominator, DiscreteGaussian):
+        a, b = half_width(numerator, confidence), half_width(denominator, confidence)
+        # (S − tC)² = a² + t²b²
+        square = np.maximum(counts**2 - b**2, 1e-300)
+        root = np.sqrt(np.maximum((a * counts) ** 2 + (b * sums) ** 2 - (a * b) ** 2, 0.0))
+        with np.errstate(over="ignore"):
+            ends = ((sums * counts - root) / square, (sums * counts + root) / square)
+        return np.clip(ends[0], low, high), np.clip(ends[1], low, high)
+    both = []
+    for side in (-1.0, 1.0):
+        # S − tC + side·q(t) falls in t: the end is where it crosses zero
+        left, right = np.full_like(sums, low), np.full_like(sums, high)
+        for _ in range(HALVINGS):
+            t = (left + right) / 2
+            above = sums - t * counts + side * quantile_of_difference(numerator, denominator, t, confidence) > 0
+            left, right = np.where(above, t, left), np.where(above, right, t)
+        both.append(left if side < 0 else right)
+    return both[0], both[1]

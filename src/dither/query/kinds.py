@@ -1,0 +1,79 @@
+"""The kinds of values that expressions have, and what is publicly known about them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import TypeAlias
+
+Value: TypeAlias = bool | int | float | Fraction | str | dt.date | dt.datetime | None
+
+
+class Kind(Enum):
+    """The type of a column or expression, the same on every engine."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    DOUBLE = "double"
+    TEXT = "text"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+
+    @property
+    def number(self) -> bool:
+        """Whether values can be added up."""
+        return self in (Kind.INTEGER, Kind.DOUBLE)
+
+    @property
+    def temporal(self) -> bool:
+        """Whether values are points in time."""
+        return self in (Kind.DATE, Kind.TIMESTAMP)
+
+
+class Auto(Enum):
+    """Bounds that the owner leaves to a private search, which is charged."""
+
+    AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Public bounds of a number; where a value lies outside, the plan clamps it."""
+
+    low: Fraction
+    high: Fraction
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError(f"an interval needs low ≤ high; got {self.low}, {self.high}")
+
+    @property
+    def magnitude(self) -> Fraction:
+        """The largest absolute value."""
+        return max(abs(self.low), abs(self.high))
+
+    @property
+    def width(self) -> Fraction:
+        """The distance of the ends."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the owner declares about the values of an expression, or what follows from that.
+
+    Nothing here is believed when an answer is computed: values are clamped to bounds, and other keys left out.
+    ``bounds`` is None where nothing is known. ``step`` says that values are whole multiples of it.
+    ``keys`` lists the public values in ascending order; None means that they are not public.
+    ``auto`` names the columns ((table, column) pairs) whose bounds must be searched before ``bounds`` can be known.
+    """
+
+    bounds: Interval | None = None
+    step: Fraction | None = None
+    keys: tuple[Value, ...] | None = None
+    auto: frozenset[tuple[str, str]] = frozenset()
+
+
+NOTHING = Facts()

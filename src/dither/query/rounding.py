@@ -1,0 +1,60 @@
+"""Scales as short fractions, rounded up: more noise than needed, never less."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from dither.errors import Refused
+from dither.numeric import ceil_div
+
+# Of a zCDP budget so much is divided: sums of floats, each rounded up, then stay within it.
+MARGIN = 1 - Fraction(1, 2**40)
+SCALE_BITS = 40
+LONGEST_EXACT = 2**64
+# Noise of this scale still fits 64 bits, but for a chance below e^-64.
+LARGEST_SCALE = 2**55
+
+
+def expect_scale(scale: Fraction) -> Fraction:
+    """The scale, refused if its noise might not fit the numbers that are released."""
+    if scale > LARGEST_SCALE:
+        raise Refused(
+            "the budget is too small for this question: its noise would be larger than any answer",
+            code="budget_too_small",
+            hint="Spend more, or ask for fewer columns.",
+        )
+    return scale
+
+
+def short_up(value: Fraction) -> Fraction:
+    """A positive fraction as it is if its terms are short, else rounded up to 40 significant bits.
+
+    Example:
+        >>> short_up(Fraction(1, 3)), short_up(Fraction(10**30 + 1, 10**30)) > 1
+        (Fraction(1, 3), True)
+    """
+    if value.numerator < LONGEST_EXACT and value.denominator < LONGEST_EXACT:
+        return value
+    shift = SCALE_BITS - (value.numerator.bit_length() - value.denominator.bit_length())
+    unit = Fraction(2) ** -shift
+    steps = value / unit
+    return ceil_div(steps.numerator, steps.denominator) * unit
+
+
+def sqrt_up(value: Fraction) -> Fraction:
+    """A short fraction whose square is no less than ``value`` > 0, and larger by less than 2^-38 of it.
+
+    Example:
+        >>> sqrt_up(Fraction(9, 4)), sqrt_up(Fraction(2)) ** 2 >= 2
+        (Fraction(3, 2), True)
+    """
+    roots = math.isqrt(value.numerator), math.isqrt(value.denominator)
+    if Fraction(roots[0], roots[1]) ** 2 == value:
+        return short_up(Fraction(roots[0], roots[1]))
+    half = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
+    shift = SCALE_BITS - half
+    scaled = value * Fraction(4) ** shift
+    whole = ceil_div(scaled.numerator, scaled.denominator)
+    root = math.isqrt(whole - 1) + 1
+    return root * Fraction(2) ** -shift

@@ -1,0 +1,100 @@
+"""The spread of noise and of ratios of noisy numbers: quantiles in closed form, a little on the wide side."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
+
+from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
+
+Noise: TypeAlias = DiscreteLaplace | DiscreteGaussian
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+POINTS = 512
+# Whole-number noise is no further from zero than rounded continuous noise, that is, than continuous noise plus this.
+HALF = 0.5
+
+
+def normal_quantile(confidence: Fraction) -> float:
+    """The z with Pr[|N(0, 1)| ≤ z] = confidence."""
+    return -float(ndtri(float(1 - confidence) / 2))
+
+
+def laplace_quantile(confidence: Fraction) -> float:
+    """The t with Pr[|Laplace(1)| ≤ t] = confidence."""
+    return -math.log(float(1 - confidence))
+
+
+def half_width(noise: Noise, confidence: Fraction) -> float:
+    """A distance that the noise doesn't exceed with this confidence, not only at whole numbers.
+
+    The discrete Laplace law is more peaked than the rounded continuous one: 2q^{m+1}/(1+q) ≤ q^{m+½}.
+    """
+    unit = normal_quantile(confidence) if isinstance(noise, DiscreteGaussian) else laplace_quantile(confidence)
+    return float(noise.scale) * unit + HALF
+
+
+def standard_deviation(noise: Noise) -> float:
+    """The noise's standard deviation, or a little more."""
+    scale = float(noise.scale)
+    return scale if isinstance(noise, DiscreteGaussian) else math.sqrt(2) * scale
+
+
+def multiplier(noise: Noise, confidence: Fraction) -> float:
+    """How many standard deviations a sum of independent noises of this law stays within, at this confidence.
+
+    For sums of Laplace noises the larger of what one of them and what infinitely many would need.
+    """
+    normal = normal_quantile(confidence)
+    if isinstance(noise, DiscreteGaussian):
+        return normal
+    return max(normal, laplace_quantile(confidence) / math.sqrt(2))
+
+
+def widest(numerator: Noise, denominator: Noise, slope: float, confidence: Fraction) -> float:
+    """The quantile q(t) of |N − t·M| for independent noises N, M of one law, at t = ``slope``."""
+    return float(quantile_of_difference(numerator, denominator, np.array([slope]), confidence)[0])
+
+
+def quantile_of_difference(numerator: Noise, denominator: Noise, slopes: Floats, confidence: Fraction) -> Floats:
+    """q(t) for an array of slopes.
+
+    Gaussian: scales add in squares. Laplace: from a table of the exact quantile on either side of equal scales. The
+    quantile is a norm of (1, t), as for every symmetric log-concave law (Bobkov 2010), hence convex, so a chord of the
+    table lies above it.
+    """
+    size = np.abs(slopes)
+    if isinstance(numerator, DiscreteGaussian) and isinstance(denominator, DiscreteGaussian):
+        return np.hypot(half_width(numerator, confidence), size * half_width(denominator, confidence))
+    a, b = float(numerator.scale), float(denominator.scale) * size
+    large, small = np.maximum(a, b), np.minimum(a, b)
+    table = _laplace_table(confidence)
+    unit = np.interp(small / large, np.linspace(0.0, 1.0, POINTS + 1), table)
+    return large * unit + HALF * (1 + size)
+
+
+@lru_cache(maxsize=64)
+def _laplace_table(confidence: Fraction) -> Floats:
+    """The quantile of |X + r·Y| for unit Laplace X, Y and r from 0 to 1: the root of its closed-form tail."""
+    ratio = np.linspace(0.0, 1.0, POINTS + 1)
+    low, high = np.zeros_like(ratio), np.full_like(ratio, 2 * laplace_quantile(confidence) + 2)
+    failure = float(1 - confidence)
+    for _ in range(80):
+        middle = (low + high) / 2
+        beyond = _laplace_tail(middle, ratio) > failure
+        low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
+    return high * (1 + 1e-9)
+
+
+def _laplace_tail(u: Floats, r: Floats) -> Floats:
+    """Pr[|X + r·Y| > u] = (e^−u − r²e^{−u/r})/(1 − r²), and (1 + u/2)e^−u for r = 1."""
+    inner, equal = (r > 0) & (r < 1), r == 1
+    safe = np.where(inner, r, 0.5)
+    mixed = (np.exp(-u) - safe**2 * np.exp(-u / safe)) / (1 - safe**2)
+    return np.where(equal, (1 + u / 2) * np.exp(-u), np.where(inner, mixed, np.exp(-u)))

@@ -1,0 +1,234 @@
+"""Changes made by hand, to every column of every table: verify notices, and the second belt refuses."""
+
+import hashlib
+import json
+import sqlite3
+
+import pytest
+
+from dither.errors import LedgerCorrupt, LedgerRolledBack
+from dither.ledger import Account, Currency, Limit, SqliteLedger
+from dither.ledger.entry import GENESIS, canonical, link
+from dither.ledger.schema import TRIGGERS, create
+from dither.privacy import Adjacency, PureLoss
+
+SHOP, ANA, BOB = Account(("shop",)), Account(("shop", "ana")), Account(("shop", "bob"))
+KEPT_FOR = {"currency": Currency.PURE, "adjacency": Adjacency.ADD_REMOVE, "unit": "each user_id", "dataset": "shop"}
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "dither"
+
+
+@pytest.fixture
+def place(tmp_path):
+    directory = tmp_path / "kept"
+    directory.mkdir()
+    return directory / "ledger.db"
+
+
+def opened(place, **other):
+    return SqliteLedger.open(place, **{**KEPT_FOR, "lock_timeout": 0.2, **other})
+
+
+def key(question):
+    return hashlib.sha256(str(question).encode()).hexdigest()
+
+
+def ask(ledger, question, account=ANA, **more):
+    return ledger.reserve(key=key(question), account=account, loss=PureLoss("1/8"), note={}, **more)
+
+
+def answer(ledger, question, account=ANA):
+    reservation = ask(ledger, question, account)
+    return reservation if reservation.answer is not None else ledger.record(reservation, f"answer {question}".encode())
+
+
+@pytest.fixture
+def used(place):
+    """A ledger with something of everything in it, closed."""
+    with opened(place) as ledger:
+        ledger.set_limits({SHOP: Limit.pure(2), BOB: Limit.pure(1)})
+        answer(ledger, 1)
+        answer(ledger, 1, BOB)
+        ledger.fail(ask(ledger, 2), "cause")
+        ask(ledger, 3)
+        answer(ledger, 4)
+    return place
+
+
+def by_hand(place, *statements):
+    """Change the file as someone with an editor could: without triggers, then putting them back."""
+    db = sqlite3.connect(place, isolation_level=None)
+    names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'")]
+    for name in names:
+        db.execute(f"DROP TRIGGER {name}")
+    db.execute("PRAGMA ignore_check_constraints = ON")
+    for statement in statements:
+        db.execute(*statement) if isinstance(statement, tuple) else db.execute(statement)
+    for trigger in TRIGGERS.split("END;"):
+        if trigger.strip():
+            db.execute(trigger.strip() + "END;")
+    db.close()
+
+
+CHANGES = [
+    ("entry", "seq", "seq + 100", "seq = (SELECT MAX(seq) FROM entry)"),
+    ("entry", "at", "'2020-01-01T00:00:00.000Z'", "seq = 4"),
+    ("entry", "kind", "'charge'", "kind = 'reserve'"),
+    ("entry", "body", "replace(body, '125000000000', '1')", "kind = 'reserve'"),
+    ("entry", "body", "replace(body, '1/8', '1/9')", "kind = 'reserve'"),
+    ("entry", "body", "replace(body, 'cause', 'other')", "kind = 'failed'"),
+    ("entry", "body", "replace(body, '2000000000000', '9000000000000')", "kind = 'limits'"),
+    ("entry", "body", "body || ' '", "seq = 1"),
+    ("entry", "previous", f"'{'1' * 64}'", "seq = 3"),
+    ("entry", "hash", f"'{'2' * 64}'", "seq = 3"),
+    ("account", "path", """'["shop","zoe"]'""", """path = '["shop","ana"]'"""),
+    ("account", "main_limit", "main_limit + 1", """path = '["shop"]'"""),
+    ("account", "delta_limit", "delta_limit + 1", """path = '["shop"]'"""),
+    ("account", "main_spent", "main_spent - 1", """path = '["shop"]'"""),
+    ("account", "delta_spent", "delta_spent + 1", """path = '["shop"]'"""),
+    ("question", "key", "'" + "a" * 64 + "'", "state = 'failed'"),
+    ("question", "main", "main - 1", "1"),
+    ("question", "delta", "delta + 1", "1"),
+    ("question", "reserved", "reserved + 1", "state = 'failed'"),
+    ("question", "state", "'reserved'", "state = 'failed'"),
+    ("question", "claim", "claim + 1", "state = 'failed'"),
+    ("question", "owner", "'someone'", "state = 'reserved'"),
+    ("question", "answered", "answered - 1", "state = 'answered'"),
+    ("question", "answer", "CAST('other' AS BLOB)", "state = 'answered'"),
+    ("payment", "key", "(SELECT key FROM question WHERE state = 'failed')", 'account = \'["shop","bob"]\''),
+    ("payment", "account", """'["shop","bob"]'""", """account = '["shop","ana"]' AND seq = 9"""),
+    ("payment", "seq", "seq + 1", """account = '["shop","bob"]'"""),
+]
+
+
+def test_every_column_is_tampered_with():
+    db = sqlite3.connect(":memory:")
+    create(db)
+    tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    columns = {(table, row[1]) for table in tables for row in db.execute(f"PRAGMA table_info({table})")}
+    db.close()
+    assert {(table, column) for table, column, _, _ in CHANGES} == columns
+
+
+@pytest.mark.parametrize(("table", "column", "value", "where"), CHANGES)
+def test_verify_notices_every_changed_column(used, table, column, value, where):
+    with opened(used) as ledger:
+        ledger.verify()
+        before = ledger._db.execute(f"SELECT COUNT(*) FROM {table} WHERE {where}").fetchone()[0]
+        assert before >= 1
+        by_hand(used, f"UPDATE OR IGNORE {table} SET {column} = {value} WHERE {where}")
+        with pytest.raises((LedgerCorrupt, LedgerRolledBack), match=r"entr(y|ies)|file"):
+            ledger.verify()
+
+
+@pytest.mark.parametrize("table", ["entry", "account", "question", "payment"])
+def test_verify_notices_missing_rows(used, table):
+    by_hand(
+        used,
+        f"DELETE FROM {table} WHERE rowid IN (SELECT MAX(rowid) FROM {table})"
+        if table != "payment"
+        else 'DELETE FROM payment WHERE account = \'["shop","bob"]\'',
+    )
+    with pytest.raises((LedgerCorrupt, LedgerRolledBack)), opened(used) as ledger:
+        ledger.verify()
+
+
+def test_verify_notices_a_missing_seal(used):
+    with opened(used) as ledger:
+        db = sqlite3.connect(used)
+        db.execute("DROP TRIGGER entry_never_changes")
+        db.close()
+        with pytest.raises(LedgerCorrupt, match="triggers"):
+            ledger.verify()
+    with pytest.raises(LedgerCorrupt, match="triggers"):
+        opened(used)
+
+
+INSERT = "INSERT INTO question(key, main, delta, reserved, state, claim, owner)"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE entry SET at = 'x'",
+        "DELETE FROM entry WHERE seq = (SELECT MAX(seq) FROM entry)",
+        "INSERT OR REPLACE INTO entry SELECT * FROM entry WHERE seq = 3",
+        "INSERT INTO entry SELECT seq + 50, at, kind, body, previous, hash || 'x' FROM entry WHERE seq = 1",
+        "UPDATE account SET main_spent = 0",
+        "UPDATE account SET main_spent = main_spent + 2000000000000",
+        "UPDATE account SET main_limit = NULL, delta_limit = NULL",
+        "DELETE FROM account",
+        "UPDATE question SET answer = x'00' WHERE state = 'answered'",
+        "UPDATE question SET main = 0",
+        "DELETE FROM question",
+        "DELETE FROM payment",
+        "UPDATE payment SET seq = 1",
+        f"{INSERT} VALUES('k', -1, 0, 1, 'reserved', 1, 'o')",
+        f"{INSERT} VALUES('k', 'x', 0, 1, 'reserved', 1, 'o')",
+        f"{INSERT} VALUES('k', 1, 0, 1, 'answered', 1, 'o')",
+        "INSERT INTO payment VALUES('nobody', 'nothing', 1)",
+    ],
+)
+def test_the_second_belt_holds(used, statement):
+    with opened(used) as ledger:
+        before = list(ledger._db.iterdump())
+        with pytest.raises(sqlite3.IntegrityError):
+            ledger._db.execute(statement)
+        assert list(ledger._db.iterdump()) == before
+
+
+def test_a_chain_rewritten_from_end_to_end_is_noticed_by_the_head(used):
+    """Someone who computes all hashes anew, and takes out one question everywhere."""
+    db = sqlite3.connect(used)
+    rows = db.execute("SELECT seq, at, kind, body FROM entry ORDER BY seq").fetchall()
+    db.close()
+    kept = [row for row in rows if key(4) not in row[3]]
+    statements, previous = ["DELETE FROM payment WHERE key = '" + key(4) + "'"], GENESIS
+    statements += [f"DELETE FROM question WHERE key = '{key(4)}'", "DELETE FROM entry"]
+    for seq, (_, at, kind, body) in enumerate(kept, 1):
+        this = link(seq, at, kind, body, previous)
+        statements.append(("INSERT INTO entry VALUES(?, ?, ?, ?, ?, ?)", (seq, at, kind, body, previous, this)))
+        previous = this
+    statements.append('UPDATE account SET main_spent = main_spent - 125000000000 WHERE path <> \'["shop","bob"]\'')
+    by_hand(used, *statements)
+    with pytest.raises(LedgerRolledBack):
+        opened(used)
+    # with the head gone too, only the owner's word is left; the chain itself is sound, and says that it was adopted
+    with opened(used, adopt=True) as ledger:
+        assert ledger.verify().adopted == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (lambda body: {**body, "amount": {"main": 1, "delta": 0}}, "less than its loss"),
+        (lambda body: {**body, "payers": [["shop"]]}, "wrong accounts"),
+        (lambda body: {**body, "path": ["cellar", "ana"]}, "no limit"),
+        (lambda body: {**body, "loss": {**body["loss"], "adjacency": "replace"}}, "adjacency"),
+        (lambda body: {**body, "amount": {"main": 3 * 10**12, "delta": 0}}, "exceeds its limit"),
+        (lambda body: {**body, "amount": {"main": -1, "delta": 0}}, "garbles"),
+        (lambda body: {name: body[name] for name in body if name != "loss"}, "garbles"),
+        (lambda body: {**body, "loss": {"version": 1, "kind": "unheard of"}}, "garbles"),
+    ],
+)
+def test_entries_that_break_a_rule_are_noticed_even_with_right_hashes(place, body, reason):
+    with opened(place) as ledger:
+        ledger.set_limits({SHOP: Limit.pure(2)})
+        ask(ledger, 1)
+        seq, at, kind, text, previous, _ = ledger._db.execute("SELECT * FROM entry WHERE seq = 3").fetchone()
+        changed = canonical(body(json.loads(text)))
+        this = link(seq, at, kind, changed, previous)
+        by_hand(place, ("UPDATE entry SET body = ?, hash = ? WHERE seq = 3", (changed, this)))
+        with pytest.raises(LedgerCorrupt, match=f"entry 3 .*{reason}"):
+            ledger.verify()
+
+
+def test_a_changed_answer_is_not_released(used):
+    with opened(used) as ledger:
+        by_hand(used, f"UPDATE question SET answer = x'00' WHERE key = '{key(1)}'")
+        with pytest.raises(LedgerCorrupt, match="isn't released"):
+            ask(ledger, 1)
