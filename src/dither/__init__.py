@@ -6,7 +6,7 @@ The names below are the whole public surface; everything else can be reached thr
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dither.errors import DitherError
+from dither.errors import DitherError, Failed, OutOfBudget, Refused
 from dither.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -40,28 +40,36 @@ from dither.privacy import (
 
 if TYPE_CHECKING:
     from dither import checks
+    from dither.curator import Answer, Curator, Policy, Quote
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Adjacency",
+    "Answer",
+    "Curator",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "DitherError",
     "Exponential",
+    "Failed",
     "Gaussian",
     "Guarantee",
     "KaryResponse",
     "Laplace",
     "LaplaceThreshold",
     "NoisyMax",
+    "OutOfBudget",
     "ParticipationResponse",
     "PartitionSelection",
     "PermuteAndFlip",
+    "Policy",
     "PrivacyLoss",
     "PrivacyUnit",
     "Quantile",
+    "Quote",
     "RandomizedResponse",
+    "Refused",
     "Sensitivity",
     "SparseVector",
     "Subsampled",
@@ -75,8 +83,13 @@ __all__ = [
 ]
 
 
+# what needs more than numpy and scipy is loaded when it is first used
+_LATER = dict.fromkeys(("Answer", "Curator", "Policy", "Quote"), "dither.curator")
+
+
 def __getattr__(name: str) -> Any:
-    # the conformance suite needs scipy.stats, which takes longer to import than all the rest
     if name == "checks":
         return import_module("dither.checks")
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module 'dither' has no attribute {name!r}")

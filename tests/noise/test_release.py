@@ -158,6 +158,25 @@ def test_errors_are_as_predicted(function, kind):
                 assert not (enough and no_more)
 
 
+@pytest.mark.parametrize("budget", [pure("1/5"), zcdp("1/500")], ids=["pure", "zcdp"])
+def test_the_error_of_an_average_is_as_predicted_at_the_end_of_its_bounds(budget):
+    # predicted as "±(e / rows in the group)"; all values are 100, where the noise of the count weighs most
+    trials, rows = 200_000, 10_000
+    question = priced(Function.AVG, budget=budget)
+    recipe, half = question.lowered.recipes[0], question.errors()[0].text
+    assert half.endswith(" / rows in the group)")
+    top = recipe.high - recipe.x.centre
+    exact = {recipe.count: rows, recipe.x.cell: int(rows * top / recipe.x.step)}
+    for wrong, fine in ((F(1), True), (F(21, 20), False), (F(19, 20), False)):
+        drawn = {c: type(n)(n.scale * wrong).release(np.full(trials, exact[c])) for c, n in enumerate(question.noise)}
+        off = drawn[recipe.x.cell] * float(recipe.x.step) - float(top) * drawn[recipe.count]
+        inside = int((np.abs(off) <= float(half[2:].split(" ")[0].replace(",", ""))).sum())
+        # half steps of the count and three digits of the text make it a little wider: 0.7 % of coverage at most
+        enough = stats.binom.cdf(inside, trials, 0.95) > 1e-9
+        no_more = stats.binom.sf(inside - 1, trials, 0.957) > 1e-9
+        assert bool(enough and no_more) is fine
+
+
 # ---------------------------------------------------------------------------------------------- intervals
 
 

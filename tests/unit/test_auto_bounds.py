@@ -77,7 +77,9 @@ def bin_index(x):
 
 
 def measured(bins, counts):
-    here = Histogram(group=np.zeros(len(bins), np.int64), bin=np.array(bins), count=np.array(counts))
+    here = Histogram(
+        group=np.zeros(len(bins), np.int64), bin=np.array(bins, np.int64), count=np.array(counts, np.int64)
+    )
     return Measured(keys=pa.table({}), size=1, totals=(), bins=(here,))
 
 

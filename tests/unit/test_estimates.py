@@ -1,5 +1,6 @@
 """Estimates: values and intervals as functions of released cells, in closed form or against brute force."""
 
+import itertools
 import math
 from fractions import Fraction as F
 
@@ -137,7 +138,7 @@ def test_the_quantile_of_two_laplace_noises(ratio, confidence):
 
         kinks = sorted({-q / ratio, 0.0, q / ratio})
         ends = [-60.0, *[k for k in kinks if -60 < k < 60], 60.0]
-        tail = sum(integrate.quad(beyond, a, b, epsabs=1e-13)[0] for a, b in zip(ends, ends[1:], strict=False))
+        tail = sum(integrate.quad(beyond, a, b, epsabs=1e-13)[0] for a, b in itertools.pairwise(ends))
     failure = float(1 - confidence)
     assert failure * (1 - 2e-5) <= tail + 1e-10
     assert tail <= failure * (1 + 1e-6) + 1e-10

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dither.curator.findings import Level
-from dither.curator.policy import Policy, read
-from dither.curator.policy_columns import point
+from dither.curator.policy.findings import Level
+from dither.curator.policy.policy import Policy, read
+from dither.curator.policy.columns import point
 from dither.errors import InvalidParameter, InvalidPolicy, Refused
 from dither.ledger import Account
 from dither.privacy import Adjacency
@@ -204,6 +204,16 @@ def test_the_statement_names_every_unit_and_the_adjacency():
         'each row of table "log", each "user_id" of table "orders"; against changing everything that one unit\'s rows '
         "say, the number of units being public (replace)"
     )
+
+
+def test_the_level_of_units_stays_when_tables_are_added():
+    policy = Policy.parse(GOOD)
+    with_users = Policy.parse(
+        GOOD + '\n[tables.log]\nprivate = true\nprivacy_unit_column = "id"\ncolumns.id = { type = "integer" }\n'
+    )
+    with_rows = Policy.parse(GOOD + '\n[tables.log]\nprivate = true\nprivacy_unit = "row"\n')
+    assert policy.unit_level() == with_users.unit_level() == "each id"
+    assert with_rows.unit_level() == "each id or row"
 
 
 # (what is changed, what it becomes): each of these gives another answer or another promise

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dither.curator.findings import Notes
-from dither.curator.policy import Policy
-from dither.curator.policy_places import Places
-from dither.curator.policy_settings import SECTIONS, names_of, shaped
-from dither.curator.toml_text import exact_number
+from dither.curator.policy.findings import Notes
+from dither.curator.policy.policy import Policy
+from dither.curator.policy.places import Places
+from dither.curator.policy.settings import SECTIONS, names_of, shaped
+from dither.curator.policy.toml_text import exact_number
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "policy.md").read_text(encoding="utf-8")

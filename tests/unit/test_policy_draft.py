@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dither.curator.advice import advise
-from dither.curator.catalogue import KINDS, decimal_step, fits, kind_of, type_name
-from dither.curator.draft import draft, write_new
-from dither.curator.findings import Level
-from dither.curator.policy import Policy, read
+from dither.curator.policy.advice import advise
+from dither.curator.policy.catalogue import KINDS, decimal_step, fits, kind_of, type_name
+from dither.curator.policy.draft import draft, write_new
+from dither.curator.policy.findings import Level
+from dither.curator.policy.policy import Policy, read
 from dither.errors import InvalidParameter, InvalidPolicy
 from dither.query.kinds import Kind
 

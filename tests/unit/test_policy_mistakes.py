@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dither.curator.findings import Level
-from dither.curator.policy import Policy, read
+from dither.curator.policy.findings import Level
+from dither.curator.policy.policy import Policy, read
 from dither.errors import InvalidPolicy
 
 GOOD = """\

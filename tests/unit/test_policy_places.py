@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dither.curator.policy_places import Places
-from dither.curator.toml_text import Inexact, exact_number, toml_key, toml_number, toml_path, toml_value
+from dither.curator.policy.places import Places
+from dither.curator.policy.toml_text import Inexact, exact_number, toml_key, toml_number, toml_path, toml_value
 
 TRICKY = """\
 # [not.a.header]

@@ -25,4 +25,4 @@ def check(policy: PolicyFile = DEFAULT_POLICY) -> None:
     if errors:
         screen.print(f"{errors} to mend before questions can be asked")
         raise typer.Exit(1)
-    screen.print(f'{policy} is ready: try  dither price "SELECT COUNT(*) AS n FROM …" --epsilon 0.1')
+    screen.print(f"{policy} is ready. See what a question would cost:  dither price")

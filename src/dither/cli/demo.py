@@ -50,6 +50,7 @@ QUESTIONS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ),
 )
 TRY = 'dither ask "SELECT COUNT(*) AS n FROM orders" --epsilon 0.1'
+TRY = 'dither ask "SELECT COUNT(*) AS n FROM orders" --epsilon 0.1'
 REFUSED = "SELECT customer, amount FROM orders WHERE customer = 4711"
 
 
@@ -67,7 +68,7 @@ def demo(
         raise InvalidParameter(f"{keep} is not empty: name a new directory")
     keep.mkdir(parents=True, exist_ok=True)
     _story(keep, console())
-    console().print(f'\nKept in {keep}: go there and try  dither ask "SELECT COUNT(*) AS n FROM orders" --epsilon 0.1')
+    console().print(f"\nKept in {keep}: go there and try  {TRY}")
 
 
 def _story(directory: Path, screen: Console) -> None:

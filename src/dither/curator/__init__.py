@@ -3,7 +3,7 @@
 from dither.curator.answer import Answer, Bars, Cost
 from dither.curator.computation import Computation
 from dither.curator.curator import Curator
-from dither.curator.policy import Policy
+from dither.curator.policy.policy import Policy
 from dither.curator.pricing import OWNER, BudgetLine
 from dither.curator.quote import Quote, QuotedColumn
 

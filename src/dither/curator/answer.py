@@ -47,8 +47,8 @@ class Cost:
 class Answer:
     """A released table: safe to show, keep and compute with; nothing done with it costs any more.
 
-    ``table`` is an Arrow table, ``bars`` has the intervals of its noisy columns at ``confidence`` and ``receipt`` proves
-    the charge. Anything that reads Arrow takes an answer as it is (``pl.DataFrame(answer)``, ``duckdb.from_arrow``).
+    ``table`` is an Arrow table, ``bars`` has the intervals of its noisy columns at ``confidence``, ``receipt`` is the
+    proof of the charge. Anything that reads Arrow takes an answer as it is (``pl.DataFrame(answer)``, ``duckdb.from_arrow``).
     """
 
     table: pa.Table

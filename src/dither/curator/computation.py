@@ -19,9 +19,9 @@ class Computation(Protocol):
     """A private computation over one table.
 
     ``loss()`` is what it costs, for one unit of the table with at most ``rows`` rows, under the policy's adjacency; it
-    is asked for before any data is read and charged in full. ``release(table)`` gets an Arrow table with ``columns`` and
-    returns what may leave: an Arrow table, a numpy array or anything that JSON can hold. ``key()`` names the computation
-    with all its parameters: the same key again is answered from the record.
+    is asked for before any data is read and charged in full. ``release(table)`` gets an Arrow table with ``columns``
+    and returns what may leave: an Arrow table, a numpy array or anything that JSON can hold. ``key()`` names the
+    computation with all its parameters: the same key again is answered from the record.
     """
 
     table: str

@@ -14,7 +14,7 @@ from typing import Any, Self
 from dither.curator.answer import Answer, Cost
 from dither.curator.computation import Computation, decode, encode
 from dither.curator.exchange import Exchange
-from dither.curator.policy import Policy
+from dither.curator.policy.policy import Policy
 from dither.curator.pricing import OWNER, Asked, BudgetLine, Place, Prepared, Pricing
 from dither.curator.quote import Quote
 from dither.curator.records import open_ledger
@@ -108,7 +108,7 @@ class Curator:
             key=prepared.quote.key,
             account=self._pricing.account(asked.analyst),
             loss=prepared.loss,
-            note={"sql": sql, "analyst": asked.analyst, "epsilon": f"{prepared.quote.epsilon:.6g}"},
+            note=self._note(asked.analyst, sql=sql, epsilon=f"{prepared.quote.epsilon:.6g}"),
         )
         stored = reservation.answer
         if stored is None:
@@ -127,7 +127,7 @@ class Curator:
         return seal(bounds, release(priced, measured).to_bytes())
 
     def _under_receipt(self, reservation: Reservation, work: Callable[[], bytes]) -> bytes:
-        """Store what ``work`` gives, return the stored bytes; a failure leaves the receipt spent and its cause logged."""
+        """Store what ``work`` gives, return the stored bytes; a failure leaves the receipt spent and is logged."""
         try:
             recorded = self._ledger.record(reservation, work())
         except (KeyboardInterrupt, SystemExit):
@@ -187,7 +187,7 @@ class Curator:
             key=self._pricing.key_of_computation(computation, loss),
             account=self._pricing.account(analyst),
             loss=loss,
-            note={"computation": computation.key(), "analyst": analyst},
+            note=self._note(analyst, computation=computation.key()),
         )
         stored = reservation.answer
         if stored is None:
@@ -222,6 +222,10 @@ class Curator:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _note(self, analyst: str, **about: str) -> dict[str, str]:
+        """What the owner finds in the ledger beside a charge."""
+        return {**about, "analyst": analyst, "units": self.policy.unit_statement(), "policy": self.policy.fingerprint()}
 
     def _wait(self, started: float) -> None:
         """Leave at a multiple of the step, so that the time of an answer says less about the data (Haeberlen 2011)."""

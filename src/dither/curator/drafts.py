@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from dither.curator.advice import advise
-from dither.curator.draft import draft, write_new
-from dither.curator.findings import Finding, Level
-from dither.curator.policy import Policy, read_file
+from dither.curator.policy.advice import advise
+from dither.curator.policy.draft import draft, write_new
+from dither.curator.policy.findings import Finding, Level
+from dither.curator.policy.policy import Policy, read_file
 from dither.engines import DuckDBEngine
 from dither.query.schema import Schema
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from dither.curator.computation import Computation
 from dither.curator.exchange import Exchange
-from dither.curator.policy import Policy
+from dither.curator.policy.policy import Policy
 from dither.curator.quote import Quote, QuotedColumn
 from dither.errors import InvalidParameter, Refused
 from dither.ledger import Account, Amount, Balance, Currency, Ledger, Limit

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from dither.curator.exchange import Exchange
-from dither.curator.policy import Policy
+from dither.curator.policy.policy import Policy
 from dither.ledger import Amount, Entry, SqliteLedger, Verified
 
 
@@ -29,7 +29,7 @@ def open_ledger(policy: Policy, *, adopt: bool = False) -> SqliteLedger:
         policy.source.ledger,
         currency=Exchange(policy.budget.delta_budget).currency,
         adjacency=policy.schema.adjacency,
-        unit=policy.unit_statement(),
+        unit=policy.unit_level(),
         dataset=policy.source.name,
         head=policy.source.ledger_head,
         adopt=adopt,

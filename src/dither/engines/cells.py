@@ -95,9 +95,9 @@ class Cells:
     def totals(self) -> Steps:
         """Keys, then a column ``_t0``, ``_t1``, … for each total, in ascending order of the keys."""
         parts, columns = _parts(self._measurement.totals, self._dialect)
-        rows = self._keyed(columns)
         if not self._by_unit:
-            return Steps(None, self._by_key(f"({rows})", [f"{part.of_rows()} AS {part.name}" for part in parts]))
+            return Steps(None, self._by_public_key(columns, parts))
+        rows = self._keyed(columns)
         unit_and_keys = ", ".join([f"r.{UNIT}", *self._r_keys])
         partials = dict.fromkeys(sql for part in parts for sql in part.partials())
         units = f"SELECT {', '.join([unit_and_keys, *partials])} FROM ({rows}) AS r GROUP BY {unit_and_keys}"
@@ -113,6 +113,16 @@ class Cells:
         own = [f"r.{UNIT}", *self._r_keys]
         rank = self._dialect.rank(salt_number(self._salt, "groups"), own)
         return Steps(f"SELECT {', '.join([*own, f'{rank} AS _h', *payload])} FROM ({units}) AS r", final(KEPT))
+
+    def _by_public_key(self, columns: Sequence[_Column], parts: Sequence[_Part]) -> str:
+        """Totals of rows: where no unit chooses between groups, those of other keys can be left out at the end."""
+        grouped = self._by_key(f"({self._keyed(columns, public=False)})", [f"{p.of_rows()} AS {p.name}" for p in parts])
+        if not self._keys:
+            return grouped
+        # the limit keeps optimisers from testing keys row by row, which costs more than all the rest
+        names = [f"r.{name}" for name in (*self._keys, *(part.name for part in parts))]
+        limited = f"({grouped} LIMIT {LARGEST_CELL})"
+        return f"SELECT {', '.join(names)} FROM {limited} AS r{self._where()} ORDER BY {self._order}"
 
     def _by_key(self, relation: str, cells: Sequence[str]) -> str:
         listed = ", ".join([*self._r_keys, *cells]) or "1 AS _one"
@@ -135,6 +145,16 @@ class Cells:
         grid = self._measurement.bins[place].grid
         column = _Column("v", (grid.expression,), lambda x: self._dialect.grid(x, grid.expression.kind, grid))
         return self._sampled(column, self._sampling.bins, f"bins {place}", self._counted)
+
+    def values_of_units(self, place: int) -> str:
+        """Without keys: the unit and bin of every row that has one, for engines that sample better than their SQL."""
+        grid = self._measurement.bins[place].grid
+        column = _Column("v", (grid.expression,), lambda x: self._dialect.grid(x, grid.expression.kind, grid))
+        return f"SELECT r.{UNIT}, r.v FROM ({self._keyed([column])}) AS r WHERE r.v IS NOT NULL"
+
+    def rank_of_units(self, place: int) -> str:
+        """The salted hash of a unit ``r.u`` that starts its sample."""
+        return self._dialect.rank(salt_number(self._salt, f"bins {place}"), [f"r.{UNIT}"])
 
     def _counted(self, relation: str) -> str:
         by = ", ".join([*self._r_keys, "r.v"])
@@ -166,8 +186,8 @@ class Cells:
 
     # ------------------------------------------------------------------ rows with keys and values
 
-    def _keyed(self, columns: Sequence[_Column]) -> str:
-        """Unit, keys and columns of every row whose keys are public ones, where keys are."""
+    def _keyed(self, columns: Sequence[_Column], *, public: bool = True) -> str:
+        """Unit, keys and columns of every row, or of those whose keys are public ones where keys are."""
         keys = self._measurement.keys
         needed = tuple(dict.fromkeys(e for column in columns for e in column.expressions))
         unit = [f"r.{UNIT}"] if self._by_unit else []
@@ -177,9 +197,13 @@ class Cells:
         place = {expression: f"r._x{i}" for i, expression in enumerate(needed)}
         listed = [f"{self._dialect.plain(f'r._k{i}', key.kind)} AS _k{i}" for i, key in enumerate(keys)]
         listed += [f"{column.make(*(place[e] for e in column.expressions))} AS {column.name}" for column in columns]
-        public = [f"({self._public(key, f'r._k{i}')})" for i, key in enumerate(keys) if key.values is not None]
-        where = f" WHERE {' AND '.join(public)}" if public else ""
+        where = self._where() if public else ""
         return f"SELECT {', '.join([*unit, *listed]) or '1 AS _one'} FROM ({below}) AS r{where}"
+
+    def _where(self) -> str:
+        keys = self._measurement.keys
+        public = [f"({self._public(key, f'r._k{i}')})" for i, key in enumerate(keys) if key.values is not None]
+        return f" WHERE {' AND '.join(public)}" if public else ""
 
     def _public(self, key: Key, sql: str) -> str:
         assert key.values is not None

@@ -16,16 +16,17 @@ import pyarrow as pa
 
 from dither.engines.base import SHORTEST_SALT, EngineFailure
 from dither.engines.cells import KEPT, Cells, Steps
-from dither.engines.duckdb_choice import SAMPLING, keep_groups
+from dither.engines.duckdb_choice import SAMPLING, keep_groups, sample_bins
 from dither.engines.duckdb_functions import DUCKDB
 from dither.engines.duckdb_sources import Opened, Origin, kind_of, open_sources
-from dither.engines.sql import Relations
+from dither.engines.sql import UNIT, Relations
 from dither.errors import InvalidParameter
 from dither.query.kinds import Kind
 from dither.query.measures import Histogram, Measured, Measurement
 from dither.query.schema import Schema
 
 LONGEST_SQL = 16_000_000
+UNITS = "_units"
 
 _KEY_TYPES = MappingProxyType(
     {
@@ -131,14 +132,17 @@ class DuckDBEngine:
         cells = Cells(relations, SAMPLING, measurement, salt)
         with self._cursor() as cursor:
             table = _answer(cursor, cells, cells.totals())
-            bins = [_answer(cursor, cells, cells.bins(place)) for place in range(len(measurement.bins))]
+            bins = [_bins(cursor, cells, measurement, place) for place in range(len(measurement.bins))]
             distinct = [_answer(cursor, cells, cells.distinct(place)) for place in range(len(measurement.distinct))]
         size = table.num_rows if measurement.keys else 1
+        for histogram in bins:
+            if histogram.group.size and int(histogram.group.max()) >= size:
+                raise EngineFailure("a histogram has more groups than the totals: did the data change?")
         return Measured(
             keys=_keys(table, measurement),
             size=size,
             totals=tuple(_numbers(table, f"_t{place}", size) for place in range(len(measurement.totals))),
-            bins=tuple(_histogram(found, size) for found in bins),
+            bins=tuple(bins),
             distinct=tuple(_numbers(found, "n", size) for found in distinct),
         )
 
@@ -204,11 +208,30 @@ def _numbers(table: pa.Table, name: str, size: int) -> npt.NDArray[np.int64]:
     return np.array(column.to_numpy(), dtype=np.int64)
 
 
-def _histogram(table: pa.Table, size: int) -> Histogram:
+def _bins(cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement, place: int) -> Histogram:
+    if measurement.keys or measurement.units == "row":
+        return _histogram(_answer(cursor, cells, cells.bins(place)))
+    table, grid = fetch(cursor, cells.values_of_units(place)), measurement.bins[place].grid
+    lowest = grid.low - grid.offset
+
+    def rank_of(units: pa.Array) -> npt.NDArray[np.uint64]:
+        cursor.register(UNITS, pa.table({UNIT: units, "i": pa.array(np.arange(len(units)))}))
+        try:
+            ranked = fetch(cursor, f"SELECT r.i, {cells.rank_of_units(place)} AS h FROM {UNITS} AS r")  # noqa: S608
+        finally:
+            cursor.unregister(UNITS)
+        result = np.zeros(len(units), dtype=np.uint64)
+        result[ranked.column("i").to_numpy()] = ranked.column("h").to_numpy()
+        return result
+
+    values = np.asarray(table.column("v").to_numpy()).astype(np.int64) - lowest
+    found, counts = sample_bins(table.column(UNIT), values, grid.high - grid.low, measurement.rows, rank_of)
+    return Histogram(group=np.zeros(found.size, dtype=np.int64), bin=found + lowest, count=counts)
+
+
+def _histogram(table: pa.Table) -> Histogram:
     """Counts by group and bin; rows without a bin only make sure that every group has its number."""
     groups = np.array(table.column("g").to_numpy(), dtype=np.int64)
-    if groups.size and int(groups.max()) >= size:
-        raise EngineFailure("a histogram has more groups than the totals")
     kept = np.asarray(table.column("v").is_valid().to_numpy(), dtype=bool)
     bins = table.column("v").drop_null().to_numpy()
     return Histogram(

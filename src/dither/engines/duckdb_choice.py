@@ -9,7 +9,7 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import pyarrow as pa
 from dither.engines.cells import Sampling
 from dither.engines.duckdb_functions import rank
 from dither.engines.sql import UNIT
+from dither.errors import InvalidParameter
 
 
 def keep_groups(table: pa.Table, keys: Sequence[str], most: int) -> pa.Table:
@@ -65,6 +66,56 @@ def _decide(
     ]
     kept[rows] = False
     kept[rows[sorted(range(len(rows)), key=lambda i: ordered[i])[:most]]] = True
+
+
+def sample_bins(
+    unit: pa.ChunkedArray,
+    value: npt.NDArray[np.int64],
+    width: int,
+    most: int,
+    rank_of: Callable[[pa.Array], npt.NDArray[np.uint64]],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Bins and counts of the sample that ``bins`` describes, for units with one group each.
+
+    ``value`` lies between 0 and ``width``. Units and values are packed into 64 bits and sorted at once; how units are
+    numbered has no influence, because ``rank_of`` gives the hash of the unit itself.
+    """
+    if len(unit) == 0:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    bits = max(1, width.bit_length())
+    code, ids = _numbered(unit, 64 - bits)
+    packed = code << np.uint64(bits)
+    packed |= value.astype(np.uint64)
+    packed.sort()
+    owner = packed >> np.uint64(bits)
+    starts = np.concatenate(([0], np.flatnonzero(owner[1:] != owner[:-1]) + 1))
+    sizes = np.diff(np.append(starts, owner.size))
+    taken = np.repeat(sizes <= most, sizes)
+    crowded = sizes > most
+    first, number = starts[crowded], sizes[crowded]
+    shift = (rank_of(ids(owner[first])) % number.astype(np.uint64)).astype(np.int64)
+    for j in range(most):
+        taken[first + (shift + j * number) // most] = True
+    found, counts = np.unique(packed[taken] & np.uint64(2**bits - 1), return_counts=True)
+    return found.astype(np.int64), counts.astype(np.int64)
+
+
+def _numbered(
+    unit: pa.ChunkedArray, bits: int
+) -> tuple[npt.NDArray[np.uint64], Callable[[npt.NDArray[np.uint64]], pa.Array]]:
+    """Numbers of so many bits that tell units apart, and the way back from them."""
+    if pa.types.is_int64(unit.type):
+        ids = np.asarray(unit.to_numpy())
+        low = int(ids.min())
+        if (int(ids.max()) - low).bit_length() <= bits:
+            # differences are right modulo 2^64 whatever the signs
+            base = np.uint64(low % 2**64)
+            return ids.view(np.uint64) - base, lambda codes: pa.array((codes + base).view(np.int64))
+    encoded = unit.combine_chunks().dictionary_encode()
+    if max(1, (len(encoded.dictionary) - 1).bit_length()) > bits:
+        raise InvalidParameter("the grid of a histogram is too fine to be sampled: use a larger step")
+    codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False)).astype(np.uint64)
+    return codes, lambda chosen: encoded.dictionary.take(pa.array(chosen.astype(np.int64)))
 
 
 def bins(rows: str, own: Sequence[str], most: int, salt: int) -> str:

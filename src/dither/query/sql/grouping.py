@@ -17,7 +17,21 @@ from dither.errors import Refused
 from dither.query.expressions import Call, Column, Expression, Literal
 from dither.query.functions import Typed, adapt, apply, literal
 from dither.query.kinds import NOTHING, Kind
-from dither.query.plan import Aggregation, Field, Filter, InnerAggregate, Key, Ordering, PerUnit, Project
+from dither.query.plan import (
+    Aggregation,
+    Distinct,
+    Field,
+    Filter,
+    InnerAggregate,
+    Join,
+    JoinKind,
+    Key,
+    Ordering,
+    PerUnit,
+    Project,
+    Relation,
+    Window,
+)
 from dither.query.sql.aggregates import PrivateAggregates
 from dither.query.sql.calls import INTERVALS, AggregateCall, aggregate_call, has_aggregate, has_window
 from dither.query.sql.joins import unit_names
@@ -262,7 +276,7 @@ class _Grouping:
             raise refused("too_many_groups", f"there would be more than {MOST_GROUPS} public groups", hint)
         groups = min([*(table.groups for table in tables), *([] if stated.groups is None else [stated.groups])])
         count = min([*(table.rows for table in tables), *([] if stated.rows is None else [stated.rows])])
-        if rows.units == "row":
+        if rows.units == "row" or one_row_each(rows.relation):
             groups = count = 1
         elif all(key.values is not None for key in keys):
             groups = min(groups, size)
@@ -321,6 +335,24 @@ class _Grouping:
             descending, first = bool(each.args.get("desc")), bool(each.args.get("nulls_first"))
             result.append(Ordering(expression=value.expression, descending=descending, nulls_first=first))
         return tuple(result)
+
+
+def one_row_each(relation: Relation) -> bool:
+    """Whether a unit has at most one row: then it is in one group, and bounding its contribution to that loses nothing.
+
+    The bound is enforced like any other, so privacy doesn't rest on this.
+    """
+    if isinstance(relation, PerUnit):
+        units = {field.name for field in relation.input.fields if field.unit}
+        return all(isinstance(key, Column) and key.name in units for key in relation.keys)
+    if isinstance(relation, Distinct) and all(field.unit for field in relation.fields):
+        return True
+    if isinstance(relation, Filter | Project | Distinct | Window):
+        return one_row_each(relation.input)
+    if isinstance(relation, Join):
+        copied = relation.kind in (JoinKind.INNER, JoinKind.LEFT)
+        return one_row_each(relation.left) and (not copied or (relation.on_unit and one_row_each(relation.right)))
+    return False
 
 
 def _is_unit(key: Typed, units: frozenset[str]) -> bool:

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
-from dither.curator.catalogue import kind_of
-from dither.curator.findings import Notes, did_you_mean, shown
-from dither.curator.policy_places import Place
-from dither.curator.toml_text import Inexact, Verbatim, toml_line, toml_path
+from dither.curator.policy.catalogue import kind_of
+from dither.curator.policy.findings import Notes, did_you_mean, shown
+from dither.curator.policy.places import Place
+from dither.curator.policy.toml_text import Inexact, Verbatim, toml_line, toml_path
 from dither.privacy import Adjacency
 from dither.query.kinds import Auto, Kind
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dither.curator.draft_units import person_column
-from dither.curator.findings import Notes, did_you_mean, shown
-from dither.curator.policy_columns import read_columns
-from dither.curator.policy_places import Place
-from dither.curator.policy_settings import TableSettings, shaped
-from dither.curator.toml_text import toml_key, toml_line, toml_path
+from dither.curator.policy.columns import read_columns
+from dither.curator.policy.draft_units import person_column
+from dither.curator.policy.findings import Notes, did_you_mean, shown
+from dither.curator.policy.places import Place
+from dither.curator.policy.settings import TableSettings, shaped
+from dither.curator.policy.toml_text import toml_key, toml_line, toml_path
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, TableFacts
 

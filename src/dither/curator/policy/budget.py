@@ -9,10 +9,10 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Literal
 
-from dither.curator.findings import Notes, shown
-from dither.curator.policy_settings import SMALLEST_DELTA, AnalystSettings, BudgetSettings, shaped
-from dither.curator.policy_source import name_problem
-from dither.curator.toml_text import toml_line, toml_number
+from dither.curator.policy.findings import Notes, shown
+from dither.curator.policy.settings import SMALLEST_DELTA, AnalystSettings, BudgetSettings, shaped
+from dither.curator.policy.source import name_problem
+from dither.curator.policy.toml_text import toml_line, toml_number
 from dither.privacy import Adjacency
 
 LARGE_DELTA = Fraction(1, 1000)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from dither.curator.policy_places import Place, Places
-from dither.curator.toml_text import toml_path, toml_value
+from dither.curator.policy.places import Place, Places
+from dither.curator.policy.toml_text import toml_path, toml_value
 
 LONGEST_SHOWN = 60
 # a list of a hundred thousand keys is mended in the file, not copied from a terminal

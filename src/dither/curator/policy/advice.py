@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from dither.curator.catalogue import Description, decimal_step, fits, kind_of, type_name
-from dither.curator.draft import column_settings, completed, is_csv
-from dither.curator.draft_units import is_id, person_column
-from dither.curator.findings import Finding, Notes, did_you_mean, shown
-from dither.curator.policy import Policy
-from dither.curator.policy_budget import Budget
-from dither.curator.policy_columns import ColumnLine
-from dither.curator.policy_places import Place
-from dither.curator.policy_reading import Reading
-from dither.curator.policy_tables import TableReading
-from dither.curator.toml_text import toml_line, toml_path
+from dither.curator.policy.budget import Budget
+from dither.curator.policy.catalogue import Description, decimal_step, fits, kind_of, type_name
+from dither.curator.policy.columns import ColumnLine
+from dither.curator.policy.draft import column_settings, completed, is_csv
+from dither.curator.policy.draft_units import is_id, person_column
+from dither.curator.policy.findings import Finding, Notes, did_you_mean, shown
+from dither.curator.policy.places import Place
+from dither.curator.policy.policy import Policy
+from dither.curator.policy.reading import Reading
+from dither.curator.policy.tables import TableReading
+from dither.curator.policy.toml_text import toml_line, toml_path
 from dither.privacy import Guarantee
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from dither.curator.findings import Finding
-from dither.curator.policy_budget import Analyst, Budget
-from dither.curator.policy_reading import FILE, Reading, read
-from dither.curator.policy_source import Source, name_problem
+from dither.curator.policy.budget import Analyst, Budget
+from dither.curator.policy.findings import Finding
+from dither.curator.policy.reading import FILE, Reading, read
+from dither.curator.policy.source import Source, name_problem
 from dither.errors import InvalidPolicy, Refused
 from dither.query.kinds import Auto, Interval, Value
 from dither.query.schema import ColumnFacts, Schema, TableFacts
@@ -114,8 +114,18 @@ class Policy:
         canonical = json.dumps(form, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
+    def unit_level(self) -> str:
+        """At which level units are protected: what a ledger is kept for.
+
+        Tables may be added later, so the ledger isn't tied to their names; each charge records ``unit_statement``.
+        """
+        levels = {
+            "row" if table.unit_column is None else "id" for table in self.schema.tables.values() if table.private
+        }
+        return {"row": "each row", "id": "each id", "idrow": "each id or row"}["".join(sorted(levels))]
+
     def unit_statement(self) -> str:
-        """Who is protected, table by table, and against what: a ledger is kept for one such statement."""
+        """Who is protected, table by table, and against what."""
         units = []
         for name, table in sorted(self.schema.tables.items()):
             if table.private:

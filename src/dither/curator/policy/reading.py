@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dither.curator.findings import Finding, Level, Notes, did_you_mean
-from dither.curator.policy_budget import Analyst, Budget, read_analysts, read_budget
-from dither.curator.policy_places import Places
-from dither.curator.policy_settings import HEADERS, SECTIONS, names_of
-from dither.curator.policy_source import Source, read_source, read_twice
-from dither.curator.policy_tables import TableReading, read_tables
-from dither.curator.toml_text import exact_number
+from dither.curator.policy.budget import Analyst, Budget, read_analysts, read_budget
+from dither.curator.policy.findings import Finding, Level, Notes, did_you_mean
+from dither.curator.policy.places import Places
+from dither.curator.policy.settings import HEADERS, SECTIONS, names_of
+from dither.curator.policy.source import Source, read_source, read_twice
+from dither.curator.policy.tables import TableReading, read_tables
+from dither.curator.policy.toml_text import exact_number
 from dither.privacy import Adjacency
 
 TOP = ("source", "budget", "analysts", "tables")

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from dither.curator.catalogue import kind_of
-from dither.curator.findings import Notes, did_you_mean, shown
-from dither.curator.policy_places import Place
-from dither.curator.policy_settings import ColumnSettings, TableSettings, names_of, own_line, shaped
-from dither.curator.toml_text import Verbatim, toml_line, toml_number, toml_value
+from dither.curator.policy.catalogue import kind_of
+from dither.curator.policy.findings import Notes, did_you_mean, shown
+from dither.curator.policy.places import Place
+from dither.curator.policy.settings import ColumnSettings, TableSettings, names_of, own_line, shaped
+from dither.curator.policy.toml_text import Verbatim, toml_line, toml_number, toml_value
 from dither.query.kinds import Auto, Interval, Kind, Value
 from dither.query.schema import ColumnFacts
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
-from dither.curator.catalogue import Description, decimal_step, kind_of, type_name
-from dither.curator.draft_units import is_id, unit_candidates
-from dither.curator.policy_source import name_problem
-from dither.curator.toml_text import Verbatim, toml_line, toml_path
+from dither.curator.policy.catalogue import Description, decimal_step, kind_of, type_name
+from dither.curator.policy.draft_units import is_id, unit_candidates
+from dither.curator.policy.source import name_problem
+from dither.curator.policy.toml_text import Verbatim, toml_line, toml_path
 from dither.errors import InvalidParameter
 from dither.query.kinds import Kind
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from dither.curator.findings import Notes, shown
-from dither.curator.policy_settings import SourceSettings, shaped
-from dither.curator.toml_text import toml_line
+from dither.curator.policy.findings import Notes, shown
+from dither.curator.policy.settings import SourceSettings, shaped
+from dither.curator.policy.toml_text import toml_line
 from dither.errors import InvalidParameter
 from dither.ledger.account import Account
 
