@@ -1,32 +1,48 @@
-"""The documentation can't rot: every snippet and every example is run, and what they show is compared.
+"""The documentation can't rot: every snippet, every command and every example is run, and what they show is compared.
 
-In a ```python block a comment ``# → value`` states what the statement before it shows: the repr of an expression, or
-one printed line each. ``…`` stands for any characters. Noise is never compared: what has no such comment is only run.
+The blocks of a page are run in their order, in one temporary directory. ``…`` stands for any characters; alone on a
+line, for any lines. Noise is never compared.
+
+- In a ```python block a comment ``# → value`` states what the statement before it shows: the repr of an expression, or
+  one printed line each. What has no such comment is only run.
+- In a ```console block ``$ dither …`` is run; lines that begin with ``> `` go on with a command. What is shown below is
+  compared, blanks apart, and where nothing is shown the command is only run. Numbers and bars in lines with `` ± `` are
+  noise. A command must succeed, unless it shows ``dither: …`` or ``error: …``: then it must fail with status 1.
+- A ```toml block that begins with ``# dither.toml`` is written to that file, in place of what was there.
+- A page that says `dither demo --keep shop` in its prose, but not in a console, begins in the directory that it leaves.
 """
 
 import ast
 import contextlib
 import io
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import dither as dp
+from dither.cli.main import main
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PICTURE = ROOT / "docs" / "concepts" / "composition.svg"
-FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(python|console|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"#\s*→\s?(.*?)\s*$")
+FAILS = re.compile(r"^(dither|error): ", re.MULTILINE)
+POLICY_FILE = "dither.toml"
+LEAVES_A_SHOP = "dither demo --keep shop"
 
 
 def blocks(document):
-    """The python blocks of a file, moved to the lines where they stand, so that a traceback points there."""
+    """The blocks of a file by language, moved to the lines where they stand, so that a traceback points there."""
     text = document.read_text(encoding="utf-8")
     for found in FENCE.finditer(text):
-        yield "\n" * text.count("\n", 0, found.start(1)) + found.group(1)
+        yield found.group(1), "\n" * text.count("\n", 0, found.start(2)) + found.group(2)
 
 
 def matches(expected, shown):
@@ -56,16 +72,93 @@ def run_block(source, name, namespace):
                 assert matches(stated, one), f"{name}:{statement.lineno} shows {one}, stated {stated}"
 
 
+def commands(source):
+    """The commands of a console block, each with its line and the lines that it shows."""
+    found = []
+    for number, line in enumerate(source.splitlines(), start=1):
+        if line.startswith("$ "):
+            found.append((number, [line[2:]], []))
+        elif line.startswith("> ") and found and not found[-1][2]:
+            found[-1][1].append(line[2:])
+        elif found:
+            found[-1][2].append(line)
+        else:
+            assert not line.strip(), "a console block begins with a command"
+    return [(number, "\n".join(text), "\n".join(shown).strip()) for number, text, shown in found]
+
+
+def execute(text):
+    """Run one command where we are; its status and all that it wrote."""
+    name, *arguments = shlex.split(text, comments=True)
+    if name in ("cd", "mkdir"):
+        getattr(os, {"cd": "chdir"}.get(name, name))(*arguments)
+        return 0, ""
+    assert name == "dither", f"only dither, cd and mkdir are run; got {name}"
+    written = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with contextlib.redirect_stdout(written), contextlib.redirect_stderr(written):
+        status = main(arguments)
+    return status, written.buffer.getvalue().decode()
+
+
+def shows(expected, output):
+    """Whether the output is what the page shows, blanks apart; see above."""
+    parts = []
+    for line in expected.splitlines():
+        text = " ".join(line.split())
+        noisy = " ± " in text
+        for piece in re.split(r"(…|[█▒]+|-?\d[\d,]*(?:\.\d+)?)", text):
+            if piece == "…":
+                parts.append(".*" if text == "…" else "[^\n]*?")
+            elif noisy and re.match(r"[█▒]", piece):
+                parts.append("[█▒]+")
+            elif noisy and re.match(r"-?\d", piece):
+                parts.append(r"-?\d[\d,]*(?:\.\d+)?")
+            else:
+                parts.append(re.escape(piece).replace("\\ ", r"\s+"))
+        parts.append(r"\s*")
+    lines = "\n".join(" ".join(line.split()) for line in output.splitlines())
+    return re.fullmatch("".join(parts), lines.strip(), re.DOTALL) is not None
+
+
+def run_console(source, name):
+    for number, text, expected in commands(source):
+        status, output = execute(text)
+        wanted = 1 if FAILS.search(expected) else 0
+        assert status == wanted, f"{name}:{number} ended with {status}, not {wanted}:\n{output}"
+        assert not expected or shows(expected, output), f"{name}:{number} shows\n{output}\nstated\n{expected}"
+
+
+@pytest.fixture
+def away(tmp_path, monkeypatch):
+    """An empty directory to be in, nothing of the user's in reach."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+@pytest.mark.usefixtures("away")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_snippets_run_and_show_what_they_say(document):
+    name = str(document.relative_to(ROOT))
     namespace = {"__name__": f"snippets_of_{document.stem}"}
-    for source in blocks(document):
-        run_block(source, str(document.relative_to(ROOT)), namespace)
+    text = document.read_text(encoding="utf-8")
+    if LEAVES_A_SHOP in text and f"$ {LEAVES_A_SHOP}" not in text:
+        run_console(f"$ {LEAVES_A_SHOP}\n$ cd shop", name)
+    for language, source in blocks(document):
+        if language == "python":
+            run_block(source, name, namespace)
+        elif language == "console":
+            run_console(source, name)
+        elif source.lstrip().startswith(f"# {POLICY_FILE}\n"):
+            Path(POLICY_FILE).write_text(source.lstrip(), encoding="utf-8")
+    for value in namespace.values():
+        if isinstance(value, dp.Curator):
+            value.close()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_snippets_are_written_the_one_way(document):
-    for source in blocks(document):
+    for _, source in blocks(document):
         assert ">>>" not in source, "snippets are code to copy, without prompts"
         assert not re.search(r"#\s*(->|=>)", source), "shown values are marked with →"
 
@@ -97,3 +190,37 @@ def test_the_runner_notices_a_wrong_value():
     for wrong in ("1 / 4  # → 0.26", "print('a')  # → b", "x = 1  # → 1", "1 / 3  # → 0.34…"):
         with pytest.raises(AssertionError):
             run_block(wrong, "wrong", {})
+
+
+@pytest.mark.usefixtures("away")
+def test_the_runner_notices_a_wrong_command_or_output():
+    run_console("$ mkdir new\n$ cd new\n$ dither budget\ndither: dither.toml: this file …", "right")
+    run_console("$ dither price 'SELECT\n> 1'\ndither: …\n…", "right")
+    for wrong in (
+        "$ dither budget",
+        "$ dither budget\nall is well",
+        "$ dither budget\ndither: all is well",
+        "$ dither demo --keep .\ndither: …",
+        "$ rm -r /",
+        "output without a command",
+    ):
+        with pytest.raises(AssertionError):
+            run_console(wrong, "wrong")
+
+
+def test_noise_is_not_compared_and_everything_else_is():
+    output = "city             n\nBern  12,345 ± 6  █████▒▒\ncost ε = 0.5\nthe end\n"
+    for right in (
+        "city n\nBern 1 ± 2.5 █▒\ncost ε = 0.5\nthe end",
+        "city   n\n…\nthe end",
+        "…\ncost ε = …\n…",
+        "city n\nBern …\ncost …\nthe …",
+    ):
+        assert shows(right, output), right
+    for wrong in (
+        "city n\nBasel 1 ± 2.5 █▒\ncost ε = 0.5\nthe end",
+        "city n\nBern 1 ± 2.5 █▒\ncost ε = 0.6\nthe end",
+        "city n\nBern …\ncost …",
+        "city n\nBern … the end",
+    ):
+        assert not shows(wrong, output), wrong

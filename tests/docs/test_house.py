@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import dither
+from dither.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 500
@@ -116,6 +117,18 @@ def test_set_up_is_two_commands():
     assert commands == ["make demo", "make test"]
     assert "pip install" not in read("README.md")
     assert "make test" in read(".ci", "run").splitlines()
+
+
+def test_every_command_is_on_the_front_page():
+    commands = {command.name for command in app.registered_commands} | {group.name for group in app.registered_groups}
+    line = re.search(r"^\| command line \| (.*) \|$", read("README.md"), re.MULTILINE).group(1)
+    assert set(re.findall(r"`(?:dither )?(\w+)`", line)) == commands
+
+
+def test_the_suites_that_the_reference_names_exist():
+    line = next(line for line in read("docs", "reference.md").splitlines() if "`dp.checks`" in line)
+    named = re.findall(r"`(check_\w+)`", line)
+    assert set(named) == {name for name in dither.checks.__all__ if name.startswith("check_")}
 
 
 def test_the_changelog_starts_with_privacy():

@@ -164,6 +164,22 @@ def test_half_widths_hold_between_whole_numbers_too(law, scale):
         assert inside >= float(confidence) * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("scales", [("1/3", "1/3"), ("1", "1/2"), ("5/2", "1"), ("9", "4/5"), ("1/2", "6")])
+@pytest.mark.parametrize("law", [DiscreteLaplace, DiscreteGaussian])
+def test_ratios_of_coarse_noise_are_covered_too(law, scales):
+    # the exact law of N − t·M on whole numbers, where half steps matter most
+    points = np.arange(-150, 151)
+    size = np.abs(points) if law is DiscreteLaplace else points**2 / 2
+    laws = [np.exp(-size / float(F(s)) ** (1 if law is DiscreteLaplace else 2)) for s in scales]
+    chances = np.multiply.outer(*(one / one.sum() for one in laws))
+    noises = [law(F(s)) for s in scales]
+    for t in (0.0, 0.1, 1 / 3, 0.5, 1.0, 1.5, 2.0, 7.3):
+        distance = np.abs(np.subtract.outer(points, t * points))
+        for confidence in (F(4, 5), F(9, 10), F(19, 20), F(99, 100)):
+            q = quantile_of_difference(*noises, np.array([t]), confidence)[0]
+            assert chances[distance <= q + 1e-9].sum() >= float(confidence) - 1e-9
+
+
 # ---------------------------------------------------------------------------------------------- moments
 
 

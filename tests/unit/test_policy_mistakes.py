@@ -309,7 +309,7 @@ WARNINGS = [
     ('public = true\nunique = [["id"]]', 'private = true\nprivacy_unit = "row"', "tables.shops",
      "can't be combined in one question", ""),
     ("[analysts.ana]\nepsilon_budget = 1.0\ndelta_budget = 1e-7\nmax_epsilon_per_query = 0.5\n", "", "budget",
-     "nobody may ask", 'analysts = "any"'),
+     "only the owner may ask", 'analysts = "any"'),
 ]  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Public conformance suites: hold your own mechanism or ledger to the contract that dither's are held to."""
 
+from dither.checks.engine import check_engine
 from dither.checks.ledger import check_ledger
 from dither.checks.mechanism import Finding, Report, check_mechanism
 from dither.checks.statistics import chi_square, largest_gap, proportion_at_most
@@ -7,6 +8,7 @@ from dither.checks.statistics import chi_square, largest_gap, proportion_at_most
 __all__ = [
     "Finding",
     "Report",
+    "check_engine",
     "check_ledger",
     "check_mechanism",
     "chi_square",

@@ -30,9 +30,7 @@ from dither.query.plan import (
 
 VISITS, PEOPLE, PLACES = scan('vis"its'), scan("people", prefix="d"), scan("places", prefix="e")
 NOTES, NOTHING_AT_ALL = scan("notes"), scan("nothing")
-WHO, PLACE, N, X, OK, DAY, AT = (
-    Column(f"c{i}", kind) for i, kind in enumerate((I, T, I, D, B, DA, TS))
-)
+WHO, PLACE, N, X, OK, DAY, AT = (Column(f"c{i}", kind) for i, kind in enumerate((I, T, I, D, B, DA, TS)))
 LISTED = ("", "east", "north", "o'neil", 'say "hi"', "south", "west", None)
 
 
@@ -52,6 +50,7 @@ FINE = Gridded(expression=X, step=Fraction(1, 1024), low=-2048, high=102400)
 CENTRED = Gridded(expression=X, step=Fraction(1, 100), low=-400, high=10000, offset=4800)
 WHOLE = Gridded(expression=N, step=Fraction(1), low=-10, high=10)
 COARSE = Gridded(expression=N, step=Fraction(3, 2), low=-(2**28), high=2**28)
+HUGE_DOUBLE = Gridded(expression=call("to_double", D, N), step=Fraction(1), low=LOWEST + 1, high=HIGHEST)
 HUGE = Gridded(expression=N, step=Fraction(1), low=LOWEST + 1, high=HIGHEST)
 SUM = Total(factors=(FINE,), present=(), low=-4096, high=204800, cap=Cap.CLAMP)
 MEAN = Total(factors=(CENTRED,), present=(N,), low=-10400, high=10400, cap=Cap.MEAN)
@@ -60,8 +59,9 @@ SQUARE = Total(factors=(WHOLE, WHOLE), present=(), low=0, high=150, cap=Cap.CLAM
 PRODUCT = Total(factors=(CENTRED, WHOLE), present=(DAY,), low=-(2**17), high=2**17, cap=Cap.MEAN)
 ABOVE = Total(factors=(WHOLE,), present=(X,), low=2, high=8, cap=Cap.CLAMP)
 WIDE = Total(factors=(COARSE,), present=(), low=-(2**29), high=2**29, cap=Cap.MEAN)
-WIDEST = Total(factors=(HUGE,), present=(), low=-(2**62), high=2**62, cap=Cap.CLAMP)
-ALL_TOTALS = (COUNT, UNITS_ONLY, SUM, MEAN, COUNT_MEAN, SQUARE, PRODUCT, ABOVE, WIDE, WIDEST)
+WIDEST = Total(factors=(HUGE,), present=(), low=-(2**57), high=2**57, cap=Cap.CLAMP)
+WIDEST_DOUBLE = Total(factors=(HUGE_DOUBLE,), present=(), low=-(2**57), high=2**57, cap=Cap.MEAN)
+ALL_TOTALS = (WIDEST_DOUBLE, COUNT, UNITS_ONLY, SUM, MEAN, COUNT_MEAN, SQUARE, PRODUCT, ABOVE, WIDE, WIDEST)
 
 
 def key(expression: Expression, values: tuple[Any, ...] | None = None) -> Key:
@@ -190,15 +190,13 @@ def relations() -> dict[str, Measurement]:
         "project": measure(doubled, (key(Column("c3", D)),), groups=100),
         "union": measure(union, (key(Column("c9", D)),), groups=100, rows=4),
         "distinct rows": measure(Distinct(input=VISITS), (place,), groups=8, totals=(COUNT, SUM)),
-        **{
-            f"per unit and place: {f.name}": measure(per_place, (key(Column(f.name, f.kind)),), groups=100)
-            for f in per_place.fields
-        },
+        "per unit and place": measure(
+            per_place, tuple(key(Column(f.name, f.kind)) for f in per_place.fields), groups=100
+        ),
         "per unit": measure(per_unit, (key(Column("a4", D)), key(Column("a3", I))), groups=1),
-        **{
-            f"window: {f.name}": measure(windows, (place, key(Column(f.name, f.kind))), groups=100)
-            for f in windows.fields[len(VISITS.fields) :]
-        },
+        "windows": measure(
+            windows, (place, *(key(Column(f.name, f.kind)) for f in windows.fields[len(VISITS.fields) :])), groups=100
+        ),
         **joins,
     }
 
@@ -243,7 +241,16 @@ def functions() -> dict[str, Call]:
     result += [call(n, k, a, b) for n in ("greatest", "least") for k, a, b in ((T, PLACE, lit("m", T)), (I, N, one))]
     comparisons = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "distinct_from")
     noon = lit(dt.datetime(2024, 1, 1), TS)  # noqa: DTZ001
-    pairs = ((X, lit(NAN, D)), (X, lit(0.0, D)), (X, N), (N, one), (PLACE, lit("north", T)), (DAY, AT), (DAY, noon), (OK, OK))
+    pairs = (
+        (X, lit(NAN, D)),
+        (X, lit(0.0, D)),
+        (X, N),
+        (N, one),
+        (PLACE, lit("north", T)),
+        (DAY, AT),
+        (DAY, noon),
+        (OK, OK),
+    )
     result += [call(name, B, a, b) for name in comparisons for a, b in (*pairs, (N, lit(None, I)))]
     result += [
         call("in", B, X, lit(NAN, D), lit(-0.0, D)),
@@ -264,9 +271,13 @@ def functions() -> dict[str, Call]:
     spaced = call("concat", T, lit("  É", T), region, lit(" \t ", T))
     result += [call(name, T, spaced) for name in ("lower", "upper", "trim", "ltrim", "rtrim")]
     result += [call("length", I, spaced), call("concat", T, region, region, region)]
-    result += [call("substring", T, spaced, lit(a, I), lit(b, I)) for a, b in ((1, 3), (3, 2**31 - 1), (1000, 1), (2, 0))]
+    result += [
+        call("substring", T, spaced, lit(a, I), lit(b, I)) for a, b in ((1, 3), (3, 2**31 - 1), (1000, 1), (2, 0))
+    ]
     result += [call(name, T, spaced, lit(n, I)) for name in ("left", "right") for n in (0, 2, 2**31 - 1)]
-    result += [call("replace", T, region, lit(a, T), lit(b, T)) for a, b in (("o", "ö"), ("", "x"), ("'", "''"), ("t", ""))]
+    result += [
+        call("replace", T, region, lit(a, T), lit(b, T)) for a, b in (("o", "ö"), ("", "x"), ("'", "''"), ("t", ""))
+    ]
     texts = ("", "o", "'", '"', "th", "É")
     result += [call(n, B, spaced, lit(t, T)) for n in ("starts_with", "ends_with", "contains") for t in texts]
     patterns = ("%", "", "n%", "%o%", "_orth", "o'n__l", "%\\%", "NORTH", "%É%", "[n]%", "%.*%")
@@ -287,14 +298,48 @@ def functions() -> dict[str, Call]:
         for a, b in ((DAY, AT), (AT, noon), (lit(dt.date(2024, 1, 7), DA), DAY))
     ]
     written = call("to_text", T, X)
-    forms = [" 12 ", "+7", "1_000", "1e3", "0x10", "12.5", ".5", "nan", "inf", "1e999", str(HIGHEST), str(HIGHEST + 1), "TRUE"]
-    forms += ["t", "yes", "2024-02-29", "2023-02-29", "2024-1-5", "0000-01-01", "infinity", "2024-02-29 23:59:59.5", "2024-02-29T24:00"]
+    forms = [
+        " 12 ",
+        "+7",
+        "1_000",
+        "1e3",
+        "0x10",
+        "12.5",
+        ".5",
+        "nan",
+        "inf",
+        "1e999",
+        str(HIGHEST),
+        str(HIGHEST + 1),
+        "TRUE",
+    ]
+    forms += [
+        "t",
+        "yes",
+        "2024-02-29",
+        "2023-02-29",
+        "2024-1-5",
+        "0000-01-01",
+        "infinity",
+        "2024-02-29 23:59:59.5",
+        "2024-02-29T24:00",
+    ]
     forms += ["2024-02-29 12:30", "2024-02-29 12:30:61", "10000-01-01", "", "é", "12\n"]
     for name, kind in (("to_boolean", B), ("to_integer", I), ("to_double", D), ("to_date", DA), ("to_timestamp", TS)):
         result += [call(name, kind, call("concat", T, call("left", T, region, zero), lit(form, T))) for form in forms]
         result += [call(name, kind, region)]
     result += [call("to_boolean", B, N), call("to_boolean", B, OK), call("to_integer", I, X), call("to_integer", I, OK)]
-    result += [call("to_double", D, N), call("to_double", D, OK), call("to_double", D, written), call("to_integer", I, written)]
+    result += [
+        call("to_double", D, N),
+        call("to_double", D, OK),
+        call("to_double", D, written),
+        call("to_integer", I, written),
+    ]
     result += [call("to_text", T, column) for column in (N, X, OK, DAY, AT, PLACE)]
-    result += [call("to_date", DA, AT), call("to_date", DA, DAY), call("to_timestamp", TS, DAY), call("to_timestamp", TS, AT)]
+    result += [
+        call("to_date", DA, AT),
+        call("to_date", DA, DAY),
+        call("to_timestamp", TS, DAY),
+        call("to_timestamp", TS, AT),
+    ]
     return {f"{i} {expression.function}": expression for i, expression in enumerate(result)}

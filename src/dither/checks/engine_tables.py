@@ -22,7 +22,7 @@ from dither.query.schema import ColumnFacts, Schema, TableFacts
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 Tables: TypeAlias = Mapping[str, Rows]
 
-B, I, D, T, DA, TS = Kind.BOOLEAN, Kind.INTEGER, Kind.DOUBLE, Kind.TEXT, Kind.DATE, Kind.TIMESTAMP
+B, I, D, T, DA, TS = Kind.BOOLEAN, Kind.INTEGER, Kind.DOUBLE, Kind.TEXT, Kind.DATE, Kind.TIMESTAMP  # noqa: E741
 INF, NAN = math.inf, math.nan
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 FAR_FUTURE, FAR_PAST = 5_000_000, -5_000_000
@@ -38,7 +38,14 @@ KINDS: Mapping[str, Mapping[str, Kind]] = MappingProxyType(
     }
 )
 UNITS = MappingProxyType({'vis"its': "who", "people": "who", "nothing": "who", "notes": "writer"})
-_ARROW = {B: pa.bool_(), I: pa.int64(), D: pa.float64(), T: pa.string(), DA: pa.date32(), TS: pa.timestamp("us")}
+_ARROW: Mapping[Kind, Any] = {
+    B: pa.bool_(),
+    I: pa.int64(),
+    D: pa.float64(),
+    T: pa.string(),
+    DA: pa.date32(),
+    TS: pa.timestamp("us"),
+}
 
 
 def schema() -> Schema:
@@ -88,7 +95,14 @@ def tables() -> dict[str, list[dict[str, Any]]]:
         (None, "north", 1, 1.0, True, day(2024, 1, 1), moment(2024, 1, 1)),
         (None, "nobody", 100, 77.0, True, day(2024, 1, 1), moment(2024, 1, 1)),
     ]
-    people = [(1, "Aachen", 30), (2, "Bern", None), (2, "bern", 41), (3, None, 7), (HIGHEST, "Aachen", 99), (None, "x", 1)]
+    people = [
+        (1, "Aachen", 30),
+        (2, "Bern", None),
+        (2, "bern", 41),
+        (3, None, 7),
+        (HIGHEST, "Aachen", 99),
+        (None, "x", 1),
+    ]
     places = [
         ("north", "up", 1.5),
         ("south", "down", NAN),
@@ -98,9 +112,17 @@ def tables() -> dict[str, list[dict[str, Any]]]:
         ("nowhere", "up", 1.5),
     ]
     words = ["a", "b", "", "a'b", "ab", "É", "é", "ẞ"]
-    notes = [(writer, word, float(i)) for writer in ("", "é", "1") for i, word in enumerate(words)]
+    notes: list[tuple[Any, ...]] = [
+        (writer, word, float(i)) for writer in ("", "é", "1") for i, word in enumerate(words)
+    ]
     notes += [(None, "a", 1.0), ("1", None, NAN), ("1", "a", 0.0)]
-    rows = {'vis"its': visits, "people": people, "places": places, "nothing": [], "notes": notes}
+    rows: dict[str, Sequence[tuple[Any, ...]]] = {
+        'vis"its': visits,
+        "people": people,
+        "places": places,
+        "nothing": [],
+        "notes": notes,
+    }
     return {name: [dict(zip(KINDS[name], row, strict=True)) for row in found] for name, found in rows.items()}
 
 
@@ -120,12 +142,25 @@ def as_arrow(tables: Tables) -> dict[str, pa.Table]:
     return result
 
 
+def readable(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows of an Arrow table as the reference reads them."""
+    columns = {}
+    for name in table.column_names:
+        column = table.column(name)
+        if pa.types.is_date32(column.type):
+            days = column.cast(pa.int32()).to_pylist()
+            first, last = ((limit - dt.date(1970, 1, 1)).days for limit in (dt.date.min, dt.date.max))
+            known = [d if d is not None and first <= d <= last else None for d in days]
+            columns[name] = [None if d is None else dt.date(1970, 1, 1) + dt.timedelta(days=d) for d in known]
+        else:
+            columns[name] = column.to_pylist()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
 def as_known(tables: Tables) -> dict[str, list[dict[str, Any]]]:
     """The tables as the reference reads them: a date outside of the years 1 to 9999 is missing."""
     return {
-        name: [
-            {c: None if KINDS[name][c] is DA and isinstance(v, int) else v for c, v in row.items()} for row in found
-        ]
+        name: [{c: None if KINDS[name][c] is DA and isinstance(v, int) else v for c, v in row.items()} for row in found]
         for name, found in tables.items()
     }
 
@@ -149,7 +184,7 @@ def of_unit(tables: Tables, unit: Any, *, kept: bool) -> dict[str, list[Mapping[
 
 
 def scan(table: str, *, prefix: str = "c") -> Scan:
-    """All columns of a table, as c0, c1, …"""
+    """All columns of a table, named c0, c1 and so on."""
     kinds = KINDS[table]
     names = tuple((f"{prefix}{i}", column) for i, column in enumerate(kinds))
     return Scan(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from enum import StrEnum
 from typing import Annotated, Any
@@ -40,10 +41,18 @@ def ask(
     error: Wanted = None,
     weight: Weights = None,
     analyst: Analyst = OWNER,
-    form: Annotated[Format, typer.Option("--format", help="table, csv or json.")] = Format.TABLE,
+    form: Annotated[
+        Format, typer.Option("--format", metavar="FORMAT", help="How to write the answer: table, csv or json.")
+    ] = Format.TABLE,
     policy: PolicyFile = DEFAULT_POLICY,
 ) -> None:
-    """Answer a question with noise and error bars. The charge is on disk before any data is read."""
+    """Answer a question.
+
+    The answer has noise, with an error bar for each value. The charge is on disk before any data is read. A question
+    that was asked before is answered from the record and costs nothing.
+
+    Example:  dither ask "SELECT city, COUNT(*) AS n FROM orders GROUP BY city" --epsilon 0.5
+    """
     with Curator.open(policy) as curator:
         screen = console()
         with screen.status("asking …") if form is Format.TABLE and screen.is_terminal else _Quiet():
@@ -59,7 +68,7 @@ def ask(
         elif form is Format.CSV:
             arrow_csv.write_csv(_with_bars(answer), sys.stdout.buffer)
         else:
-            print(json.dumps(_json(answer), default=str, indent=2))
+            print(json.dumps(_json(answer), default=str, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 class _Quiet:
@@ -79,10 +88,15 @@ def _with_bars(answer: Answer) -> Any:
     return table
 
 
+def _finite(value: object) -> object:
+    """JSON has no word for what isn't a number."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _json(answer: Answer) -> dict[str, Any]:
     receipt = answer.receipt
     return {
-        "rows": _with_bars(answer).to_pylist(),
+        "rows": [{name: _finite(value) for name, value in row.items()} for row in _with_bars(answer).to_pylist()],
         "confidence": answer.confidence,
         "epsilon": answer.cost.epsilon,
         "delta": answer.cost.delta,

@@ -8,6 +8,9 @@ from dither.curator import OWNER, Curator
 
 
 def budget(analyst: Analyst = OWNER, policy: PolicyFile = DEFAULT_POLICY) -> None:
-    """Show what was spent and what is left: every account, or one analyst's with --as."""
+    """Show what was spent and what is left.
+
+    Every account for the owner; with --as, what that analyst may know.
+    """
     with Curator.open(policy) as curator:
         show_budget(curator.budget(analyst), console())

@@ -13,7 +13,11 @@ STYLES = {"error": "bold red", "warning": "yellow", "hint": "dim"}
 
 
 def check(policy: PolicyFile = DEFAULT_POLICY) -> None:
-    """Say what is wrong or missing in the policy, and the exact line to add. Reads names and types, no values."""
+    """Say what is wrong in the policy.
+
+    Every mistake with its line, what is missing with the exact line to add, and what is unwise. Reads the names and
+    types of the data, no values. Exits with 1 if questions can't be asked yet.
+    """
     found = drafts.check(policy)
     screen = console()
     for finding in found:

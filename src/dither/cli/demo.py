@@ -50,16 +50,21 @@ QUESTIONS: tuple[tuple[str, str, dict[str, str]], ...] = (
     ),
 )
 TRY = 'dither ask "SELECT COUNT(*) AS n FROM orders" --epsilon 0.1'
-TRY = 'dither ask "SELECT COUNT(*) AS n FROM orders" --epsilon 0.1'
 REFUSED = "SELECT customer, amount FROM orders WHERE customer = 4711"
 
 
 def demo(
     keep: Annotated[
-        Path | None, typer.Option("--keep", help="Leave the shop, its policy and its ledger in this directory.")
+        Path | None,
+        typer.Option(
+            "--keep", metavar="DIRECTORY", help="Leave the shop, its policy and its ledger in this directory."
+        ),
     ] = None,
 ) -> None:
-    """Make a shop up, protect it, ask five questions and show what they cost."""
+    """Show it all on a made-up shop.
+
+    Makes a shop, protects it, asks five questions and shows what they cost.
+    """
     if keep is None:
         with tempfile.TemporaryDirectory() as directory:
             _story(Path(directory), console())
@@ -92,7 +97,7 @@ def _story(directory: Path, screen: Console) -> None:
         try:
             curator.sql(REFUSED, analyst="ana", epsilon="0.1")
         except (Refused, OutOfBudget) as problem:
-            explain(problem, [REFUSED], screen)
+            explain(problem, REFUSED, screen)
         screen.print("\n[bold]The budget[/bold]")
         show_budget(curator.budget(), screen)
         spent = curator.budget()[0]

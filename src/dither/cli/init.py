@@ -15,13 +15,21 @@ from dither.curator import drafts
 from dither.errors import InvalidParameter
 
 Sources = Annotated[
-    list[Path], typer.Argument(help="A DuckDB file, or Parquet and CSV files (one table each).", show_default=False)
+    list[Path],
+    typer.Argument(
+        metavar="FILE", help="A DuckDB file, or Parquet and CSV files (one table each).", show_default=False
+    ),
 ]
 FILES = (".parquet", ".csv", ".tsv", ".csv.gz")
 
 
 def init(sources: Sources, policy: PolicyFile = DEFAULT_POLICY) -> None:
-    """Write a policy with every table and column, to be completed. Reads names and types, no values."""
+    """Write a policy to be completed.
+
+    It has every table and column of the data. Reads their names and types, no values.
+
+    Example:  dither init shop.duckdb
+    """
     written = drafts.write_new(policy, drafts.draft_for(_source(sources), base=policy.parent))
     screen = console()
     screen.print(Text(f"wrote {written}: complete the lines marked TODO, then run  dither check"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
@@ -18,21 +17,28 @@ app = typer.Typer(help="The record of everything that was spent.", no_args_is_he
 @app.command("list")
 def list_entries(
     policy: PolicyFile = DEFAULT_POLICY,
-    last: Annotated[int, typer.Option("--last", min=1, help="How many of the latest entries to show.")] = 50,
+    last: Annotated[
+        int, typer.Option("--last", min=1, metavar="NUMBER", help="How many of the latest entries to show.")
+    ] = 50,
 ) -> None:
-    """Show the latest entries: who asked what, and what it cost."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("#", "when", "what", "receipt", "who", "cost", "question"):
-        table.add_column(title, no_wrap=title != "question", overflow="fold")
+    """Show who asked what, and what it cost.
+
+    Times are in UTC. A question has an entry when it is charged (reserve, charge) and one when its answer is on record.
+    """
+    screen = console()
     for entry in records.latest(Policy.load(policy), last):
-        cells = (str(entry.number), entry.at, entry.what, entry.receipt, entry.who, entry.cost, entry.question)
-        table.add_row(*(Text(printable(text)) for text in cells))
-    console().print(table)
+        parts = (f"{entry.number:>5}", entry.at, entry.what, entry.receipt, entry.who, entry.cost)
+        screen.print(Text("  ".join(printable(part) for part in parts if part)))
+        if entry.question:
+            screen.print(Text(f"       {printable(entry.question)}", style="dim"))
 
 
 @app.command("verify")
 def verify(policy: PolicyFile = DEFAULT_POLICY) -> None:
-    """Replay the whole ledger and check every entry, balance, loss and answer."""
+    """Check the whole ledger.
+
+    Replays every entry and checks balances, losses and answers.
+    """
     found, balances = records.verify(Policy.load(policy))
     screen = console()
     screen.print(f"{found.entries} entries hold together; head {found.head[:16]}…")
@@ -47,7 +53,11 @@ def adopt(
     policy: PolicyFile = DEFAULT_POLICY,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")] = False,  # noqa: FBT002
 ) -> None:
-    """Declare this copy of the ledger to be the latest, after moving it to another machine. Recorded for ever."""
+    """Declare this copy to be the latest.
+
+    Needed after moving the ledger to another machine, or after its head was lost. Spending that this copy doesn't know
+    of is forgotten, so it is recorded for ever that this was done.
+    """
     rules = Policy.load(policy)
     if not yes:
         typer.confirm(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
-import click
 import typer
 
 from dither import __version__
@@ -24,13 +24,20 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _options(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,  # noqa: FBT002
-) -> None:
-    if version:
+def _show_version(wanted: bool) -> None:  # noqa: FBT001
+    if wanted:
         print(f"dither {__version__}")
         raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """What can be said before a command."""
 
 
 app.command("init")(init.init)
@@ -42,21 +49,48 @@ app.add_typer(ledger.app, name="ledger")
 app.command("demo")(demo.demo)
 
 
+STOPPED = 130
+# Whatever is wrong with what was typed: typer may bring its own copy of click, so the class is found through typer.
+MISTYPED: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0, 1 for an error that is explained, 2 for bad usage, 130 if stopped."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        result = app(given, standalone_mode=False)
-    except click.ClickException as problem:
+        result = app(given, standalone_mode=False, prog_name="dither")
+    except MISTYPED as problem:
         problem.show()
-        return problem.exit_code
+        return int(problem.exit_code)
     except DitherError as problem:
-        explain(problem, given)
+        explain(problem, _question(given))
         return 1
-    except (KeyboardInterrupt, click.Abort):
-        print("dither: stopped", file=sys.stderr)
-        return 130
+    except (KeyboardInterrupt, typer.Abort):
+        result = STOPPED
+    except BrokenPipeError:
+        # whoever read the output has gone; closing it must not fail a second time
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    if result == STOPPED:
+        # some versions of typer make an exit status of an interrupt by themselves
+        told = ". If the question was charged already, the same question again is free" if given[0] == "ask" else ""
+        print(f"dither: stopped{told}", file=sys.stderr)
     return result if isinstance(result, int) else 0
+
+
+def _question(arguments: Sequence[str]) -> str | None:
+    """The SQL among the arguments: the first behind the command that isn't an option or its value."""
+    if not arguments or arguments[0] not in ("ask", "price"):
+        return None
+    rest = iter(arguments[1:])
+    for text in rest:
+        if text == "--":
+            return next(rest, None)
+        if not text.startswith("-"):
+            return text
+        if "=" not in text and not (len(text) > 2 and text[1] != "-"):
+            next(rest, None)
+    return None
 
 
 if __name__ == "__main__":

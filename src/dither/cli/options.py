@@ -9,15 +9,26 @@ import typer
 
 from dither.errors import InvalidParameter
 
-PolicyFile = Annotated[Path, typer.Option("--policy", "-p", help="The policy file.")]
-Analyst = Annotated[str, typer.Option("--as", help="Who asks: an analyst of the policy, or its owner.")]
-Epsilon = Annotated[str | None, typer.Option("--epsilon", "-e", help="How much of the budget to spend.")]
+PolicyFile = Annotated[Path, typer.Option("--policy", "-p", metavar="FILE", help="The policy file.")]
+Analyst = Annotated[str, typer.Option("--as", metavar="NAME", help="Who asks: an analyst of the policy, or its owner.")]
+Epsilon = Annotated[
+    str | None, typer.Option("--epsilon", "-e", metavar="NUMBER", help="How much of the budget to spend, such as 0.5.")
+]
 Wanted = Annotated[
     list[str] | None,
-    typer.Option("--error", help="The error to reach at 95%, as 50 or column=50: the smallest ε that does it is used."),
+    typer.Option(
+        "--error",
+        metavar="[COLUMN=]NUMBER",
+        help="The error to reach at 95%, as 50 or n=50, instead of an ε: the smallest ε that does it is used.",
+    ),
 ]
-Weights = Annotated[list[str] | None, typer.Option("--weight", help="The share of a column, as column=2.")]
-Question = Annotated[str, typer.Argument(help="The question, in SQL.", show_default=False)]
+Weights = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--weight", metavar="COLUMN=NUMBER", help="The column's share of the ε, relative to the others' 1, as n=2."
+    ),
+]
+Question = Annotated[str, typer.Argument(metavar="SQL", help="The question, in quotes.", show_default=False)]
 DEFAULT_POLICY = Path("dither.toml")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from dither.cli.options import (
     DEFAULT_POLICY,
     Analyst,
@@ -13,8 +15,10 @@ from dither.cli.options import (
     named,
     wanted_error,
 )
-from dither.cli.screen import console, show_quote
-from dither.curator import OWNER, Curator
+from dither.cli.screen import console, show_choices, show_quote
+from dither.curator import OWNER, Curator, Quote
+
+PARTS = (Fraction(1, 50), Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(1))
 
 
 def price(
@@ -25,8 +29,17 @@ def price(
     analyst: Analyst = OWNER,
     policy: PolicyFile = DEFAULT_POLICY,
 ) -> None:
-    """Say what a question would cost and how accurate it would be. Reads no data and costs nothing."""
+    """Say what a question would cost.
+
+    And how accurate it would be. Reads no data and is free. Without --epsilon and --error it shows what some choices
+    of ε would buy.
+
+    Example:  dither price "SELECT city, COUNT(*) AS n FROM orders GROUP BY city" --epsilon 0.5
+    """
     with Curator.open(policy) as curator:
+        if epsilon is None and error is None and curator.policy.budget.default_epsilon is None:
+            show_choices(_choices(curator, sql, named(weight, "--weight"), analyst), console())
+            return
         quote = curator.price(
             sql,
             epsilon=epsilon,
@@ -35,3 +48,10 @@ def price(
             analyst=analyst,
         )
         show_quote(quote, console())
+
+
+def _choices(curator: Curator, sql: str, weights: dict[str, str], analyst: str) -> list[Quote]:
+    """Quotes at some parts of the most that a question may cost, or the one that the question itself asks for."""
+    most = curator.most_epsilon(analyst)
+    quotes = [curator.price(sql, epsilon=most * part, weights=weights, analyst=analyst) for part in PARTS]
+    return list({quote.epsilon: quote for quote in quotes}.values())

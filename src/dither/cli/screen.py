@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -15,40 +17,45 @@ from dither.errors import DitherError, InvalidPolicy, Refused
 
 BAR = 24
 LONGEST = 100
+UNLIMITED = 100_000
 
 
 def console() -> Console:
-    """Where output goes; made anew each time, so that redirected output is seen."""
-    return Console(highlight=False, soft_wrap=False)
+    """Where output goes; made anew each time, so that redirected output is seen.
+
+    A file or a pipe has no width: nothing is cut or wrapped there, unless COLUMNS says so.
+    """
+    screen = Console(highlight=False, soft_wrap=False)
+    if not screen.is_terminal and "COLUMNS" not in os.environ:
+        screen.width = UNLIMITED
+    return screen
 
 
 def show_answer(answer: Answer, screen: Console) -> None:
-    """The table with its error bars, then the cost."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    names = answer.table.column_names
-    barred = next((name for name in names if name in answer.error and len(names) > 1), None)
-    for name in names:
-        table.add_column(Text(name), justify="right" if name in answer.bars else "left", no_wrap=True)
-    if barred:
-        table.add_column("", no_wrap=True)
-    halves = answer.error
-    shown = answer.table.slice(0, LONGEST)
-    full = 0.0
-    if barred:
-        ends = answer.interval(barred)[1]
-        full = max((float(end) for end in ends[:LONGEST] if end == end), default=0.0)
-    for index, row in enumerate(zip(*(column.to_pylist() for column in shown.columns), strict=True)):
-        cells = []
-        for name, value in zip(names, row, strict=True):
-            text = cell(value)
-            if name in halves and value is not None:
-                text += f" ± {number(float(halves[name][index]))}"
-            cells.append(Text(printable(text)))
-        if barred:
-            low, high = (float(ends[index]) for ends in answer.interval(barred))
-            cells.append(Text(bar(low, high, full), style="cyan"))
-        table.add_row(*cells)
-    screen.print(table)
+    """The table with its error bars, then the cost.
+
+    Where the screen is too narrow, first the bars go, then each row becomes a list.
+    """
+    names = [printable(name) for name in answer.table.column_names]
+    rows = _texts(answer)
+    drawings = _bars(answer)
+    widths = [max([cell_len(name), *(cell_len(row[i]) for row in rows)]) for i, name in enumerate(names)]
+    width = sum(widths) + 2 * len(widths)
+    if width - 2 > screen.width:
+        for row in rows:
+            for name, text in zip(names, row, strict=True):
+                screen.print(Text(f"{name}: ", style="bold").append(text, style="not bold"))
+            screen.print()
+    else:
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for name, original in zip(names, answer.table.column_names, strict=True):
+            table.add_column(Text(name), justify="right" if original in answer.bars else "left", no_wrap=True)
+        drawn = bool(drawings) and width + BAR + 1 <= screen.width
+        if drawn:
+            table.add_column("", no_wrap=True)
+        for index, row in enumerate(rows):
+            table.add_row(*map(Text, row), *([Text(drawings[index], style="cyan")] if drawn else []))
+        screen.print(table)
     if answer.table.num_rows > LONGEST:
         screen.print(f"… {answer.table.num_rows - LONGEST} more rows (--format csv shows all)")
     for name, bars in answer.bars.items():
@@ -63,9 +70,51 @@ def show_answer(answer: Answer, screen: Console) -> None:
         )
 
 
+def _texts(answer: Answer) -> list[list[str]]:
+    """The values with their half widths, as far as they are shown."""
+    halves = answer.error
+    shown = answer.table.slice(0, LONGEST)
+    rows = []
+    for index, row in enumerate(zip(*(column.to_pylist() for column in shown.columns), strict=True)):
+        cells = []
+        for name, value in zip(shown.column_names, row, strict=True):
+            text = cell(value)
+            if name in halves and value is not None:
+                text += f" ± {number(float(halves[name][index]))}"
+            cells.append(printable(text))
+        rows.append(cells)
+    return rows
+
+
+def _bars(answer: Answer) -> list[str]:
+    """A bar for each row, of the first column that has intervals."""
+    names = answer.table.column_names
+    barred = next((name for name in names if name in answer.error and len(names) > 1), None)
+    if barred is None:
+        return []
+    low, high = (ends[:LONGEST] for ends in answer.interval(barred))
+    full = max((float(end) for end in high if end == end), default=0.0)
+    return [bar(float(start), float(end), full) for start, end in zip(low, high, strict=True)]
+
+
 def show_quote(quote: Quote, screen: Console) -> None:
     """Cost, errors, what is left."""
     screen.print(Text(str(quote)))
+
+
+def show_choices(quotes: Sequence[Quote], screen: Console) -> None:
+    """What each ε would buy: a line for each, with the error of every noisy column."""
+    if len(quotes) == 1:
+        show_quote(quotes[0], screen)
+        return
+    first = quotes[0]
+    screen.print(Text(f"protects  {first.unit}\ngroups    {first.groups}\nleft      {first.left}\n"))
+    noisy = [place for place, column in enumerate(first.columns) if column.mechanism]
+    for quote in quotes:
+        price = f"ε = {quote.epsilon:<7.4g}" + ("" if quote.fits else "  (more than is left)")
+        errors = ", ".join(f"{quote.columns[place].name} {quote.columns[place].error}" for place in noisy)
+        screen.print(Text(f"  {price}  {printable(errors)}"))
+    screen.print(Text("\nAsk with --epsilon, or with --error for the smallest ε that reaches it."))
 
 
 def show_budget(lines: Sequence[BudgetLine], screen: Console) -> None:
@@ -95,29 +144,43 @@ def bar(low: float, high: float, full: float) -> str:
     return "█" * sure + "▒" * max(1, end - sure)
 
 
-def explain(problem: DitherError, arguments: Sequence[str], screen: Console | None = None) -> None:
+def explain(problem: DitherError, sql: str | None = None, screen: Console | None = None) -> None:
     """An error as text: what, where, and what to do; on the error stream unless a screen is given."""
-    screen = screen or Console(stderr=True, highlight=False)
+    screen = screen or _errors()
     if isinstance(problem, InvalidPolicy):
         for line in problem.problems:
             screen.print(Text(f"dither: {line}"))
         return
     if isinstance(problem, Refused):
         screen.print(Text(f"dither: refused: {problem.reason}"), style="bold")
-        sql = next((text for text in arguments if "select" in text.lower()), None)
         if problem.position and sql:
-            row, column = problem.position
-            lines = sql.splitlines() or [""]
-            if row <= len(lines):
-                text = lines[row - 1]
-                start = max(0, column - 60)
-                screen.print(Text("  " + text[start : start + 100]))
-                screen.print(Text("  " + " " * (column - 1 - start) + "^"))
+            _point(sql, problem.position, screen)
         if problem.hint:
             screen.print(Text(f"  {problem.hint}"))
         screen.print(Text(f"  [{problem.code}; nothing was charged]"), style="dim")
         return
     screen.print(Text(f"dither: {problem}"))
+
+
+def _errors() -> Console:
+    screen = Console(stderr=True, highlight=False)
+    if not screen.is_terminal and "COLUMNS" not in os.environ:
+        screen.width = UNLIMITED
+    return screen
+
+
+def _point(sql: str, position: tuple[int, int], screen: Console) -> None:
+    """The line of the question and a caret under the place, in a window that fits the screen."""
+    row, column = position
+    lines = sql.splitlines() or [""]
+    if row > len(lines):
+        return
+    room = min(screen.width, 100) - 2
+    start = max(0, column - 1 - 2 * room // 3)
+    # a tab is one blank here, so that the caret stays in its column
+    text = printable(lines[row - 1].replace("\t", " "))[start:]
+    screen.print(Text("  " + text), no_wrap=True, overflow="crop", crop=True)
+    screen.print(Text("  " + " " * cell_len(text[: column - 1 - start]) + "^"))
 
 
 def printable(text: str) -> str:

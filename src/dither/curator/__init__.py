@@ -6,6 +6,7 @@ from dither.curator.curator import Curator
 from dither.curator.policy.policy import Policy
 from dither.curator.pricing import OWNER, BudgetLine
 from dither.curator.quote import Quote, QuotedColumn
+from dither.curator.statistical import Statistic
 
 __all__ = [
     "OWNER",
@@ -18,4 +19,5 @@ __all__ = [
     "Policy",
     "Quote",
     "QuotedColumn",
+    "Statistic",
 ]

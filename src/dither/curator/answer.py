@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 LONGEST_HTML = 200
+# see-through, so that text stays readable on light and dark pages
+SURE, UNSURE = "rgba(49,130,189,0.45)", "rgba(49,130,189,0.2)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,7 @@ class Answer:
     """A released table: safe to show, keep and compute with; nothing done with it costs any more.
 
     ``table`` is an Arrow table, ``bars`` has the intervals of its noisy columns at ``confidence``, ``receipt`` is the
-    proof of the charge. Anything that reads Arrow takes an answer as it is (``pl.DataFrame(answer)``, ``duckdb.from_arrow``).
+    proof of the charge. Anything that reads Arrow takes an answer as it is: ``pl.DataFrame(answer)``.
     """
 
     table: pa.Table
@@ -158,7 +160,8 @@ def cell(value: object) -> str:
         return number(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return str(value)
+    # a key from the data must not steer the terminal that shows it
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(value))
 
 
 def number(value: float) -> str:
@@ -186,5 +189,8 @@ def _scale(column: pa.ChunkedArray[Any], bars: Bars) -> float:
 def _html_bar(text: str, low: float, high: float, full: float) -> str:
     sure = max(0.0, min(100.0, 100 * low / full))
     end = max(sure, min(100.0, 100 * high / full))
-    paint = f"linear-gradient(90deg,#9ecae1 {sure:.1f}%,#deebf7 {sure:.1f}%,#deebf7 {end:.1f}%,transparent {end:.1f}%)"
+    if sure != sure or end != end:
+        return text
+    stops = f"{SURE} {sure:.1f}%,{UNSURE} {sure:.1f}%,{UNSURE} {end:.1f}%,transparent {end:.1f}%"
+    paint = f"linear-gradient(90deg,{stops})"
     return f"<span style='display:inline-block;min-width:12em;background:{paint}'>{text}</span>"

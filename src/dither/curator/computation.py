@@ -22,6 +22,28 @@ class Computation(Protocol):
     is asked for before any data is read and charged in full. ``release(table)`` gets an Arrow table with ``columns``
     and returns what may leave: an Arrow table, a numpy array or anything that JSON can hold. ``key()`` names the
     computation with all its parameters: the same key again is answered from the record.
+
+    The curator believes the loss, as it can't know what ``release`` does. What it enforces: at most ``rows`` rows
+    of a unit are handed over (all rows where each row is a unit), in an order that says nothing, and the loss was
+    charged before. So the sensitivity must be stated for ``rows`` rows of one unit, values must be clamped by the
+    computation itself, and nothing else may leave it: no file, no log, no error message.
+
+    Example:
+        The number of rows above a limit, with Laplace noise for units of at most four rows:
+
+        >>> from dither import DiscreteLaplace, Sensitivity
+        >>> class RowsAbove:
+        ...     table, columns, rows = "orders", ("amount",), 4
+        ...     noise = DiscreteLaplace(8)
+        ...     def loss(self):
+        ...         return self.noise.loss(Sensitivity.l1(self.rows))
+        ...     def key(self):
+        ...         return "rows above 30, Laplace noise of scale 8"
+        ...     def release(self, table):
+        ...         amounts = table.column("amount").to_numpy()
+        ...         return int(self.noise.release(int((amounts > 30).sum())))
+        >>> isinstance(RowsAbove(), Computation), RowsAbove().loss().pure()
+        (True, 0.5)
     """
 
     table: str
@@ -55,11 +77,17 @@ def encode(result: Any) -> bytes:
         np.save(sink, result, allow_pickle=False)
         return b"N" + sink.getvalue()
     try:
-        return b"J" + json.dumps(result, allow_nan=True).encode()
+        return b"J" + json.dumps(result, allow_nan=True, default=_plain).encode()
     except (TypeError, ValueError):
         raise InvalidParameter(
             "a computation must release an Arrow table, a numpy array or what JSON can hold (numbers, texts, lists)"
         ) from None
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, np.generic) and value.ndim == 0:
+        return value.item()
+    raise TypeError(type(value).__name__)
 
 
 def decode(stored: bytes) -> Any:

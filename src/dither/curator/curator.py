@@ -6,6 +6,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -14,17 +15,19 @@ from typing import Any, Self
 from dither.curator.answer import Answer, Cost
 from dither.curator.computation import Computation, decode, encode
 from dither.curator.exchange import Exchange
+from dither.curator.open_bounds import Place
 from dither.curator.policy.policy import Policy
-from dither.curator.pricing import OWNER, Asked, BudgetLine, Place, Prepared, Pricing
+from dither.curator.pricing import OWNER, Asked, BudgetLine, Prepared, Pricing
 from dither.curator.quote import Quote
 from dither.curator.records import open_ledger
 from dither.curator.release import Released, release
 from dither.curator.search import find_bounds, seal, unseal
 from dither.curator.shape import shape
+from dither.curator.statistical import Statistic, statistical_query
 from dither.engines import DuckDBEngine, Engine
 from dither.errors import Failed, Refused
 from dither.ledger import Ledger, Reservation
-from dither.numeric import Number
+from dither.numeric import Number, as_fraction, positive_int
 from dither.query.kinds import Interval
 
 LOG = logging.getLogger("dither.curator")
@@ -54,14 +57,13 @@ class Curator:
     def open(cls, policy: str | Path | Policy, *, engine: Engine | None = None, ledger: Ledger | None = None) -> Self:
         """Open a policy's data and ledger; every problem is said at once, and nothing is read or charged."""
         rules = policy if isinstance(policy, Policy) else Policy.load(Path(policy))
-        opened = engine or DuckDBEngine.open(rules.source.location, rules.schema)
-        try:
-            book = ledger or open_ledger(rules)
-        except BaseException:
-            if engine is None:
-                opened.close()
-            raise
-        return cls(rules, opened, book)
+        with ExitStack() as undo:
+            # what was opened here is closed if the rest can't be opened
+            held = engine or undo.enter_context(DuckDBEngine.open(rules.source.location, rules.schema))
+            book = ledger or undo.enter_context(open_ledger(rules))
+            curator = cls(rules, held, book)
+            undo.pop_all()
+        return curator
 
     def price(
         self,
@@ -163,11 +165,21 @@ class Curator:
         )
 
     def run(self, computation: Computation, *, analyst: str = OWNER) -> Any:
-        """Charge a computation's loss, then hand it the table; returns what it released, from the record.
+        """Charge the loss of a computation, then hand it the table; returns what it released, from the record.
 
-        Raises Refused if its loss is stated for another adjacency, OutOfBudget if it doesn't fit, Failed after the
-        charge.
+        For anything that states its loss before it sees data: an estimator, a synthesiser, a mechanism of your own. See
+        ``Computation`` for what it has to promise. The same key again gives the same result, free.
+
+        Raises Refused if its loss is stated for another adjacency or is more than a question may cost, OutOfBudget if
+        it doesn't fit in the budget any more, and Failed, with the receipt, if it fails after the charge.
         """
+        started = time.monotonic()
+        try:
+            return self._run(computation, analyst)
+        finally:
+            self._wait(started)
+
+    def _run(self, computation: Computation, analyst: str) -> Any:
         loss = computation.loss()
         if loss.adjacency is not self.policy.schema.adjacency:
             raise Refused(
@@ -178,11 +190,23 @@ class Curator:
             )
         table = self.policy.schema.tables.get(computation.table)
         if table is None or not table.private:
-            raise Refused(f"{computation.table!r} is not a private table of this policy", code="unknown_table")
+            known = ", ".join(name for name, facts in self.policy.schema.tables.items() if facts.private)
+            raise Refused(
+                f"{computation.table!r} is not a private table of this policy",
+                code="unknown_table",
+                hint=f"Private tables are: {known}.",
+            )
         missing = [name for name in computation.columns if name not in table.columns or table.columns[name].hidden]
         if missing:
-            raise Refused(f"the policy doesn't give out the columns {', '.join(missing)}", code="unknown_column")
-        self._pricing.most_epsilon(analyst)
+            raise Refused(
+                f"the policy doesn't give out the columns {', '.join(missing)}",
+                code="unknown_column",
+                hint="Use columns that the policy declares and doesn't hide.",
+            )
+        if not computation.columns:
+            raise Refused("the computation names no columns", code="unknown_column", hint="Name at least one.")
+        positive_int(computation.rows, "rows")
+        self._pricing.check_computation(loss, analyst)
         reservation = self._ledger.reserve(
             key=self._pricing.key_of_computation(computation, loss),
             account=self._pricing.account(analyst),
@@ -200,6 +224,40 @@ class Curator:
 
             stored = self._under_receipt(reservation, work)
         return decode(stored)
+
+    def statistical_query(
+        self,
+        table: str,
+        predicate_sql: str,
+        *,
+        tolerance: Number,
+        confidence: Number = Fraction(19, 20),
+        count_epsilon: Number | None = None,
+        analyst: str = OWNER,
+    ) -> Statistic:
+        """The share of a table's rows for which a predicate holds, within ±``tolerance``; for learners that ask many.
+
+        Two questions: the number of rows, with ``count_epsilon`` (a twentieth of the most that a question may cost),
+        which is paid for once for all predicates; then the rows that satisfy the predicate, with the smallest ε that
+        reaches the tolerance. A unit counts as at most ``max_rows_contributed`` rows in both.
+
+        Raises InvalidParameter where the noisy number of rows shows that the tolerance can't be reached; the count was
+        charged then.
+        """
+        spend = self._pricing.most_epsilon(analyst) / 20 if count_epsilon is None else as_fraction(count_epsilon)
+        return statistical_query(
+            self.sql,
+            table,
+            predicate_sql,
+            tolerance=tolerance,
+            confidence=confidence,
+            count_epsilon=spend,
+            analyst=analyst,
+        )
+
+    def most_epsilon(self, analyst: str = OWNER) -> Fraction:
+        """The most that one question of this analyst may cost."""
+        return self._pricing.most_epsilon(analyst)
 
     def budget(self, analyst: str = OWNER) -> tuple[BudgetLine, ...]:
         """What was spent and what is left: every account for the owner, their own for an analyst."""

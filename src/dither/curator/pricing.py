@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from dither.curator.computation import Computation
 from dither.curator.exchange import Exchange
+from dither.curator.open_bounds import TRIALS, Place, bounded, searched
 from dither.curator.policy.policy import Policy
 from dither.curator.quote import Quote, QuotedColumn
 from dither.errors import InvalidParameter, Refused
@@ -23,14 +24,12 @@ from dither.query.expressions import Column, columns
 from dither.query.kinds import Interval
 from dither.query.plan import Aggregation, Question
 from dither.query.price import BudgetKind, Priced, QueryBudget, price, price_for_error
-from dither.query.schema import Schema
 from dither.query.sql import bind
 
 # The part of a question's budget that searches for bounds which the owner left open.
 SEARCH_SHARE = Fraction(1, 5)
 # The name under which the owner of the data asks; bound by the dataset's budget alone.
 OWNER = "owner"
-Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,19 +121,20 @@ class Pricing:
     def prepare(self, sql: str, asked: Asked) -> Prepared:
         """Bind, price and quote; raises Refused for public reasons only."""
         question = bind(sql, self.policy.schema)
-        searched = _searched(question.aggregation)
+        waiting = searched(question.aggregation)
         aggregation = self._weighted(question, asked.weights)
-        if searched:
-            aggregation = self._weighted(bind(sql, with_bounds(self.policy.schema, _made_up(searched))), asked.weights)
         most = self.most_epsilon(asked.analyst)
         delta = self._delta(question)
         if asked.error is not None:
-            priced = self._for_error(question, aggregation, asked, delta, searched)
+            priced = self._for_error(question, aggregation, asked, delta, waiting)
             whole = priced.budget
         else:
             epsilon = self._epsilon(question, asked, most)
             whole = self._exchange.for_question(epsilon, delta, discover=aggregation.discover)
-            priced = price(aggregation, self._rest(whole, searched), self.policy.schema.adjacency)
+            if waiting:
+                aggregation, priced = self._supposed(sql, question, asked, waiting, self._rest(whole, waiting))
+            else:
+                priced = price(aggregation, whole, self.policy.schema.adjacency)
         cost = self._exchange.epsilon_of_question(whole, delta)
         if Fraction(cost) > most * (1 + Fraction(1, 10**9)):
             raise Refused(
@@ -142,24 +142,64 @@ class Pricing:
                 code="epsilon_too_large",
                 hint="Ask for a larger error, or for fewer columns.",
             )
-        loss = self._stated(whole) if searched else priced.loss
+        loss = self._stated(whole) if waiting else priced.loss
         key = self._key(question, aggregation, whole)
-        quote = self._quote(question, priced, loss, key=key, cost=cost, delta=delta, asked=asked, searched=searched)
-        share = self._share(whole, len(searched)) if searched else None
-        return Prepared(
-            question=question, priced=priced, quote=quote, loss=loss, searched=searched, search_budget=share
-        )
+        quote = self._quote(question, priced, loss, key=key, cost=cost, delta=delta, asked=asked, waiting=waiting)
+        share = self._share(whole, len(waiting)) if waiting else None
+        return Prepared(question=question, priced=priced, quote=quote, loss=loss, searched=waiting, search_budget=share)
 
     def most_epsilon(self, analyst: str) -> Fraction:
         """The most that a question of this analyst may cost; Refused if the name may not ask at all."""
         most = self.policy.budget.max_epsilon_per_query
-        return most if analyst == OWNER else min(most, self.policy.analyst(analyst).max_epsilon_per_query)
+        if analyst == OWNER and OWNER not in self.policy.analysts:
+            return most
+        return min(most, self.policy.analyst(analyst).max_epsilon_per_query)
+
+    def check_computation(self, loss: PrivacyLoss, analyst: str) -> None:
+        """Refused if this analyst may not ask, or if the loss is more than one question may cost."""
+        most, delta = self.most_epsilon(analyst), self.policy.budget.delta_per_query
+        amount = Amount.of(loss, self._exchange.currency)
+        allowed = self._exchange.for_question(most, delta, discover=amount.delta > 0)
+        limit = Limit.zcdp if self._exchange.currency is Currency.ZCDP else lambda main, _: Limit.pure(main)
+        if not limit(allowed.main, allowed.delta).allows(amount):
+            raise Refused(
+                f"this would cost {amount.in_words(self._exchange.currency)} and a question may cost at most "
+                f"{limit(allowed.main, allowed.delta).after(Amount()).in_words(self._exchange.currency)}",
+                code="epsilon_too_large",
+                hint="Give the computation more noise, or have the owner raise max_epsilon_per_query.",
+            )
 
     def with_bounds(self, sql: str, prepared: Prepared, asked: Asked, bounds: Mapping[Place, Interval]) -> Priced:
         """The price once bounds were found: the same budget, noise of the size that these bounds need."""
-        question = bind(sql, with_bounds(self.policy.schema, bounds))
-        aggregation = self._weighted(question, asked.weights)
+        aggregation = self._weighted(bounded(sql, prepared.question, self.policy.schema, bounds), asked.weights)
         return price(aggregation, prepared.priced.budget, self.policy.schema.adjacency)
+
+    def _supposed(
+        self, sql: str, question: Question, asked: Asked, waiting: tuple[Place, ...], rest: QueryBudget
+    ) -> tuple[Aggregation, Priced]:
+        """The price on made-up bounds, once every sort of bounds that a search can find has been tried.
+
+        A question that can't be priced on bounds that were found would be refused after its charge, so it is refused
+        before it.
+        """
+        for trial in TRIALS:
+            try:
+                supposed = bounded(sql, question, self.policy.schema, dict.fromkeys(waiting, trial))
+                aggregation = self._weighted(supposed, asked.weights)
+                priced = price(aggregation, rest, self.policy.schema.adjacency)
+            except Refused as problem:
+                if problem.code in ("unknown_weight", "keys_need_delta"):
+                    raise
+                raise Refused(
+                    "the bounds that a search may find for "
+                    + ", ".join(f"{table}.{column}" for table, column in waiting)
+                    + " wouldn't all do for this question",
+                    code="bounds_missing",
+                    hint="State contribution_bounds_per_row => (low, high), clamp with LEAST and GREATEST, or have the "
+                    "owner declare the bounds.",
+                    position=problem.position,
+                ) from None
+        return aggregation, priced
 
     def key_of_computation(self, computation: Computation, loss: PrivacyLoss) -> str:
         """The permanent name of a computation on this data under this policy."""
@@ -176,6 +216,8 @@ class Pricing:
 
     def lines(self, analyst: str | None) -> tuple[BudgetLine, ...]:
         """Every account, or the one whose balance an analyst may know."""
+        if analyst is not None:
+            self.policy.analyst(analyst)
         balances = self._ledger.balances() if analyst is None else (self._known_to(analyst),)
         return tuple(self._line(balance) for balance in balances)
 
@@ -223,7 +265,7 @@ class Pricing:
             return delta
         if wanted > delta:
             raise Refused(
-                f"the question asks for δ = {float(wanted):.3g} and the policy allows {float(delta):.3g} a question",
+                f"the question asks for δ = {_shown(wanted)} and the policy allows {float(delta):.3g} a question",
                 code="delta_too_large",
                 hint="Leave delta out, or ask for a smaller one.",
             )
@@ -245,7 +287,7 @@ class Pricing:
         epsilon = min(stated)
         if epsilon > most:
             raise Refused(
-                f"the question asks for ε = {float(epsilon):g} and a question may cost at most {float(most):g}",
+                f"the question asks for ε = {_shown(epsilon)} and a question may cost at most {float(most):g}",
                 code="epsilon_too_large",
                 hint=f"Ask with epsilon={float(most):g} or less.",
             )
@@ -267,12 +309,12 @@ class Pricing:
         return replace(aggregation, aggregates=weighted)
 
     def _for_error(
-        self, question: Question, aggregation: Aggregation, asked: Asked, delta: Fraction, searched: tuple[Place, ...]
+        self, question: Question, aggregation: Aggregation, asked: Asked, delta: Fraction, waiting: tuple[Place, ...]
     ) -> Priced:
-        if searched:
+        if waiting:
             raise Refused(
                 "the error can't be promised before the bounds of "
-                + ", ".join(f"{table}.{column}" for table, column in searched)
+                + ", ".join(f"{table}.{column}" for table, column in waiting)
                 + " are known",
                 code="error_unknown",
                 hint="Ask with epsilon, or have the owner declare the bounds.",
@@ -301,8 +343,8 @@ class Pricing:
             confidence=asked.confidence,
         )
 
-    def _rest(self, whole: QueryBudget, searched: tuple[Place, ...]) -> QueryBudget:
-        return replace(whole, main=whole.main * (1 - SEARCH_SHARE)) if searched else whole
+    def _rest(self, whole: QueryBudget, waiting: tuple[Place, ...]) -> QueryBudget:
+        return replace(whole, main=whole.main * (1 - SEARCH_SHARE)) if waiting else whole
 
     def _share(self, whole: QueryBudget, columns: int) -> QueryBudget:
         return QueryBudget(kind=whole.kind, main=whole.main * SEARCH_SHARE / columns, delta=Fraction(0))
@@ -316,6 +358,7 @@ class Pricing:
         return GivenAwayLoss(loss, whole.delta, adjacency) if whole.delta else loss
 
     def _key(self, question: Question, aggregation: Aggregation, budget: QueryBudget) -> str:
+        waiting = bool(searched(question.aggregation))
         # by the canonical text of what is computed, not by the analyst's text: ORDER BY or another alias is the same
         return digest(
             [
@@ -323,7 +366,8 @@ class Pricing:
                 1,
                 canonical_aggregation(aggregation),
                 [budget.kind, str(budget.main), str(budget.delta)],
-                [f"{t}.{c}" for t, c in _searched(question.aggregation)],
+                # which arguments wait for bounds: made-up bounds must not be taken for stated ones
+                [[sorted(x.facts.auto) for x in a.arguments] for a in question.aggregation.aggregates if waiting],
                 self.policy.source.name,
                 self.version,
                 self.policy.fingerprint(),
@@ -340,7 +384,7 @@ class Pricing:
         cost: float,
         delta: Fraction,
         asked: Asked,
-        searched: tuple[Place, ...],
+        waiting: tuple[Place, ...],
     ) -> Quote:
         account = self.account(asked.analyst)
         amount = Amount.of(loss, self._exchange.currency)
@@ -348,10 +392,10 @@ class Pricing:
         quoted = []
         for output in question.shape.outputs:
             used = _aggregates_of(columns(output.expression))
-            plain = isinstance(output.expression, Column) and len(used) == 1
+            plain = isinstance(output.expression, Column) and "." not in output.expression.name
             if not used:
                 quoted.append(QuotedColumn(name=output.name, error="", half_width=None, mechanism=""))
-            elif plain and not searched:
+            elif plain and not waiting:
                 error = errors[used[0]]
                 quoted.append(
                     QuotedColumn(
@@ -359,12 +403,14 @@ class Pricing:
                     )
                 )
             else:
-                why = "known once bounds are found" if searched else "computed from the noisy values"
+                why = "computed from the noisy values"
+                if isinstance(output.expression, Column):
+                    why = "known once bounds are found" if plain else "the end of an interval"
                 mechanism = ", ".join(dict.fromkeys(errors[i].mechanism for i in used))
                 quoted.append(QuotedColumn(name=output.name, error=why, half_width=None, mechanism=mechanism))
         aggregation = question.aggregation
         free = self._ledger.paid(key, account)
-        notes = tuple(f"bounds of {table}.{column} are searched for first" for table, column in searched)
+        notes = tuple(f"bounds of {table}.{column} are searched for first" for table, column in waiting)
         return Quote(
             epsilon=cost,
             delta=float(delta) if self._exchange.currency is Currency.ZCDP else 0.0,
@@ -402,30 +448,15 @@ def digest(parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 
 
-def with_bounds(schema: Schema, bounds: Mapping[Place, Interval]) -> Schema:
-    """The schema with bounds where a search stood."""
-    tables = dict(schema.tables)
-    for (table, column), interval in bounds.items():
-        facts = tables[table]
-        changed = {**facts.columns, column: replace(facts.columns[column], between=interval)}
-        tables[table] = replace(facts, columns=changed)
-    return Schema(tables, schema.adjacency)
+def _shown(number: Fraction) -> str:
+    """A number as text; an analyst may type one that no float can hold."""
+    return f"{float(number):.6g}" if number < 10**300 else "more than 1e300"
 
 
 def _used(spent: Amount, limit: Limit) -> float:
     """The larger share of the two parts of a budget that is used up."""
     parts = [(spent.main, limit.main), (spent.delta, limit.delta)]
     return max((used / most if most else float(used > 0)) for used, most in parts)
-
-
-def _made_up(places: tuple[Place, ...]) -> dict[Place, Interval]:
-    return dict.fromkeys(places, Interval(Fraction(-1), Fraction(1)))
-
-
-def _searched(aggregation: Aggregation) -> tuple[Place, ...]:
-    """The columns whose bounds must be found before the noise has a size."""
-    found = {place for a in aggregation.aggregates for argument in a.arguments for place in argument.facts.auto}
-    return tuple(sorted(found))
 
 
 def _aggregates_of(names: frozenset[str] | set[str]) -> list[int]:

@@ -67,7 +67,7 @@ class Quote:
         lines += [f"protects  {self.unit}", f"groups    {self.groups}", f"left      {self.left}"]
         width = max((len(column.name) for column in self.columns), default=0)
         for column in self.columns:
-            detail = f"{column.error}   [{column.mechanism}]" if column.mechanism else "key, exact"
+            detail = f"{column.error}   [{column.mechanism}]" if column.mechanism else "exact"
             lines.append(f"  {column.name.ljust(width)}  {detail}")
         lines += [f"note      {note}" for note in self.notes]
         if not self.fits:

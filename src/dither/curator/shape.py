@@ -6,7 +6,6 @@ All of it is post-processing of released numbers: it reads no data, draws no noi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -18,6 +17,7 @@ from dither.curator.answer import Bars
 from dither.curator.release import Released
 from dither.engines.released import compute
 from dither.mechanisms import DiscreteGaussian
+from dither.query.estimates import Noisy, values
 from dither.query.expressions import Column, Expression, columns
 from dither.query.kinds import Kind
 from dither.query.plan import Output, Shape
@@ -110,17 +110,26 @@ def _simulated(
         )
         cells.append(np.tile(cell, draws) - np.rint(drawn).astype(np.int64))
     choices = tuple(np.tile(choice, draws) for choice in released.choices)
-    imagined = replace(released, keys=pa.table({}), size=size * draws, cells=tuple(cells), choices=choices)
+    imagined = Noisy(size=size * draws, cells=cells, noise=released.noise, choices=choices)
     needed = columns(expression)
     index = np.tile(np.arange(size), draws)
     table: dict[str, Any] = {name: base.column(name).take(index) for name in needed if name[0] != "a"}
     for place in sorted({int(name[1:].partition(".")[0]) for name in needed if name[0] == "a"}):
-        table[f"a{place}"] = imagined.values[place]
+        table[f"a{place}"] = values(released.recipes[place], imagined)
         for end in ("low", "high"):
             table[f"a{place}.{end}"] = base.column(f"a{place}.{end}").take(index)
-    values = compute(pa.table(table), [("x", expression)]).column("x").cast(pa.float64())
-    numbers = values.to_numpy().reshape(draws, size)
+    computed = compute(pa.table(table), [("x", expression)]).column("x").cast(pa.float64())
+    numbers = computed.to_numpy().reshape(draws, size)
+    return _middle(numbers, confidence)
+
+
+def _middle(numbers: Floats, confidence: Fraction) -> tuple[Floats, Floats]:
+    """The ends of the middle part of each column, rounded outward; NaN (which sorts last) is left out."""
+    if numbers.size == 0:
+        return np.zeros(0), np.zeros(0)
+    ordered = np.sort(numbers, axis=0)
+    last = np.maximum((~np.isnan(ordered)).sum(axis=0) - 1, 0)
     tail = float(1 - confidence) / 2
-    with np.errstate(invalid="ignore"):
-        low, high = np.nanquantile(numbers, [tail, 1 - tail], axis=0)
-    return low, high
+    low = np.floor(tail * last).astype(np.int64)
+    ends = [np.take_along_axis(ordered, place[np.newaxis], axis=0)[0] for place in (low, last - low)]
+    return ends[0], ends[1]

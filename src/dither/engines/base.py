@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
+
+import pyarrow as pa
 
 from dither.query.kinds import Kind
 from dither.query.measures import Measured, Measurement
@@ -42,6 +44,14 @@ class Engine(Protocol):
 
     def run(self, measurement: Measurement, *, salt: bytes) -> Measured:
         """The exact, bounded cells. Raises EngineFailure."""
+        ...
+
+    def rows(self, table: str, columns: Sequence[str], *, rows: int, salt: bytes) -> pa.Table:
+        """Rows of a private table in their declared kinds, for computations that state their loss by themselves.
+
+        At most ``rows`` rows of each unit, chosen by the salted hash from the unit's own rows alone; rows of nobody
+        are left out; where each row is a unit, all of them. Sorted by all columns, so that the order says nothing.
+        """
         ...
 
     def version(self) -> str:

@@ -253,7 +253,7 @@ class _Part:
         if low <= self.least and self.most <= high:
             return self._whole(self._sum)
         value = f"CAST(r.{self.column} AS {self.dialect.wide}) - ({self.shift})"
-        return self._whole(f"sum(least(greatest({value}, {low}), {high}))")
+        return self._whole(f"sum({clamped(value, low, high)})")
 
     @property
     def _sum(self) -> str:
@@ -291,7 +291,7 @@ class _Part:
         if not self.total.factors and not low <= 0 <= high:
             value = f"NULLIF({value}, 0)"
         width = "INTEGER" if max(abs(low), abs(high)) < 2**31 else "BIGINT"
-        return f"CAST(least(greatest({value}, {low}), {high}) AS {width})"
+        return f"CAST({clamped(value, low, high)} AS {width})"
 
     def of_units(self) -> str:
         """The cell, from what units add."""
@@ -301,6 +301,11 @@ class _Part:
         wide = self.dialect.wide
         low, high = f"CAST(-{LARGEST_CELL} AS {wide})", f"CAST({LARGEST_CELL} AS {wide})"
         return f"CAST(least(greatest(coalesce({summed}, 0), {low}), {high}) AS BIGINT)"
+
+
+def clamped(sql: str, low: int, high: int) -> str:
+    """A number cut to bounds, and NULL where it is NULL: least and greatest alone would make a bound of it."""
+    return f"CASE WHEN {sql} IS NOT NULL THEN least(greatest({sql}, {low}), {high}) END"
 
 
 def _parts(totals: Sequence[Total], dialect: Dialect) -> tuple[list[_Part], list[_Column]]:

@@ -70,10 +70,9 @@ def text_of(value: Value, kind: Kind) -> str:
 class Dialect:
     """How one engine writes what all of them share.
 
-    ``grid`` makes an integer expression from the SQL of a number, its kind and the grid; ``rank`` an unsigned or signed
-    integer from a salt and columns, of good quality as a hash. ``sql_sum`` is an exact sum of integers that can't
-    overflow. ``whole`` casts a wide integer to 64 bits, with NULL where it doesn't fit. ``floor_division`` divides a
-    wide non-negative integer by a positive one.
+    ``grid`` makes an integer expression from the SQL of a number, its kind and the grid. ``rank`` makes a hash of good
+    quality from a salt and columns. ``wide`` is an integer type in which no sum overflows, and ``whole`` casts such an
+    integer to 64 bits, with NULL where it doesn't fit.
     """
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from dither.engines.base import SHORTEST_SALT, EngineFailure
 from dither.engines.cells import KEPT, Cells, Steps
-from dither.engines.duckdb_choice import SAMPLING, keep_groups, sample_bins
+from dither.engines.duckdb_choice import SAMPLING, Ids, keep_groups, sample_bins
 from dither.engines.duckdb_functions import DUCKDB
+from dither.engines.duckdb_rows import rows_sql
 from dither.engines.duckdb_sources import Opened, Origin, kind_of, open_sources
 from dither.engines.sql import UNIT, Relations
 from dither.errors import InvalidParameter
@@ -46,8 +47,8 @@ class DuckDBEngine:
     Several threads may call ``run`` at once. Ctrl-C stops a running query and passes through as KeyboardInterrupt.
     """
 
-    def __init__(self, opened: Opened, scratch: tempfile.TemporaryDirectory[str]) -> None:
-        self._opened, self._scratch = opened, scratch
+    def __init__(self, opened: Opened, scratch: tempfile.TemporaryDirectory[str], schema: Schema) -> None:
+        self._opened, self._scratch, self._schema = opened, scratch, schema
         self._running: set[duckdb.DuckDBPyConnection] = set()
         self._guard = threading.Lock()
 
@@ -74,10 +75,8 @@ class DuckDBEngine:
         if memory_limit is not None:
             settings["memory_limit"] = memory_limit
         try:
-            return cls(open_sources(source, schema, settings), scratch)
-        except duckdb.Error:
-            scratch.cleanup()
-            raise InvalidParameter('threads must be at least 1 and memory_limit a size like "4GiB"') from None
+            _check_settings(settings)
+            return cls(open_sources(source, schema, settings), scratch, schema)
         except BaseException:
             scratch.cleanup()
             raise
@@ -146,6 +145,22 @@ class DuckDBEngine:
             distinct=tuple(_numbers(found, "n", size) for found in distinct),
         )
 
+    def rows(self, table: str, columns: Sequence[str], *, rows: int, salt: bytes) -> pa.Table:
+        """At most ``rows`` rows of each unit of a private table, sorted by all columns; see ``duckdb_rows``."""
+        if len(salt) < SHORTEST_SALT:
+            raise InvalidParameter(f"a salt needs at least {SHORTEST_SALT} random bytes")
+        facts = self._schema.tables.get(table)
+        if facts is None:
+            raise InvalidParameter(f"there is no table {table}; there is {', '.join(self._schema.tables)}")
+        source = self._opened.sources[table]
+        sql = rows_sql(facts, source, columns, rows=rows, salt=salt, dialect=DUCKDB)
+        with self._cursor() as cursor:
+            found = fetch(cursor, sql)
+            arrays = [
+                found.column(place).cast(_KEY_TYPES[facts.columns[name].kind]) for place, name in enumerate(columns)
+            ]
+            return pa.Table.from_arrays(arrays, names=list(columns))
+
     @contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection and transaction for one measurement; the text of errors stays on the owner's side."""
@@ -172,6 +187,14 @@ class DuckDBEngine:
             with self._guard:
                 self._running.discard(cursor)
             cursor.close()
+
+
+def _check_settings(settings: Mapping[str, str]) -> None:
+    """Try the settings on an empty database, so that an error on the owner's file is one of the file."""
+    try:
+        duckdb.connect(":memory:", config=dict(settings)).close()
+    except duckdb.Error:
+        raise InvalidParameter('threads must be at least 1 and memory_limit a size like "4GiB"') from None
 
 
 def _answer(cursor: duckdb.DuckDBPyConnection, cells: Cells, steps: Steps) -> pa.Table:
@@ -214,7 +237,7 @@ def _bins(cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurem
     table, grid = fetch(cursor, cells.values_of_units(place)), measurement.bins[place].grid
     lowest = grid.low - grid.offset
 
-    def rank_of(units: pa.Array) -> npt.NDArray[np.uint64]:
+    def rank_of(units: Ids) -> npt.NDArray[np.uint64]:
         cursor.register(UNITS, pa.table({UNIT: units, "i": pa.array(np.arange(len(units)))}))
         try:
             ranked = fetch(cursor, f"SELECT r.i, {cells.rank_of_units(place)} AS h FROM {UNITS} AS r")  # noqa: S608

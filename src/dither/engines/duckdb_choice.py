@@ -10,6 +10,7 @@ only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,9 @@ from dither.engines.cells import Sampling
 from dither.engines.duckdb_functions import rank
 from dither.engines.sql import UNIT
 from dither.errors import InvalidParameter
+
+Ids: TypeAlias = "pa.Array[Any]"
+"""Ids of units, each once."""
 
 
 def keep_groups(table: pa.Table, keys: Sequence[str], most: int) -> pa.Table:
@@ -69,11 +73,11 @@ def _decide(
 
 
 def sample_bins(
-    unit: pa.ChunkedArray,
+    unit: pa.ChunkedArray[Any],
     value: npt.NDArray[np.int64],
     width: int,
     most: int,
-    rank_of: Callable[[pa.Array], npt.NDArray[np.uint64]],
+    rank_of: Callable[[Ids], npt.NDArray[np.uint64]],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Bins and counts of the sample that ``bins`` describes, for units with one group each.
 
@@ -101,8 +105,8 @@ def sample_bins(
 
 
 def _numbered(
-    unit: pa.ChunkedArray, bits: int
-) -> tuple[npt.NDArray[np.uint64], Callable[[npt.NDArray[np.uint64]], pa.Array]]:
+    unit: pa.ChunkedArray[Any], bits: int
+) -> tuple[npt.NDArray[np.uint64], Callable[[npt.NDArray[np.uint64]], Ids]]:
     """Numbers of so many bits that tell units apart, and the way back from them."""
     if pa.types.is_int64(unit.type):
         ids = np.asarray(unit.to_numpy())

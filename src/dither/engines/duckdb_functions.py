@@ -98,7 +98,8 @@ def grid(sql: str, kind: Kind, gridded: Gridded) -> str:
         compared, limit, rounded = number, limits, f"TRY_CAST({scaled} AS {whole})"
     else:
         compared, limit = scaled, [float(low), float(high)]
-        rounded = f"CAST(least(greatest(TRY_CAST({scaled} AS BIGINT), {low}), {high}) AS {whole})"
+        # 2^63 is between the bounds as a double, if high is 2^63 − 1, but isn't an integer of 64 bits
+        rounded = f"CAST(least(greatest(coalesce(TRY_CAST({scaled} AS BIGINT), {high}), {low}), {high}) AS {whole})"
     return (
         f"CASE WHEN {compared} BETWEEN {_real_literal(limit[0])} AND {_real_literal(limit[1])} THEN {rounded}{moved} "
         f"WHEN {compared} < {_real_literal(limit[0])} THEN {ends[0]} "

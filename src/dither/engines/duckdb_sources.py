@@ -139,6 +139,7 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str]) ->
         _check_units(schema, catalogue)
         for name, source in sources.items():
             _try_out(connection, name, source)
+            _check_unique(connection, schema.tables[name], source)
     except BaseException:
         connection.close()
         raise
@@ -173,11 +174,12 @@ def _lock(connection: duckdb.DuckDBPyConnection, allowed: Sequence[Path]) -> Non
         wanted = {"enable_external_access": "false", "lock_configuration": "true", "autoload_known_extensions": "false"}
         names = ", ".join(text_literal(name) for name in wanted)
         found = connection.execute(f"SELECT name, value FROM duckdb_settings() WHERE name IN ({names})").fetchall()
-        if dict(found) != wanted:
-            raise SourceError("DuckDB could not be locked against reading other files; this version can't be used")
     except BaseException:
         connection.close()
         raise
+    if dict(found) != wanted:
+        connection.close()
+        raise SourceError("DuckDB could not be locked against reading other files; this version can't be used")
 
 
 def _check_file(path: Path) -> None:
@@ -335,3 +337,26 @@ def _try_out(connection: duckdb.DuckDBPyConnection, name: str, source: Source) -
         connection.execute(f"SELECT {listed} FROM {source.relation} AS r LIMIT 0").fetchall()
     except duckdb.Error:
         raise SourceError(f"table {name} can't be read: if it is a view, it may need files or extensions") from None
+
+
+def _check_unique(connection: duckdb.DuckDBPyConnection, table: TableFacts, source: Source) -> None:
+    """A public table must keep the promise that joins at row level rest on, in the kinds in which it is read.
+
+    Values that differ in the file may be equal as their kind ('1' and '01' as integers, two times of one day as dates),
+    and then a protected row would count twice. NULL equals nothing, so it may repeat. Public values are no secret.
+    """
+    if table.private:
+        return
+    for key in table.unique:
+        names = sorted(key)
+        columns = ", ".join(f"{source.columns[name]} AS c{place}" for place, name in enumerate(names))
+        by = ", ".join(f"r.c{place}" for place in range(len(names)))
+        known = " AND ".join(f"r.c{place} IS NOT NULL" for place in range(len(names)))
+        rows = f"SELECT {columns} FROM {source.relation} AS r"
+        sql = f"SELECT 1 FROM ({rows}) AS r WHERE {known} GROUP BY {by} HAVING count(*) > 1 LIMIT 1"
+        if connection.execute(sql).fetchall():
+            listed = ", ".join(names)
+            raise SourceError(
+                f"public table {table.name} holds some values of {listed} more than once (as they are read here): "
+                "remove the duplicates, or the line that declares them as unique"
+            )

@@ -21,7 +21,7 @@ import pyarrow as pa
 from dither.engines.reference_functions import Row, evaluate, in_kind, order_key, parsed, plain
 from dither.errors import InvalidParameter, SourceError
 from dither.query.expressions import Expression
-from dither.query.kinds import Kind
+from dither.query.kinds import NOTHING, Kind
 from dither.query.measures import Cap, Histogram, Measured, Measurement, Total
 from dither.query.plan import (
     Distinct,
@@ -107,7 +107,7 @@ class ReferenceEngine:
         """The cells, step by step."""
         by_unit = measurement.units == "column"
         groups: dict[Any, dict[tuple[Any, ...], list[Row]]] = defaultdict(lambda: defaultdict(list))
-        for number, (unit, row) in enumerate(self.rows(measurement.relation, by_unit=by_unit)):
+        for number, (unit, row) in enumerate(self.owned(measurement.relation, by_unit=by_unit)):
             keys = tuple(evaluate(key.expression, row) for key in measurement.keys)
             public = zip(keys, measurement.keys, strict=True)
             if all(key.values is None or _among(value, key.values, key.kind) for value, key in public):
@@ -185,21 +185,41 @@ class ReferenceEngine:
                 found[key].update(ordered)
         return np.array([len(found[key]) for key in place], dtype=np.int64)
 
+    def rows(self, table: str, columns: Sequence[str], *, rows: int, salt: bytes) -> pa.Table:
+        """At most ``rows`` rows of each unit, sorted by all columns."""
+        facts = self.schema.tables[table]
+        by_unit = facts.unit_column is not None
+        fields = tuple(Field(name=name, kind=facts.columns[name].kind, facts=NOTHING) for name in columns)
+        listed = tuple((name, name) for name in columns)
+        scan = Scan(table=table, private=True, unit_column=facts.unit_column, columns=listed, fields=fields)
+        own: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+        for number, (unit, row) in enumerate(self.owned(scan, by_unit=by_unit)):
+            own[unit if by_unit else number].append(tuple(plain(row[name]) for name in columns))
+        kept: list[tuple[Any, ...]] = []
+        for unit, found in own.items():
+            kept += self.pick(salt, "rows", unit, sorted(found, key=_keys_order), rows)
+        kept.sort(key=_keys_order)
+        arrays = {
+            name: pa.array([math.nan if f.kind is Kind.DOUBLE and row[i] == "NaN" else row[i] for row in kept])
+            for i, (name, f) in enumerate(zip(columns, fields, strict=True))
+        }
+        return pa.table({name: arrays[name].cast(_TYPES[f.kind]) for name, f in zip(columns, fields, strict=True)})
+
     # ------------------------------------------------------------------ relations
 
-    def rows(self, relation: Relation, *, by_unit: bool) -> list[Owned]:
+    def owned(self, relation: Relation, *, by_unit: bool) -> list[Owned]:
         """Every row of a relation with its unit."""
         match relation:
             case Scan():
                 return self._scan(relation, by_unit=by_unit)
             case Filter():
-                inner = self.rows(relation.input, by_unit=by_unit)
+                inner = self.owned(relation.input, by_unit=by_unit)
                 return [(unit, row) for unit, row in inner if evaluate(relation.predicate, row) is True]
             case Project():
                 pairs = list(zip(relation.expressions, relation.fields, strict=True))
                 return [
                     (unit, {f.name: in_kind(evaluate(e, row), f.kind) for e, f in pairs})
-                    for unit, row in self.rows(relation.input, by_unit=by_unit)
+                    for unit, row in self.owned(relation.input, by_unit=by_unit)
                 ]
             case Join():
                 return self._join(relation, by_unit=by_unit)
@@ -207,11 +227,11 @@ class ReferenceEngine:
                 return [
                     (unit, {f.name: in_kind(row[given.name], f.kind) for given, f in _paired(part, relation)})
                     for part in relation.inputs
-                    for unit, row in self.rows(part, by_unit=by_unit)
+                    for unit, row in self.owned(part, by_unit=by_unit)
                 ]
             case Distinct():
                 once: dict[Any, Owned] = {}
-                for unit, row in self.rows(relation.input, by_unit=by_unit):
+                for unit, row in self.owned(relation.input, by_unit=by_unit):
                     once.setdefault((unit, tuple(plain(v) for v in row.values())), (unit, row))
                 return list(once.values())
             case PerUnit():
@@ -233,7 +253,7 @@ class ReferenceEngine:
         return result
 
     def _join(self, join: Join, *, by_unit: bool) -> list[Owned]:
-        left, right = self.rows(join.left, by_unit=by_unit), self.rows(join.right, by_unit=by_unit)
+        left, right = self.owned(join.left, by_unit=by_unit), self.owned(join.right, by_unit=by_unit)
         nothing = {field.name: None for field in join.right.fields}
         result: list[Owned] = []
         for unit, row in left:
@@ -256,7 +276,7 @@ class ReferenceEngine:
 
     def _per_unit(self, node: PerUnit, *, by_unit: bool) -> list[Owned]:
         groups: dict[Any, list[Owned]] = defaultdict(list)
-        for unit, row in self.rows(node.input, by_unit=by_unit):
+        for unit, row in self.owned(node.input, by_unit=by_unit):
             groups[unit, tuple(plain(evaluate(key, row)) for key in node.keys)].append((unit, row))
         result: list[Owned] = []
         for owned in groups.values():
@@ -269,7 +289,7 @@ class ReferenceEngine:
         return result
 
     def _window(self, node: Window, *, by_unit: bool) -> list[Owned]:
-        owned = self.rows(node.input, by_unit=by_unit)
+        owned = self.owned(node.input, by_unit=by_unit)
         result = [(unit, dict(row)) for unit, row in owned]
         for item, field in zip(node.items, node.fields[len(node.input.fields) :], strict=True):
             partitions: dict[Any, list[int]] = defaultdict(list)

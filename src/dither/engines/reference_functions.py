@@ -99,7 +99,7 @@ def _power(_: Call, a: float, b: float) -> float | None:
     a, b = float(a) + 0.0, float(b)
     if a == 0 and b < 0:
         return math.inf
-    negative = a < 0 and b == math.floor(b) and b % 2 == 1
+    negative = a < 0 and b.is_integer() and b % 2 == 1
     return _float_or(lambda: math.pow(a, b), overflow=-math.inf if negative else math.inf)
 
 

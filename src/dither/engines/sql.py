@@ -16,7 +16,6 @@ from typing import Literal as OneOf
 
 from dither.engines.dialect import Dialect, quoted
 from dither.errors import InvalidParameter
-from dither.query.expressions import Expression
 from dither.query.kinds import Kind
 from dither.query.plan import (
     Distinct,
@@ -226,7 +225,11 @@ class Relations:
         if kind is Kind.INTEGER and aggregate.function is Inner.SUM:
             if step.denominator != 1:
                 raise InvalidParameter("the grid of an integer sum needs a whole step")
-            return self.dialect.whole(exact if step == 1 else f"{exact} * {step.numerator}")
+            if step == 1:
+                return self.dialect.whole(exact)
+            # 64 bits times at most 2^64 can't overflow 128; a whole number times 2^64 or more fits 64 bits only if 0
+            factor = min(step.numerator, 2**64)
+            return self.dialect.whole(f"CAST({self.dialect.whole(exact)} AS {self.dialect.wide}) * {factor}")
         total = f"CAST({self.dialect.whole(exact)} AS {self.dialect.types[Kind.DOUBLE]})"
         if step.numerator != 1:
             total = f"{total} * {self.dialect.literal(step.numerator, Kind.DOUBLE)}"
@@ -290,8 +293,3 @@ def column(name: str) -> str:
 def scope(fields: Sequence[Field], alias: str = "r") -> dict[str, str]:
     """The qualified names of fields."""
     return {field.name: f"{alias}.{quoted(field.name)}" for field in fields}
-
-
-def expressions_of(expressions: Sequence[Expression]) -> tuple[Expression, ...]:
-    """Each expression once, in order."""
-    return tuple(dict.fromkeys(expressions))

@@ -74,6 +74,13 @@ def estimate(recipe: Recipe, noisy: Noisy, confidence: Fraction = DEFAULT_CONFID
     return _estimate(found.value, found.low, found.high)
 
 
+def values(recipe: Recipe, noisy: Noisy) -> pa.Array[Any]:
+    """One aggregate's values alone, where intervals aren't needed: much quicker for means."""
+    if isinstance(recipe, Mean):
+        return pa.array(_on_scale(recipe, _ratio(recipe, noisy)))
+    return estimate(recipe, noisy).value
+
+
 def _estimate(value: npt.NDArray[Any], low: npt.NDArray[Any], high: npt.NDArray[Any]) -> Estimate:
     return Estimate(value=pa.array(value), low=pa.array(low), high=pa.array(high))
 
@@ -109,22 +116,38 @@ def _mean(recipe: Mean, noisy: Noisy, confidence: Fraction) -> Range:
     stated probability for every t; so the set covers t₀ with it. As q is a norm of (1, t) whose slope is at most
     |M|'s own quantile, the set is an interval wherever C exceeds that quantile.
     """
-    x = recipe.x
-    sums = noisy.cells[x.cell].astype(np.float64)
-    counts = noisy.cells[recipe.count].astype(np.float64)
-    numerator, denominator = noisy.noise[x.cell], noisy.noise[recipe.count]
-    low, high = (float((end - x.centre) / x.step) for end in (recipe.low, recipe.high))
-    middle = (low + high) / 2
-    safe = np.maximum(counts, 1.0)
-    clear = counts > half_width(denominator, DEFAULT_CONFIDENCE)
-    value = np.where(clear, np.clip(sums / safe, low, high), middle)
+    sums, counts = _sums_and_counts(recipe, noisy)
+    numerator, denominator = noisy.noise[recipe.x.cell], noisy.noise[recipe.count]
+    low, high = _ratio_bounds(recipe)
     known = counts > half_width(denominator, confidence)
     ends = _ends(sums, counts, numerator, denominator, confidence, low=low, high=high)
     value, bottom, top = (
-        np.clip(float(x.centre) + float(x.step) * t, float(recipe.low), float(recipe.high))
-        for t in (value, np.where(known, ends[0], low), np.where(known, ends[1], high))
+        _on_scale(recipe, t)
+        for t in (_ratio(recipe, noisy), np.where(known, ends[0], low), np.where(known, ends[1], high))
     )
     return Range(value, np.minimum(bottom, value), np.maximum(top, value))
+
+
+def _sums_and_counts(recipe: Mean, noisy: Noisy) -> tuple[Floats, Floats]:
+    return noisy.cells[recipe.x.cell].astype(np.float64), noisy.cells[recipe.count].astype(np.float64)
+
+
+def _ratio_bounds(recipe: Mean) -> tuple[float, float]:
+    low, high = (float((end - recipe.x.centre) / recipe.x.step) for end in (recipe.low, recipe.high))
+    return low, high
+
+
+def _ratio(recipe: Mean, noisy: Noisy) -> Floats:
+    """The mean in steps from the centre; the middle of the bounds where the count isn't clear of its noise."""
+    sums, counts = _sums_and_counts(recipe, noisy)
+    low, high = _ratio_bounds(recipe)
+    clear = counts > half_width(noisy.noise[recipe.count], DEFAULT_CONFIDENCE)
+    return np.where(clear, np.clip(sums / np.maximum(counts, 1.0), low, high), (low + high) / 2)
+
+
+def _on_scale(recipe: Mean, steps: Floats) -> Floats:
+    x = recipe.x
+    return np.clip(float(x.centre) + float(x.step) * steps, float(recipe.low), float(recipe.high))
 
 
 def _ends(

@@ -409,14 +409,18 @@ def _derived(name: str, bound: tuple[Typed, ...], expressions: tuple[Expression,
         known = [_interval(argument) for argument in bound]
         bounds = rounded(rule(known, expressions), kind)
         waiting = [argument for argument in bound if argument.facts.auto]
-        if bounds is None and waiting:
-            # would there be bounds if those of the searched columns were known?
-            unit = Interval(Fraction(1), Fraction(2))
-            supposed = [unit if a.facts.auto and i is None else i for a, i in zip(bound, known, strict=True)]
-            if rounded(rule(supposed, expressions), kind) is not None:
-                auto = frozenset[tuple[str, str]]().union(*(argument.facts.auto for argument in waiting))
+
+        def supposing(interval: Interval | None) -> Interval | None:
+            supposed = [interval if a.facts.auto else i for a, i in zip(bound, known, strict=True)]
+            return rounded(rule(supposed, expressions), kind)
+
+        # bounds that stand without the searched columns don't wait for them
+        if waiting and supposing(None) is None and supposing(Interval(Fraction(1), Fraction(2))) is not None:
+            auto = frozenset[tuple[str, str]]().union(*(argument.facts.auto for argument in waiting))
     step = step_of(name, [_step(a) for a in bound], expressions, kind) if kind.number else None
-    keys = public_values(name, [a.facts.keys for a in bound], expressions, kind, bounds=bounds, step=step)
+    keys = public_values(
+        name, [a.facts.keys for a in bound], expressions, kind, bounds=None if auto else bounds, step=step
+    )
     return Facts(bounds=bounds, step=step, keys=keys, auto=auto)
 
 

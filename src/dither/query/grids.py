@@ -82,10 +82,11 @@ def sum_grid(argument: Argument, bounds: Interval, most: int) -> Grid:
 def centred_grid(argument: Argument, bounds: Interval, most: int) -> Grid:
     """The grid of a mean or a moment: zero lies in the middle of the bounds, which halves what one unit can move.
 
-    At least one bit finer than the declared step (so that the middle is on it), if no value exceeds ``most`` steps.
+    At least one bit finer than the declared step (so that the middle is on it), if no value exceeds ``most`` steps. A
+    step so coarse that bounds hold one multiple of it isn't used: nothing could move, and nothing would be measured.
     """
     step = base_step(argument)
-    if step is not None and (whole := _inside(bounds, step)) is not None:
+    if step is not None and (whole := _inside(bounds, step)) is not None and whole.low < whole.high:
         for bits in range(FINER_BITS, -1, -1):
             low, high = whole.low << bits, whole.high << bits
             offset = (low + high) // 2

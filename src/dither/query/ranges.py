@@ -165,8 +165,10 @@ def _real(operation: Callable[[float], float], *, above: float) -> BoundsRule:
 
 def _sqrt(known: Known, _: Sequence[Expression]) -> Interval | None:
     (a,) = known
-    if a is None or a.high < 0 or a.high > Fraction(10) ** 300:
+    if a is None or a.high > Fraction(10) ** 300:
         return None
+    if a.high < 0:  # NULL everywhere
+        return Interval(Fraction(0), Fraction(0))
     # the root of an IEEE double is correctly rounded, hence monotone
     return Interval(Fraction(math.sqrt(float(max(a.low, Fraction(0))))), Fraction(math.sqrt(float(a.high))))
 

@@ -20,15 +20,16 @@ HEAD = """\
 """
 BUDGET = """\
 [budget]
-# TODO: the most that all answers together may lose, for ever. With ε = 1 a suspicion of 10% becomes at most 23.2%.
+# TODO: the most that all answers together may lose, for ever. With ε = 1 and this δ a suspicion of 10% about somebody
+# becomes at most 41.7%, but for a chance of 2 in a million.
 epsilon_budget = 1.0
 # The chance that the promise fails; far below one over the number of people. 0: no keys can be discovered.
 delta_budget = 1e-6
 max_epsilon_per_query = 0.5
 default_epsilon = 0.1
 adjacency = "add_remove"
-# TODO: "listed" lets only the names with a section [analysts.NAME] ask.
-analysts = "any"
+# Besides the owner only names with a section [analysts.NAME] may ask; "any" lets every name ask.
+analysts = "listed"
 """
 
 

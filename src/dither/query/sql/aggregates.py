@@ -208,7 +208,7 @@ class PrivateAggregates:
         if per_row is not None:
             low, high = per_row
             declared = facts.bounds
-            if declared is not None and (low < declared.low or high > declared.high):
+            if declared is not None and not facts.auto and (low < declared.low or high > declared.high):
                 reason = f"the policy bounds these values by {_shown(declared.low)} and {_shown(declared.high)}"
                 raise refused("bounds_wider", reason, "State narrower bounds, or none")
             facts = Facts(bounds=Interval(low, high), step=facts.step)
@@ -223,7 +223,7 @@ class PrivateAggregates:
 
     def _group_bounds(self, argument: Argument, given: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
         bounds = argument.facts.bounds
-        if bounds is not None:
+        if bounds is not None and not argument.facts.auto:
             least, most = min(bounds.low * self.rows, Fraction(0)), max(bounds.high * self.rows, Fraction(0))
             if given[0] < least or given[1] > most:
                 reason = f"the policy bounds one unit's sum in a group by {_shown(least)} and {_shown(most)}"

@@ -140,16 +140,16 @@ def column_facts(table: TableFacts, column: ColumnFacts) -> Facts:
     step = column.step if column.kind.number else None
     keys = None if column.keys is None else ascending(_of_kind(value, column.kind) for value in column.keys)
     if column.kind.number:
+        if column.between is Auto.AUTO or column.searched:
+            auto = frozenset({(table.name, column.name)})
         if isinstance(column.between, Interval):
             bounds = column.between
-        elif column.between is Auto.AUTO:
-            auto = frozenset({(table.name, column.name)})
-        elif keys is not None:
+        elif keys is not None and not auto:
             numbers = [value for key in keys if (value := number(key)) is not None]
             bounds = Interval(min(numbers), max(numbers)) if numbers else None
     if column.kind is Kind.INTEGER:
         step = step if step is not None and step.denominator == 1 else Fraction(1)
-        if keys is None and column.name != table.unit_column:
+        if keys is None and not auto and column.name != table.unit_column:
             keys = whole_numbers(bounds, step, column.kind)
     if column.kind is Kind.BOOLEAN and keys is None:
         keys = (False, True)

@@ -1,0 +1,1 @@
+"""Random tables and questions, and what one unit may move of their exact cells."""

@@ -1,0 +1,180 @@
+"""Mutants: rules of the engine, the binder and the price, each broken in one way that the neighbour test must notice.
+
+A mutant patches names where they are looked up, so that everything else runs as it is.
+"""
+
+from dataclasses import replace
+
+from dither.engines import cells, duckdb, duckdb_choice, duckdb_functions, sql
+from dither.privacy import Adjacency
+from dither.query import price
+from dither.query.kinds import Kind
+from dither.query.plan import Inner
+from dither.query.sql import joins
+
+_DUCKDB = duckdb_functions.DUCKDB
+
+
+def _dialect(patch, **parts):
+    patch.setattr(duckdb, "DUCKDB", replace(_DUCKDB, **parts))
+
+
+def no_clamp(patch):
+    """Values go on the grid as they are."""
+
+    def grid(text, kind, gridded):
+        number = text if kind is Kind.DOUBLE else f"CAST({text} AS DOUBLE)"
+        step = f"CAST('{float(gridded.step)!r}' AS DOUBLE)"
+        return f"(TRY_CAST(round({number} / {step}) AS BIGINT) - CAST({gridded.offset} AS HUGEINT))"
+
+    _dialect(patch, grid=grid)
+
+
+def no_cap(patch):
+    """What a unit adds to a group isn't cut down."""
+
+    def capped(self, rows):
+        return f"CAST(r.{self.name if self.total.factors else self._counter} AS HUGEINT)"
+
+    patch.setattr(cells._Part, "capped", capped)
+
+
+def no_bound_on_rows_in_histograms(patch):
+    """All of a unit's rows count in a histogram."""
+
+    def everything(rows, own, _most, _salt):
+        by = ", ".join(own)
+        return f"SELECT {by}, coalesce(list(r.v) FILTER (WHERE r.v IS NOT NULL), [NULL]) AS l FROM ({rows}) AS r GROUP BY {by}"
+
+    patch.setattr(duckdb, "SAMPLING", replace(duckdb_choice.SAMPLING, bins=everything))
+
+
+def no_bound_on_values(patch):
+    """All of a unit's values count as different ones."""
+
+    def everything(rows, own, _most, _salt):
+        by = ", ".join(own)
+        return f"SELECT {by}, coalesce(list(r.v) FILTER (WHERE r.v IS NOT NULL), [NULL]) AS l FROM ({rows}) AS r GROUP BY {by}"
+
+    patch.setattr(duckdb, "SAMPLING", replace(duckdb_choice.SAMPLING, values=everything))
+
+
+def no_bound_on_groups(patch):
+    """A unit stays in all its groups."""
+    patch.setattr(duckdb, "keep_groups", lambda table, _keys, _most: table.drop_columns([sql.UNIT, "_h"]))
+
+
+def units_of_nobody(patch):
+    """Rows without a unit are read like others."""
+    scan = sql.Relations._scan
+
+    def kept(self, node):
+        rendered = scan(self, node)
+        return replace(rendered, sql=rendered.sql.partition(" WHERE ")[0])
+
+    patch.setattr(sql.Relations, "_scan", kept)
+
+
+def join_of_strangers(patch):
+    """Two private tables are joined, but not on the unit."""
+    join = sql.Relations._join
+
+    def loose(self, node):
+        return join(self, node) if not node.on_unit else _without_unit(join(self, node))
+
+    def _without_unit(rendered):
+        for equal in ("l.u = r.u", f"CAST(l.u AS {self_text}) = CAST(r.u AS {self_text})"):
+            rendered = replace(rendered, sql=_last_replaced(rendered.sql, equal, "TRUE"))
+        return rendered
+
+    self_text = _DUCKDB.types[Kind.TEXT]
+    patch.setattr(sql.Relations, "_join", loose)
+
+
+def _last_replaced(text, old, new):
+    head, found, tail = text.rpartition(old)
+    return head + new + tail if found else text
+
+
+def join_that_copies_rows(patch):
+    """At row level a public table may match many times."""
+    patch.setattr(joins, "_check_unique", lambda _public, _conditions: None)
+
+
+def keys_not_filtered(patch):
+    """Keys that aren't public take part when units choose their groups."""
+    patch.setattr(cells.Cells, "_where", lambda _self: "")
+
+
+def ties_by_storage(patch):
+    """Rows that a window's order leaves tied come as they are stored."""
+    patch.setattr(sql, "_TIED", ())
+
+
+def float_sums(patch):
+    """Doubles of one unit are added up as doubles."""
+    aggregate = sql.Relations.aggregate
+
+    def floating(self, spec, text, kind, over=""):
+        if spec.function is Inner.SUM and kind is Kind.DOUBLE:
+            return f"sum({text}){over}"
+        return aggregate(self, spec, text, kind, over)
+
+    patch.setattr(sql.Relations, "aggregate", floating)
+
+
+def reach_of_the_other_adjacency(patch):
+    """A replacement is priced as if a unit only came or went."""
+    reach = price.reach_of
+
+    def smaller(low, high, span, adjacency):
+        return replace(reach(low, high, span, Adjacency.ADD_REMOVE), adjacency=adjacency)
+
+    patch.setattr(price, "reach_of", smaller)
+
+
+def salt_of_row_order(patch):
+    """Choices depend on where a row stands among all others."""
+    _dialect(patch, rank=lambda salt, _: f"hash(row_number() OVER () + {salt % 1000})")
+
+
+def distinct_of_everybody(patch):
+    """DISTINCT keeps one row for all units."""
+    render = sql.Relations.render
+
+    def shared(self, node):
+        rendered = render(self, node)
+        if not rendered.sql.startswith("SELECT DISTINCT") or rendered.unit_type is None:
+            return rendered
+        names = ", ".join(f"r.{sql.quoted(field.name)}" for field in node.fields)
+        alone = f"SELECT DISTINCT ON ({names}) r.* FROM ({rendered.sql}) AS r ORDER BY r.u"
+        return replace(rendered, sql=alone)
+
+    patch.setattr(sql.Relations, "render", shared)
+
+
+def _by_unit(*words):
+    return lambda here, text: here.by_unit and any(word in text for word in words)
+
+
+def _by_row(*words):
+    return lambda here, text: not here.by_unit and any(word in text for word in words)
+
+
+# Each with the questions that could show it: the same as without the mutant, but not all of them.
+MUTANTS = (
+    (no_clamp, _by_row("SUM(", "AVG(")),
+    (no_cap, _by_unit("COUNT(", "SUM(")),
+    (no_bound_on_rows_in_histograms, _by_unit("MODE(", "MEDIAN(", "QUANTILE_CONT(")),
+    (no_bound_on_values, _by_unit("SELECT COUNT(DISTINCT", ", COUNT(DISTINCT")),
+    (no_bound_on_groups, _by_unit("GROUP BY")),
+    (units_of_nobody, lambda here, text: here.by_unit and "GROUP BY" not in text and "COUNT(" in text),
+    (join_of_strangers, _by_unit("JOIN t")),
+    (join_that_copies_rows, _by_row("JOIN")),
+    (keys_not_filtered, _by_unit("GROUP BY")),
+    (ties_by_storage, _by_unit("row_number() OVER", "first_value(", "lag(", "lead(")),
+    (float_sums, _by_unit(" SUM(LEAST")),
+    (reach_of_the_other_adjacency, _by_unit("GROUP BY")),
+    (salt_of_row_order, _by_unit("GROUP BY")),
+    (distinct_of_everybody, _by_unit("SELECT DISTINCT")),
+)
