@@ -77,7 +77,7 @@ def orders():
     )
 
 
-def write_table(path, table, name="orders"):
+def put_table(path, table, name="orders"):
     with duckdb.connect(str(path)) as database:
         database.register("made_up", table)
         database.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM made_up")
@@ -87,7 +87,7 @@ def write_table(path, table, name="orders"):
 def shop(tmp_path_factory):
     """The directory of a database that no test changes."""
     directory = tmp_path_factory.mktemp("shop")
-    write_table(directory / "shop.duckdb", orders())
+    put_table(directory / "shop.duckdb", orders())
     return directory
 
 
@@ -177,6 +177,12 @@ def write_orders():
         for name, value in constant.items():
             place = table.column_names.index(name)
             table = table.set_column(place, name, pa.array([value] * table.num_rows, table.schema.field(name).type))
-        write_table(directory / "shop.duckdb", table)
+        put_table(directory / "shop.duckdb", table)
 
     return write
+
+
+@pytest.fixture
+def write_table():
+    """Write a table into a database: ``write_table(path, table)``."""
+    return put_table

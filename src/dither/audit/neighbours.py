@@ -21,7 +21,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dither.engines import DuckDBEngine
@@ -92,12 +91,13 @@ def neighbour_of(
         if not facts.private:
             continue
         table = tables[name]
-        if facts.unit_column is not None:
-            ids = table.column(facts.unit_column)
-            own = pc.fill_null(pc.equal(ids, pa.scalar(unit, type=ids.type)), False)  # noqa: FBT003
-        else:
-            own = pa.array([(name, row) == unit for row in range(table.num_rows)], type=pa.bool_())
-        rest = table.filter(pc.invert(own))
+        ids = table.column(facts.unit_column).to_pylist() if facts.unit_column is not None else None
+        others = [
+            row
+            for row in range(table.num_rows)
+            if (ids[row] is None or ids[row] != unit if ids else (name, row) != unit)
+        ]
+        rest = table.take(pa.array(others, type=pa.int64()))
         removed += table.num_rows - rest.num_rows
         extra = (replacement or {}).get(name)
         after[name] = rest if extra is None else pa.concat_tables([rest, extra.cast(rest.schema)])
@@ -266,7 +266,9 @@ def _moved(
 def _counts(priced: Priced, measured: Measured, histogram: Histogram) -> dict[tuple[Group, int], int]:
     groups = _groups(priced, measured)
     counts: dict[tuple[Group, int], int] = {}
-    for group, where, count in zip(histogram.group.tolist(), histogram.bin.tolist(), histogram.count.tolist(), strict=True):
+    for group, where, count in zip(
+        histogram.group.tolist(), histogram.bin.tolist(), histogram.count.tolist(), strict=True
+    ):
         counts[groups[group], where] = counts.get((groups[group], where), 0) + count
     return counts
 
@@ -287,10 +289,14 @@ def _odd_keys(priced: Priced, measured: Measured) -> list[Breach]:
         None if key.values is None else {_known(_in_kind(value, key.kind)) for value in key.values}
         for key in priced.measurement.keys
     ]
-    odd = sum(
-        any(among is not None and value not in among for value, among in zip(group, allowed, strict=True))
-        for group in _groups(priced, measured)
-    ) if priced.measurement.keys else 0
+    odd = (
+        sum(
+            any(among is not None and value not in among for value, among in zip(group, allowed, strict=True))
+            for group in _groups(priced, measured)
+        )
+        if priced.measurement.keys
+        else 0
+    )
     return _over(Fault.KEYS, 0, 0, odd)
 
 

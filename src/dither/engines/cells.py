@@ -1,8 +1,8 @@
 """Measurements as SQL: keys, values on their grids, the bound on each unit, totals.
 
-The order of steps is what privacy rests on: keys that aren't public are left out first; then every unit's rows are
-folded into one row per group; the unit keeps so many groups; what it adds to each is capped; only then units are added
-up. Nothing after the fold looks at more than one unit until the last step.
+The order of steps is what privacy rests on: every unit's rows are folded into one row per group; groups whose keys
+aren't public are left out; of the others the unit keeps so many; what it adds to each is capped; only then units are
+added up. Nothing after the fold looks at more than one unit until the last step.
 """
 
 # ruff: noqa: S608 (all of it is generated from plans: names are quoted, literals written by kind)
@@ -25,7 +25,9 @@ from dither.query.measures import Cap, Measurement, Total
 from dither.query.plan import Gridded, Key
 
 LARGEST_CELL = 2**62
-
+# A limit that nothing reaches keeps optimisers from testing keys row by row before they group, which costs more than all
+# the rest, and from giving up grouping before a join.
+_FENCE = f"LIMIT {2**62}"
 
 KEPT = "_kept"
 """The name under which an engine puts the rows that units keep."""
@@ -97,10 +99,12 @@ class Cells:
         parts, columns = _parts(self._measurement.totals, self._dialect)
         if not self._by_unit:
             return Steps(None, self._by_public_key(columns, parts))
-        rows = self._keyed(columns)
+        rows = self._keyed(columns, public=False)
         unit_and_keys = ", ".join([f"r.{UNIT}", *self._r_keys])
         partials = dict.fromkeys(sql for part in parts for sql in part.partials())
         units = f"SELECT {', '.join([unit_and_keys, *partials])} FROM ({rows}) AS r GROUP BY {unit_and_keys}"
+        if where := self._where():
+            units = f"SELECT r.* FROM ({units} {_FENCE}) AS r{where}"
         capped = [f"{part.capped(self._measurement.rows)} AS {part.name}" for part in parts]
         cells = [f"{part.of_units()} AS {part.name}" for part in parts]
         return self._steps(units, capped, lambda kept: self._by_key(kept, cells))
@@ -119,10 +123,8 @@ class Cells:
         grouped = self._by_key(f"({self._keyed(columns, public=False)})", [f"{p.of_rows()} AS {p.name}" for p in parts])
         if not self._keys:
             return grouped
-        # the limit keeps optimisers from testing keys row by row, which costs more than all the rest
         names = [f"r.{name}" for name in (*self._keys, *(part.name for part in parts))]
-        limited = f"({grouped} LIMIT {LARGEST_CELL})"
-        return f"SELECT {', '.join(names)} FROM {limited} AS r{self._where()} ORDER BY {self._order}"
+        return f"SELECT {', '.join(names)} FROM ({grouped} {_FENCE}) AS r{self._where()} ORDER BY {self._order}"
 
     def _by_key(self, relation: str, cells: Sequence[str]) -> str:
         listed = ", ".join([*self._r_keys, *cells]) or "1 AS _one"
@@ -279,7 +281,7 @@ class _Part:
     def capped(self, rows: int) -> str:
         """What the unit adds to the group, from its partial sums."""
         low, high = self.total.low, self.total.high
-        value = f"r.{self.name}" if self.total.factors else f"r.{self._counter}"
+        value = given = f"r.{self.name}" if self.total.factors else f"r.{self._counter}"
         if self.total.factors and self.total.cap is Cap.MEAN:
             # ⌊s·rows/n⌋ = ⌊(s − n·least)·rows/n⌋ + least·rows divides a number that isn't negative, so that it doesn't
             # matter whether the engine rounds towards zero or down
@@ -289,9 +291,9 @@ class _Part:
         elif self.total.cap is Cap.MEAN:
             value = f"least({value}, {rows})"
         if not self.total.factors and not low <= 0 <= high:
-            value = f"NULLIF({value}, 0)"
+            value = given = f"NULLIF({value}, 0)"
         width = "INTEGER" if max(abs(low), abs(high)) < 2**31 else "BIGINT"
-        return f"CAST({clamped(value, low, high)} AS {width})"
+        return f"CAST({clamped(value, low, high, given)} AS {width})"
 
     def of_units(self) -> str:
         """The cell, from what units add."""
@@ -303,9 +305,12 @@ class _Part:
         return f"CAST(least(greatest(coalesce({summed}, 0), {low}), {high}) AS BIGINT)"
 
 
-def clamped(sql: str, low: int, high: int) -> str:
-    """A number cut to bounds, and NULL where it is NULL: least and greatest alone would make a bound of it."""
-    return f"CASE WHEN {sql} IS NOT NULL THEN least(greatest({sql}, {low}), {high}) END"
+def clamped(sql: str, low: int, high: int, given: str | None = None) -> str:
+    """A number cut to bounds, and NULL where it is NULL: least and greatest alone would make a bound of it.
+
+    ``given`` is NULL where the number is, and shorter to compute.
+    """
+    return f"CASE WHEN {given or sql} IS NOT NULL THEN least(greatest({sql}, {low}), {high}) END"
 
 
 def _parts(totals: Sequence[Total], dialect: Dialect) -> tuple[list[_Part], list[_Column]]:

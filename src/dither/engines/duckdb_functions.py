@@ -88,22 +88,33 @@ def grid(sql: str, kind: Kind, gridded: Gridded) -> str:
     if not kind.number:
         raise InvalidParameter(f"only numbers can be put on a grid; this is a {kind.value}")
     number = sql if kind is Kind.DOUBLE else f"CAST({sql} AS DOUBLE)"
-    p, q = gridded.step.numerator, gridded.step.denominator
-    scaled = f"({number} * {_double(q)})" if q != 1 else number
-    scaled = f"({scaled} / {_double(p)})" if p != 1 else scaled
     limits = [float(bound * gridded.step) for bound in (low, high)]
-    if max(abs(low), abs(high)) < 2**50 and all(x == 0 or 1e-290 < abs(x) < 1e290 for x in limits):
-        # Comparing x itself saves work and changes nothing: x, its product and the limits are rounded by parts in 2^52,
-        # far less than half a step, so next to a bound both ways give that bound.
-        compared, limit, rounded = number, limits, f"TRY_CAST({scaled} AS {whole})"
-    else:
-        compared, limit = scaled, [float(low), float(high)]
-        # 2^63 is between the bounds as a double, if high is 2^63 − 1, but isn't an integer of 64 bits
-        rounded = f"CAST(least(greatest(coalesce(TRY_CAST({scaled} AS BIGINT), {high}), {low}), {high}) AS {whole})"
+    ordinary = all(x == 0 or 1e-290 < abs(x) < 1e290 for x in limits)
+    if ordinary and max(abs(low), abs(high)) < 2**50 and gridded.step.numerator < 2**50:
+        # Clamping x itself changes nothing: x, its product and the limits are rounded by parts in 2^52, far less than
+        # half a step, so next to a bound both ways give that bound; and no product overflows. It saves work: DuckDB
+        # computes the clamp once for all grids with the same bounds, as those of a SUM and an AVG.
+        return f"TRY_CAST({_scaled(_clamped(number, number, limits, limits), gridded)} AS {whole}){moved}"
+    scaled = _scaled(number, gridded)
+    # 2^63 is between the bounds as a double, if high is 2^63 − 1, but isn't an integer of 64 bits
+    rounded = f"CAST(least(greatest(coalesce(TRY_CAST({scaled} AS BIGINT), {high}), {low}), {high}) AS {whole})"
+    return _clamped(scaled, f"{rounded}{moved}", [float(low), float(high)], ends)
+
+
+def _scaled(sql: str, gridded: Gridded) -> str:
+    """A number in steps of the grid."""
+    p, q = gridded.step.numerator, gridded.step.denominator
+    scaled = f"({sql} * {_double(q)})" if q != 1 else sql
+    return f"({scaled} / {_double(p)})" if p != 1 else scaled
+
+
+def _clamped(sql: str, inside: str, limits: Sequence[float], ends: Sequence[float | str]) -> str:
+    """What stands for a number between the limits, below and above them; NULL for NULL and NaN."""
+    low, high = (_real_literal(limit) for limit in limits)
+    below, above = (end if isinstance(end, str) else _real_literal(end) for end in ends)
     return (
-        f"CASE WHEN {compared} BETWEEN {_real_literal(limit[0])} AND {_real_literal(limit[1])} THEN {rounded}{moved} "
-        f"WHEN {compared} < {_real_literal(limit[0])} THEN {ends[0]} "
-        f"WHEN {compared} <= CAST('inf' AS DOUBLE) THEN {ends[1]} END"
+        f"CASE WHEN {sql} BETWEEN {low} AND {high} THEN {inside} WHEN {sql} < {low} THEN {below} "
+        f"WHEN {sql} <= CAST('inf' AS DOUBLE) THEN {above} END"
     )
 
 

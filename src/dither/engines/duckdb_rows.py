@@ -17,7 +17,7 @@ from dither.query.schema import TableFacts
 def rows_sql(
     table: TableFacts, source: Source, columns: Sequence[str], *, rows: int, salt: bytes, dialect: Dialect
 ) -> str:
-    """At most ``rows`` rows of each unit, all rows where each is a unit of its own; columns ``c0``, ``c1``, …
+    """At most ``rows`` rows of each unit, all rows where each is a unit of its own, with columns ``c0``, ``c1`` and on.
 
     Guarantee: a unit's rows are chosen by the salted hash from its own rows alone, so one unit more or less changes
         only its own rows of the result, of which there are at most ``rows``. The result is sorted by every column,

@@ -1,7 +1,7 @@
 """The owner's tables as DuckDB has them: opened read-only, every column read in its declared kind, never raising.
 
 The connection is locked before the first question: no file but the declared ones can be opened, no setting changed, no
-extension loaded. Nothing here reads values.
+extension loaded. Nothing here reads values, except public ones that are declared as unique.
 """
 
 # ruff: noqa: S608 (all of it is generated from plans: names are quoted, literals written by kind)
@@ -232,7 +232,9 @@ def _reader(table: str, paths: Sequence[Path]) -> str:
     listed = "[" + ", ".join(text_literal(str(path)) for path in paths) + "]"
     names = {path.name.lower().removesuffix(".gz").rpartition(".")[2] for path in paths}
     if names == {"parquet"}:
-        return f"read_parquet({listed}, hive_partitioning = false, union_by_name = true)"
+        # Writers leave NaN out of a file's statistics. Where DuckDB believes them, whether a NaN passes a comparison
+        # depends on the other rows of the file: one unit would decide about the rows of all others.
+        return f"read_parquet({listed}, hive_partitioning = false, union_by_name = true, can_have_nan = true)"
     if len(names) == 1 and names <= {"csv", "tsv"}:
         delimiter = "," if names == {"csv"} else "\t"
         headers = {tuple(_header(path, delimiter)) for path in paths}
@@ -354,7 +356,11 @@ def _check_unique(connection: duckdb.DuckDBPyConnection, table: TableFacts, sour
         known = " AND ".join(f"r.c{place} IS NOT NULL" for place in range(len(names)))
         rows = f"SELECT {columns} FROM {source.relation} AS r"
         sql = f"SELECT 1 FROM ({rows}) AS r WHERE {known} GROUP BY {by} HAVING count(*) > 1 LIMIT 1"
-        if connection.execute(sql).fetchall():
+        try:
+            repeated = connection.execute(sql).fetchall()
+        except duckdb.Error:
+            raise SourceError(f"table {table.name} can't be read: its file may be damaged") from None
+        if repeated:
             listed = ", ".join(names)
             raise SourceError(
                 f"public table {table.name} holds some values of {listed} more than once (as they are read here): "

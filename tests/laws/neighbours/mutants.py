@@ -5,7 +5,7 @@ A mutant patches names where they are looked up, so that everything else runs as
 
 from dataclasses import replace
 
-from dither.engines import cells, duckdb, duckdb_choice, duckdb_functions, sql
+from dither.engines import cells, duckdb, duckdb_choice, duckdb_functions, duckdb_sources, sql
 from dither.privacy import Adjacency
 from dither.query import price
 from dither.query.kinds import Kind
@@ -39,24 +39,21 @@ def no_cap(patch):
     patch.setattr(cells._Part, "capped", capped)
 
 
+def _everything(rows, own, _most, _salt):
+    by, known = ", ".join(own), "list(r.v) FILTER (WHERE r.v IS NOT NULL)"
+    return f"SELECT {by}, coalesce({known}, [NULL]) AS l FROM ({rows}) AS r GROUP BY {by}"
+
+
 def no_bound_on_rows_in_histograms(patch):
     """All of a unit's rows count in a histogram."""
 
-    def everything(rows, own, _most, _salt):
-        by = ", ".join(own)
-        return f"SELECT {by}, coalesce(list(r.v) FILTER (WHERE r.v IS NOT NULL), [NULL]) AS l FROM ({rows}) AS r GROUP BY {by}"
-
-    patch.setattr(duckdb, "SAMPLING", replace(duckdb_choice.SAMPLING, bins=everything))
+    patch.setattr(duckdb, "SAMPLING", replace(duckdb_choice.SAMPLING, bins=_everything))
 
 
 def no_bound_on_values(patch):
     """All of a unit's values count as different ones."""
 
-    def everything(rows, own, _most, _salt):
-        by = ", ".join(own)
-        return f"SELECT {by}, coalesce(list(r.v) FILTER (WHERE r.v IS NOT NULL), [NULL]) AS l FROM ({rows}) AS r GROUP BY {by}"
-
-    patch.setattr(duckdb, "SAMPLING", replace(duckdb_choice.SAMPLING, values=everything))
+    patch.setattr(duckdb, "SAMPLING", replace(duckdb_choice.SAMPLING, values=_everything))
 
 
 def no_bound_on_groups(patch):
@@ -131,6 +128,14 @@ def reach_of_the_other_adjacency(patch):
         return replace(reach(low, high, span, Adjacency.ADD_REMOVE), adjacency=adjacency)
 
     patch.setattr(price, "reach_of", smaller)
+
+
+def statistics_without_nan(patch):
+    """Parquet's statistics are believed, which don't tell of NaN."""
+    reader = duckdb_sources._reader
+    patch.setattr(
+        duckdb_sources, "_reader", lambda *given: reader(*given).replace("can_have_nan = true", "can_have_nan = false")
+    )
 
 
 def salt_of_row_order(patch):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dither.query.kinds import Kind
 
-B, I, D, T, DATE, TS = Kind.BOOLEAN, Kind.INTEGER, Kind.DOUBLE, Kind.TEXT, Kind.DATE, Kind.TIMESTAMP
+B, I, D, T, DATE, TS = Kind.BOOLEAN, Kind.INTEGER, Kind.DOUBLE, Kind.TEXT, Kind.DATE, Kind.TIMESTAMP  # noqa: E741
 
 # Arguments: I, D, N (either), T, B, A (date), S (timestamp), W (either); K is any one kind, the same in a template.
 TEMPLATES = {
@@ -439,26 +439,28 @@ class Asking:
 BY_UNIT = (
     "SELECT c, COUNT(*) FROM (SELECT {u}, SUM(LEAST(GREATEST(x, 0), 100)) AS c FROM {t} GROUP BY {u}) GROUP BY c",
     "SELECT COUNT(DISTINCT c) FROM (SELECT {u}, k, AVG(LEAST(GREATEST(x, -1), 1)) AS c FROM {t} GROUP BY {u}, k)",
-    "SELECT c, COUNT(*) FROM (SELECT SUM(LEAST(GREATEST(x, 0.1), 7.5)) OVER (PARTITION BY {u}) AS c FROM {t}) GROUP BY c",
+    "SELECT c, COUNT(*) FROM (SELECT SUM(LEAST(GREATEST(x, 0.1), 7)) OVER (PARTITION BY {u}) AS c FROM {t}) GROUP BY c",
     "SELECT COUNT(*) FROM (SELECT DISTINCT i FROM {t})",
-    "SELECT i, SUM(LEAST(GREATEST(x, -2), 3)) FROM (SELECT i, x FROM {t} QUALIFY row_number() OVER (PARTITION BY {u} "
-    "ORDER BY k) = 1) GROUP BY i",
+    "SELECT COUNT(i) FROM (SELECT i FROM {t} QUALIFY row_number() OVER (PARTITION BY {u} ORDER BY k) = 1) AS q",
     "SELECT c, COUNT(*) FROM (SELECT lag(i) OVER (PARTITION BY {u} ORDER BY k) AS c FROM {t}) GROUP BY c",
     "SELECT k, i, COUNT(*), COUNT(DISTINCT x) FROM {t} GROUP BY k, i",
     "SELECT COUNT(*), COUNT(i), COUNT(DISTINCT {u}), COUNT(DISTINCT i) FROM {t}",
     "SELECT i, MEDIAN(LEAST(GREATEST(x, 0), 9)), COUNT(DISTINCT {u}) FROM {t} GROUP BY i",
     "SELECT COUNT(*) FROM {t} WHERE {u} NOT IN (SELECT {v} FROM {s} WHERE i > 1)",
-    "SELECT b.k, COUNT(*), AVG(LEAST(GREATEST(a.x, -2), 3)) FROM {t} AS a LEFT JOIN {s} AS b ON a.{u} = b.{v} GROUP BY b.k",
+    "SELECT b.k, AVG(LEAST(GREATEST(a.x, -2), 3)) FROM {t} AS a LEFT JOIN {s} AS b ON a.{u} = b.{v} GROUP BY b.k",
     "SELECT COUNT(*) FROM {t} AS a JOIN {s} AS b ON a.{u} = b.{v} AND a.i = b.i",
     "SELECT k, CORR(LEAST(GREATEST(x, -2), 3), LEAST(GREATEST(i, -9), 5)) FROM {t} GROUP BY k",
     "SELECT x, COUNT(*), SUM(LEAST(GREATEST(x, -2), 3)) FROM {t} GROUP BY x",
+    "SELECT COUNT(*) FROM {t} WHERE x > 60",
+    "SELECT i // 2, COUNT(*), COUNT(DISTINCT position('a' IN k)) FROM {t} GROUP BY i // 2",
 )
 BY_ROW = (
     "SELECT COUNT(*), COUNT(DISTINCT b.i) FROM {t} AS a JOIN {p} AS b ON a.k = b.k",
     "SELECT b.i, COUNT(*) FROM {t} AS a LEFT JOIN {p} AS b ON a.k = b.k GROUP BY b.i",
     "SELECT k, SUM(LEAST(GREATEST(x, -9), 5)), MEDIAN(LEAST(GREATEST(x, 0), 9)) FROM {t} GROUP BY k",
-    "SELECT i, SUM(i, contribution_bounds_per_row => (3, 5)), AVG(x, contribution_bounds_per_row => (0, 1)) FROM {t} GROUP BY i",
+    "SELECT i, SUM(i, contribution_bounds_per_row => (3, 5)), AVG(LEAST(GREATEST(x, 0), 1)) FROM {t} GROUP BY i",
     "SELECT x, COUNT(*), COUNT(DISTINCT k) FROM {t} GROUP BY x",
+    "SELECT COUNT(*) FROM {t} WHERE x > 60",
     "SELECT COUNT(*) FROM {t} WHERE k NOT IN (SELECT k FROM {p})",
 )
 
