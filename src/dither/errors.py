@@ -57,8 +57,8 @@ class OutOfBudget(DitherError):  # noqa: N818
 class Refused(DitherError, ValueError):  # noqa: N818
     """A question that can't be answered privately, or at all; free of charge, and for public reasons only.
 
-    ``code`` is the permanent short name of the reason, ``hint`` says what to do instead, ``position`` is the place in the
-    question: (line, column), both from 1.
+    ``code`` is the permanent short name of the reason, ``hint`` says what to do instead, ``position`` is the place in
+    the question: (line, column), both from 1.
     """
 
     def __init__(self, reason: str, *, code: str, hint: str = "", position: tuple[int, int] | None = None) -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dither.curator.policy.columns import point
 from dither.curator.policy.findings import Level
 from dither.curator.policy.policy import Policy, read
-from dither.curator.policy.columns import point
 from dither.errors import InvalidParameter, InvalidPolicy, Refused
 from dither.ledger import Account
 from dither.privacy import Adjacency

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dither.curator.policy.findings import Notes
-from dither.curator.policy.policy import Policy
 from dither.curator.policy.places import Places
+from dither.curator.policy.policy import Policy
 from dither.curator.policy.settings import SECTIONS, names_of, shaped
 from dither.curator.policy.toml_text import exact_number
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dither.errors import Refused
 from dither.query.expressions import Call, Column, Expression, Literal, canonical
 from dither.query.kinds import Facts, Kind
 from dither.query.plan import (
@@ -23,6 +24,7 @@ from dither.query.plan import (
     Gridded,
     InnerAggregate,
     Join,
+    JoinKind,
     Key,
     Ordering,
     PerUnit,
@@ -34,6 +36,7 @@ from dither.query.plan import (
     Windowed,
 )
 
+LONGEST_EXPRESSION = 100_000
 _SYMMETRIC = {"equal", "not_equal", "distinct_from", "add", "multiply"}
 _SETS = {"greatest", "least"}
 _MIRRORED = {"greater": "less", "greater_equal": "less_equal"}
@@ -126,6 +129,8 @@ class _Normaliser:
 
     def __init__(self) -> None:
         self._parts = 0
+        # sizes by identity, with the expression beside each so that no identity is given out again
+        self._sizes: dict[int, tuple[Expression, int]] = {}
 
     def rows(self, relation: Relation) -> _Rows:
         if isinstance(relation, Scan):
@@ -136,7 +141,7 @@ class _Normaliser:
         if isinstance(relation, Project):
             inner = self.rows(relation.input)
             outputs = zip(relation.fields, relation.expressions, strict=True)
-            columns = {field.name: _resolved(expression, inner) for field, expression in outputs}
+            columns = {field.name: self._bounded(_resolved(expression, inner)) for field, expression in outputs}
             return _Rows(inner.source, inner.conditions, columns)
         if isinstance(relation, Join):
             return self._join(relation)
@@ -149,6 +154,26 @@ class _Normaliser:
         if isinstance(relation, PerUnit):
             return self._per_unit(relation)
         return self._window(relation)
+
+    def _bounded(self, expression: Expression) -> Expression:
+        """The expression, unless its text would grow beyond reason: each level of subqueries may double it."""
+        if self._size(expression) > LONGEST_EXPRESSION:
+            raise Refused(
+                "the expressions of this question become too long when they are written out",
+                code="too_long",
+                hint="Use each computed column less often.",
+            )
+        return expression
+
+    def _size(self, expression: Expression) -> int:
+        known = self._sizes.get(id(expression))
+        if known is not None:
+            return known[1]
+        size = 1
+        if isinstance(expression, Call):
+            size += sum(self._size(argument) for argument in expression.arguments)
+        self._sizes[id(expression)] = (expression, size)
+        return size
 
     def _part(self, letter: str) -> str:
         self._parts += 1
@@ -174,8 +199,14 @@ class _Normaliser:
         on = "" if relation.condition is None else " ".join(sorted(self._conditions(relation.condition, both)))
         kind = f"{relation.kind.value}-{'unit' if relation.on_unit else 'public'}"
         source = f"(join {kind} {left.text} {right.text} ({on}))"
-        kept = {field.name for field in relation.fields}
-        return _Rows(source, frozenset(), {name: c for name, c in both.columns.items() if name in kept})
+        columns = dict(left.columns)
+        if relation.kind is JoinKind.LEFT:
+            # where nothing matches these are NULL, whatever they were computed from
+            part = self._part("j")
+            columns |= {name: Column(f"({part} {_shown(c)})", c.kind) for name, c in right.columns.items()}
+        elif relation.kind is JoinKind.INNER:
+            columns |= right.columns
+        return _Rows(source, frozenset(), columns)
 
     def _union(self, relation: Union) -> _Rows:
         parts = []
@@ -203,8 +234,8 @@ class _Normaliser:
     def _window(self, relation: Window) -> _Rows:
         inner = self.rows(relation.input)
         part = self._part("w")
-        # rows that the order leaves tied are ordered by all columns of the input
-        ties = " ".join(sorted(_shown(column) for column in inner.columns.values()))
+        # rows that the order leaves tied are ordered by all columns of the input, one after the other
+        ties = " ".join(_shown(inner.columns[field.name]) for field in relation.input.fields)
         columns = dict(inner.columns)
         for field, item in zip(relation.fields[len(relation.input.fields) :], relation.items, strict=True):
             columns[field.name] = Column(f"({part} {_windowed(item, inner)})", field.kind)

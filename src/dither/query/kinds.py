@@ -11,6 +11,11 @@ from typing import TypeAlias
 Value: TypeAlias = bool | int | float | Fraction | str | dt.date | dt.datetime | None
 
 
+# Texts that expressions compute are cut to so many characters: without a bound, a nested replace or || would need more
+# memory or time than there is, but only where somebody's row is in the data.
+LONGEST_TEXT = 4096
+
+
 class Kind(Enum):
     """The type of a column or expression, the same on every engine."""
 

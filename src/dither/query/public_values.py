@@ -14,7 +14,7 @@ from fractions import Fraction
 from itertools import product
 
 from dither.query.expressions import Expression
-from dither.query.kinds import Interval, Kind, Value
+from dither.query.kinds import LONGEST_TEXT, Interval, Kind, Value
 from dither.query.ranges import constant
 
 MOST_VALUES = 10_000
@@ -125,7 +125,10 @@ def _right(text: Value, size: Value) -> Value:
 
 
 def _replace(text: Value, old: Value, new: Value) -> Value:
-    if not old:
+    if not isinstance(old, str) or not isinstance(new, str) or not old:
+        raise _Uncertain
+    # engines cut what could become longer
+    if len(_ascii(text)) * max(1, -(-len(new) // len(old))) > LONGEST_TEXT:
         raise _Uncertain
     return _ascii(text).replace(_ascii(old), _ascii(new))
 
@@ -133,7 +136,10 @@ def _replace(text: Value, old: Value, new: Value) -> Value:
 def _concat(*texts: Value) -> Value:
     if not all(isinstance(text, str) for text in texts):
         raise _Uncertain
-    return "".join(text for text in texts if isinstance(text, str))
+    joined = "".join(text for text in texts if isinstance(text, str))
+    if len(joined) > LONGEST_TEXT:
+        raise _Uncertain
+    return joined
 
 
 def _day(value: Value) -> dt.date:

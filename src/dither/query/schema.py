@@ -15,8 +15,8 @@ from dither.query.kinds import Auto, Interval, Kind, Value
 class ColumnFacts:
     """A column: its kind and, where declared, bounds, step or public keys.
 
-    ``hidden`` columns can't be used in questions at all (names, free text). ``searched`` says that ``between`` was found
-    privately for one question: it gives no public keys, and bounds that the question states needn't be narrower.
+    ``hidden`` columns can't be used in questions at all (names, free text). ``searched`` says that ``between`` was
+    found privately for one question: it gives no public keys, and bounds that the question states needn't be narrower.
     """
 
     name: str

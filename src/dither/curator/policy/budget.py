@@ -157,7 +157,7 @@ def read_analysts(raw: object, budget: Budget | None, notes: Notes) -> Mapping[s
     if not raw and budget is not None and budget.analysts == "listed":
         notes.warning(
             ("budget",),
-            "only the owner may ask: no analyst is listed. Add a section [analysts.NAME] for each, or let any name ask.",
+            "only the owner may ask: no analyst is listed. Add a section [analysts.NAME] for each, or let any ask.",
             write='analysts = "any"',
         )
     return MappingProxyType(analysts)

@@ -14,6 +14,7 @@ from typing import NoReturn
 from sqlglot import exp
 
 from dither.errors import Refused
+from dither.mechanisms.quantile import LARGEST_DENOMINATOR
 from dither.query.expressions import Column, Literal, columns, walk
 from dither.query.functions import Typed, apply, literal
 from dither.query.kinds import NOTHING, Facts, Interval, Kind
@@ -254,8 +255,9 @@ class PrivateAggregates:
         else:
             node, at = self._arguments(call, 2)
             share = exact_number(at)
-        if share is None or not 0 <= share <= 1:
-            raise refused("literal", "a quantile is a number between 0 and 1", "Write QUANTILE_CONT(x, 0.95)")
+        if share is None or not 0 < share < 1 or share.denominator > LARGEST_DENOMINATOR:
+            hint = "Write QUANTILE_CONT(x, 0.95); for the largest value use 0.99, say"
+            raise refused("literal", "a quantile is a number between 0 and 1, with at most six digits", hint)
         value = over_condition(self.scalars, call.condition, self.scalars.bind(node))
         value = ones_and_zeros(value) if value.kind is Kind.BOOLEAN else value
         self._number(value, call)

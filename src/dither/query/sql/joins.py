@@ -14,13 +14,14 @@ from sqlglot import exp
 
 from dither.query.expressions import Call, Column, Expression, columns
 from dither.query.functions import Typed, apply
-from dither.query.plan import Filter, Join, JoinKind
+from dither.query.plan import Filter, Join, JoinKind, Relation, Scan, Union
 from dither.query.public_values import with_null
 from dither.query.schema import TableFacts
 from dither.query.sql.names import Rows, Source, find_column, typed
 from dither.query.sql.refusals import refused
 from dither.query.sql.scalars import Scalars, balanced, flattened, only
 
+MOST_JOINS = 6
 _ON_UNIT = "Join private tables ON a.unit = b.unit, with the unit columns of both"
 
 
@@ -83,16 +84,31 @@ def joined(
     elif first.units == "row":
         _check_unique(second, conditions.rest)
     rest = list(conditions.rest)
-    relation = Join(
+    relation: Relation = Join(
         left=first.relation,
         right=second.relation,
         kind=JoinKind.LEFT if outer else JoinKind.INNER,
         on_unit=second.private,
         condition=balanced("and", rest).expression if rest else None,
     )
+    if copies(relation) > MOST_JOINS:
+        raise refused("join", f"a question may join at most {MOST_JOINS} times", "Aggregate per unit before joining")
     seen = {source.alias: _right_source(source, conditions.shadowed, outer=outer) for source in second.sources}
     sources = tuple(seen.get(source.alias, source) for source in both.sources)
     return Rows(relation=relation, sources=sources, units=first.units, tables=(*first.tables, *second.tables))
+
+
+def copies(relation: Relation) -> int:
+    """How many joins that can copy rows lie on one way through a relation.
+
+    Each may multiply the work by the rows of a unit or of a public table, so that time would tell who is there.
+    """
+    if isinstance(relation, Join):
+        both = copies(relation.left), copies(relation.right)
+        return sum(both) + 1 if relation.kind in (JoinKind.INNER, JoinKind.LEFT) else max(both)
+    if isinstance(relation, Union):
+        return max(copies(each) for each in relation.inputs)
+    return 0 if isinstance(relation, Scan) else copies(relation.input)
 
 
 def _right_source(source: Source, shadowed: frozenset[str], *, outer: bool) -> Source:

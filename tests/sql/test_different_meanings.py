@@ -1,0 +1,85 @@
+"""Pairs that read alike and mean different things: one text for both would replay one's answer for the other."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from dither.errors import Refused
+from dither.query.canonical import canonical_aggregation
+from dither.query.sql import bind
+
+_SPEC = importlib.util.spec_from_file_location("sql_schemas", Path(__file__).parent / "schemas.py")
+_MODULE = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_MODULE)
+SHOP = _MODULE.SHOP
+
+
+def text(sql: str) -> str:
+    return canonical_aggregation(bind(sql, SHOP).aggregation)
+
+
+PAIRS = [
+    pytest.param(
+        "SELECT COUNT(p.price) FROM orders o LEFT JOIN (SELECT product, coalesce(price, 5) AS price FROM products) p "
+        "ON o.product = p.product",
+        "SELECT COUNT(coalesce(p.price, 5)) FROM orders o LEFT JOIN products p ON o.product = p.product",
+        id="coalesce inside and outside of an outer join",
+    ),
+    pytest.param(
+        "SELECT COUNT(*) FROM orders o LEFT JOIN (SELECT product, price IS NULL AS free FROM products) p "
+        "ON o.product = p.product WHERE p.free",
+        "SELECT COUNT(*) FROM orders o LEFT JOIN products p ON o.product = p.product WHERE p.price IS NULL",
+        id="IS NULL inside and outside of an outer join",
+    ),
+    pytest.param(
+        "SELECT SUM(n, contribution_bounds_per_row => (0, 9)) FROM (SELECT u.user_id, c.n FROM users u LEFT JOIN "
+        "(SELECT user_id, coalesce(COUNT(*), 0) AS n FROM orders GROUP BY user_id) c ON u.user_id = c.user_id) x",
+        "SELECT SUM(n, contribution_bounds_per_row => (0, 9)) FROM (SELECT u.user_id, coalesce(c.n, 0) AS n FROM "
+        "users u LEFT JOIN (SELECT user_id, COUNT(*) AS n FROM orders GROUP BY user_id) c ON u.user_id = c.user_id) x",
+        id="coalesce of an inner count",
+    ),
+    pytest.param(
+        "SELECT SUM(f) FROM (SELECT first_value(amount) OVER (PARTITION BY user_id ORDER BY coupon) AS f FROM "
+        "(SELECT user_id, amount, quantity, coupon FROM orders) a) b",
+        "SELECT SUM(f) FROM (SELECT first_value(amount) OVER (PARTITION BY user_id ORDER BY coupon) AS f FROM "
+        "(SELECT user_id, quantity, amount, coupon FROM orders) a) b",
+        id="ties are broken by the columns in their order",
+    ),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_different_meanings_have_different_texts(one, other):
+    assert text(one) != text(other)
+
+
+def test_an_inner_join_reads_the_same_inside_and_outside():
+    inside = (
+        "SELECT COUNT(p.price) FROM orders o JOIN (SELECT product, coalesce(price, 5) AS price FROM products) p "
+        "ON o.product = p.product"
+    )
+    outside = "SELECT COUNT(coalesce(p.price, 5)) FROM orders o JOIN products p ON o.product = p.product"
+    assert text(inside) == text(outside)
+
+
+def test_expressions_that_double_at_each_level_are_refused_at_once():
+    levels = ["WITH a0 AS (SELECT user_id, quantity AS z FROM orders)"]
+    levels += [f"a{i + 1} AS (SELECT user_id, z % (z + 1) AS z FROM a{i})" for i in range(40)]
+    with pytest.raises(Refused) as refusal:
+        bind(", ".join(levels) + " SELECT COUNT(z) FROM a40", SHOP)
+    assert refusal.value.code in ("too_long", "too_deep")
+
+
+def test_joins_that_multiply_without_end_are_refused():
+    tables = " ".join(f"JOIN orders o{i} ON o{i}.user_id = o.user_id" for i in range(7))
+    with pytest.raises(Refused) as refusal:
+        bind(f"SELECT COUNT(*) FROM orders o {tables}", SHOP)
+    assert refusal.value.code == "join"
+
+
+@pytest.mark.parametrize("share", ["0", "1", "0.12345678901"])
+def test_quantiles_that_no_mechanism_answers_are_refused_before_the_charge(share):
+    with pytest.raises(Refused) as refusal:
+        bind(f"SELECT QUANTILE_CONT(amount, {share}) FROM orders", SHOP)
+    assert refusal.value.code == "literal"
