@@ -22,7 +22,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 layers: $(VENV)/.dev
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 tests: $(VENV)/.dev
 	$(BIN)/pytest -n auto
@@ -30,6 +30,7 @@ tests: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/accounting.py
+	$(BIN)/python benchmarks/sql.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format $(SOURCES)

@@ -25,8 +25,8 @@ from dither.query.measures import Cap, Measurement, Total
 from dither.query.plan import Gridded, Key
 
 LARGEST_CELL = 2**62
-# A limit that nothing reaches keeps optimisers from testing keys row by row before they group, which costs more than all
-# the rest, and from giving up grouping before a join.
+# A limit that nothing reaches keeps optimisers from testing keys row by row before they group, which costs more than
+# all the rest, and from giving up grouping before a join.
 _FENCE = f"LIMIT {2**62}"
 
 KEPT = "_kept"

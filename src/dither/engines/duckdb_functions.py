@@ -17,7 +17,7 @@ from types import MappingProxyType
 from dither.engines.dialect import Dialect, Template, common_kind, literal_argument
 from dither.errors import InvalidParameter
 from dither.query.expressions import Call
-from dither.query.kinds import Kind
+from dither.query.kinds import LONGEST_TEXT, Kind
 from dither.query.plan import Gridded
 
 TYPES: Mapping[Kind, str] = MappingProxyType(
@@ -263,6 +263,21 @@ def _span(start: int, length: int) -> tuple[int, int]:
     return first, min(max(start + length - first, 0), 2**31 - 1)
 
 
+def _concat(_: Call, arguments: Sequence[str]) -> str:
+    """Parts are cut before they are joined: e || e, nested, would double a text that only some rows have."""
+    joined = " || ".join(f"left({part}, {LONGEST_TEXT})" for part in arguments)
+    return f"left({joined}, {LONGEST_TEXT})"
+
+
+def _replace(call: Call, arguments: Sequence[str]) -> str:
+    """So much of the text that the result can't be too long, also for one row in a million: memory would tell of it."""
+    old, new = (literal_argument(call, place, Kind.TEXT) for place in (1, 2))
+    if not isinstance(old, str) or not isinstance(new, str):
+        return DUCKDB.literal(None, Kind.TEXT)
+    growth = max(1, -(-len(new) // max(1, len(old))))
+    return f"replace(left({arguments[0]}, {LONGEST_TEXT // growth}), {arguments[1]}, {arguments[2]})"
+
+
 def _end(name: str) -> Template:
     def template(call: Call, arguments: Sequence[str]) -> str:
         size = literal_argument(call, 1, Kind.INTEGER)
@@ -431,8 +446,8 @@ FUNCTIONS: Mapping[str, Template] = MappingProxyType(
         "substring": _substring,
         "left": _end("left"),
         "right": _end("right"),
-        "concat": _joined("||"),
-        "replace": _call("replace"),
+        "concat": _concat,
+        "replace": _replace,
         "starts_with": _call("starts_with"),
         "ends_with": _call("ends_with"),
         "contains": _call("contains"),

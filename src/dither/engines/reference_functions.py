@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from dither.query.expressions import Call, Column, Expression, Literal
-from dither.query.kinds import Kind
+from dither.query.kinds import LONGEST_TEXT, Kind
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -159,6 +159,18 @@ def _left(_: Call, text: str, size: int) -> str:
 
 def _right(_: Call, text: str, size: int) -> str:
     return "" if size == 0 else text[-size:]
+
+
+def _concat(_: Call, *parts: str) -> str:
+    return "".join(parts)[:LONGEST_TEXT]
+
+
+def _replace(_: Call, text: str, old: str, new: str) -> str:
+    """Of a text so much is used that the result can't be longer than LONGEST_TEXT, however often ``old`` occurs."""
+    used = text
+    while len(used) * max(1, math.ceil(len(new) / max(1, len(old)))) > LONGEST_TEXT:
+        used = text[: LONGEST_TEXT // max(1, math.ceil(len(new) / max(1, len(old))))]
+    return used if old == "" else used.replace(old, new)
 
 
 def _simple_case(text: str, change: Callable[[str], str], special: Mapping[str, str]) -> str:
@@ -406,8 +418,8 @@ _STRICT: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "substring": _substring,
         "left": _left,
         "right": _right,
-        "concat": lambda _, *parts: "".join(parts),
-        "replace": lambda _, x, old, new: x if old == "" else x.replace(old, new),
+        "concat": _concat,
+        "replace": _replace,
         "starts_with": lambda _, x, y: x.startswith(y),
         "ends_with": lambda _, x, y: x.endswith(y),
         "contains": lambda _, x, y: y in x,

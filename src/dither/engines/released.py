@@ -63,6 +63,7 @@ def compute(
     cursor = _connection()
     try:
         cursor.register("released", numbered)
-        return cursor.sql(sql).to_arrow_table()
+        answer: pa.Table = cursor.sql(sql).to_arrow_table()
+        return answer
     finally:
         cursor.close()
