@@ -1,9 +1,9 @@
 """What privacy costs on SQL: the engine beside the same aggregation in raw DuckDB, and everything around the engine.
 
-Run with ``python benchmarks/sql.py`` (``--part`` chooses: questions, groups, memory, ledger, large). A question and
-what it is compared with take turns in one process on one buffer pool, so that a busy machine slows both; ratios are
-medians of the repeats' ratios, of wall time and of the process's CPU time. Every repeat is a new question with a charge
-of its own, in a ledger on disk. Results go to ``benchmarks/results/sql.json``.
+Run with ``python benchmarks/sql.py``; ``--part`` chooses one of the parts below. A question and what it is compared
+with take turns in one process on one buffer pool, so that a busy machine slows both; ratios are medians of the repeats'
+ratios, of wall time and of the process's CPU time. Every repeat is a new question with a charge of its own, in a ledger
+on disk. Results go to ``benchmarks/results/sql.json``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import secrets
 import statistics
 import subprocess
@@ -44,6 +43,7 @@ from sql_questions import QUESTIONS, Level, Question, policy
 
 RESULTS = Path(__file__).parent / "results" / "sql.json"
 EPSILON = Fraction(1, 2)
+DIRECTORY = Path(tempfile.gettempdir()) / "dither-benchmarks"
 MIB = 2**20
 LARGE_LIMIT = "4GiB"
 Table = list[tuple[str, ...]]
@@ -86,18 +86,26 @@ class Timed:
 
 @dataclass(slots=True)
 class Shop:
-    """A curator on the benchmark's data whose engine and ledger are measured, and a raw connection to the same data."""
+    """The benchmark's data under a policy, with a measured engine and ledger, and a raw connection to the same data."""
 
-    curator: Curator
+    database: Path
+    ledger_path: Path
+    level: Level
+    engine: Any
+    ledger: Any
     raw: duckdb.DuckDBPyConnection
     clock: Clock
     asked: int = 0
 
-    def ask(self, question: Question) -> None:
-        """A question that was never asked before: each has an ε of its own."""
+    def curator(self) -> Curator:
+        """A curator to whom every question is new: it takes the data for a version that was never seen before."""
         self.asked += 1
+        return Curator(policy(self.database, self.ledger_path, self.level, self.asked), self.engine, self.ledger)
+
+    def ask(self, question: Question, epsilon: Fraction = EPSILON) -> None:
+        curator = self.curator()
         with self.clock.measuring("all"):
-            self.curator.sql(question.sql, epsilon=EPSILON + Fraction(self.asked, 10**9))
+            curator.sql(question.sql, epsilon=epsilon)
 
     def compute(self, sql: str) -> None:
         with self.clock.measuring("raw"):
@@ -114,18 +122,17 @@ class Shop:
 @contextmanager
 def opened(database: Path, level: Level, memory_limit: str | None = None) -> Iterator[Shop]:
     with tempfile.TemporaryDirectory(dir=database.parent) as directory:
-        rules = policy(database, Path(directory) / "ledger", level)
-        engine = DuckDBEngine.open(rules.source.location, rules.schema, memory_limit=memory_limit)
+        path = Path(directory) / "ledger"
+        rules = policy(database, path, level)
         clock = Clock()
-        ledger = Timed(open_ledger(rules), clock, ("reserve", "record"))
-        # the same database, so that raw queries find the same pages in memory
-        raw = engine._opened.connection.cursor()  # noqa: SLF001
-        curator = Curator(rules, Timed(engine, clock, ("run",)), ledger)  # type: ignore[arg-type]
-        try:
-            yield Shop(curator, raw, clock)
-        finally:
-            raw.close()
-            curator.close()
+        with (
+            DuckDBEngine.open(rules.source.location, rules.schema, memory_limit=memory_limit) as engine,
+            open_ledger(rules) as book,
+            # the same database, so that raw queries find the same pages in memory
+            engine._opened.connection.cursor() as raw,  # noqa: SLF001
+        ):
+            measured = Timed(engine, clock, ("run",)), Timed(book, clock, ("reserve", "record"))
+            yield Shop(database, path, level, *measured, raw, clock)
 
 
 def median(values: Sequence[float]) -> float:
@@ -163,11 +170,9 @@ def questions(database: Path, repeats: int) -> Table:
     table: Table = [
         ("question", "unit", "raw", "engine", "ratio (wall)", "ratio (CPU)", "besides", "of it CPU", "two commits")
     ]
-    everything: list[Clock] = []
     for level in Level:
         with opened(database, level) as shop:
             for question, turns in zip(QUESTIONS, interleaved(shop, level, repeats, QUESTIONS), strict=True):
-                everything += turns
                 table.append(
                     (
                         question.name,
@@ -182,8 +187,25 @@ def questions(database: Path, repeats: int) -> Table:
                     )
                 )
                 print("…", *table[-1], file=sys.stderr)
-    besides = [median([outside(turn, kind) for turn in everything]) for kind in ("wall", "cpu")]
-    table.append(("p50 of all questions", "", "", "", "", "", *map(milliseconds, besides), ""))
+    return table
+
+
+def around(database: Path, repeats: int) -> Table:
+    """The time around the engine, over all questions: with an ε that was used before, and with one that never was."""
+    del database
+    small = make(DIRECTORY, rows=100_000)
+    table: Table = [("around the engine, of all questions", "p50", "p90", "p50 (CPU)", "two commits, p50")]
+    for name, new in (("an ε that was used before", 0), ("an ε that was never used before", 1)):
+        turns = []
+        for level in Level:
+            with opened(small, level) as shop:
+                for question in QUESTIONS * (4 * repeats):
+                    shop.ask(question, EPSILON + new * Fraction(shop.asked, 10**9))
+                    turns.append(shop.turn())
+        wall, cpu = ([outside(turn, kind) for turn in turns] for kind in ("wall", "cpu"))
+        commits = median([turn.wall["reserve"] + turn.wall["record"] for turn in turns])
+        shown = median(wall), statistics.quantiles(wall, n=10)[-1], median(cpu), commits
+        table.append((name, *map(milliseconds, shown)))
     return table
 
 
@@ -191,7 +213,7 @@ def groups(database: Path, repeats: int) -> Table:
     """A million discovered groups: selection of keys and noise, and the way of the answer to and from its bytes."""
     size = 1_000_000
     with opened(database, Level.USER) as shop:
-        priced = shop.curator.price(QUESTIONS[2].sql, epsilon=EPSILON).priced
+        priced = shop.curator().price(QUESTIONS[2].sql, epsilon=EPSILON).priced
     counts = np.random.default_rng(1).integers(1, 2000, size)
     measured = Measured(
         keys=pa.table({"k0": [f"product {i:07}" for i in range(size)]}),
@@ -233,7 +255,13 @@ def one(database: Path, name: str, level: Level, *, raw: bool, memory_limit: str
             shop.compute(question.beside(level))
         else:
             shop.ask(question)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    print(peak_memory())
+
+
+def peak_memory() -> int:
+    """The most memory, in bytes, that this process has had; Linux's ru_maxrss would count that of its parent too."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 def memory(database: Path, repeats: int) -> Table:
@@ -288,7 +316,7 @@ def commits_per_second(book: Ledger, threads: int, pairs: int) -> float:
 def large(database: Path, repeats: int) -> Table:
     """Ten times the rows with at most 4 GiB, Q1 to Q3 at row level: linear if ten times the time."""
     rows = 100_000_000
-    # a new file is made and removed again: four gigabytes while it is made
+    # a new file of about a gigabyte is made and removed again
     with tempfile.TemporaryDirectory(dir=database.parent) as directory:
         big = make(directory, rows=rows, users=500_000)
         table: Table = [(f"{rows:,} rows, memory_limit 4 GiB", "10 M rows", "100 M rows", "ratio", "ratio (CPU)")]
@@ -310,13 +338,14 @@ def large(database: Path, repeats: int) -> Table:
 
 PARTS: dict[str, Callable[[Path, int], Table]] = {
     "questions": questions,
+    "around": around,
     "groups": groups,
     "memory": memory,
     "ledger": ledger,
     "large": large,
 }
 # the last one needs gigabytes of disk and minutes, so it is run when asked for
-DEFAULT = ("questions", "groups", "memory", "ledger")
+DEFAULT = ("questions", "around", "groups", "memory", "ledger")
 
 
 def show(table: Table) -> None:
@@ -330,7 +359,7 @@ def show(table: Table) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()) / "dither-benchmarks")
+    parser.add_argument("--directory", type=Path, default=DIRECTORY)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--part", choices=list(PARTS), action="append")

@@ -86,7 +86,7 @@ _POLICY = """
 [source]
 database = "{database}"
 name = "shop"
-version = "1"
+version = "{version}"
 ledger = "{ledger}"
 ledger_head = "{ledger}.head"
 
@@ -116,13 +116,14 @@ age_group = {{ type = "text", in = [{ages}] }}
 """
 
 
-def policy(database: Path, ledger: Path, level: Level) -> Policy:
-    """Public facts and bounds of the benchmark's shop."""
+def policy(database: Path, ledger: Path, level: Level, version: int = 1) -> Policy:
+    """Public facts and bounds of the benchmark's shop; to another version of the data every question is new."""
     own = f'privacy_unit_column = "user_id"\nmax_groups_contributed = {GROUPS}\nmax_rows_contributed = {ROWS}'
     row = level is Level.ROW
     text = _POLICY.format(
         database=database,
         ledger=ledger,
+        version=version,
         unit='privacy_unit = "row"' if row else own,
         users='public = true\nunique = [["user_id"]]' if row else f"private = true\n{own}",
         cities=", ".join(f'"city {i:02}"' for i in range(CITIES)),

@@ -14,6 +14,7 @@
     ├── InvalidPolicy(ValueError)        the owner's file is wrong or incomplete: every problem with its line
     ├── LedgerError                      the ledger can't be used; nothing was charged by the call that raised
     │   ├── LedgerBusy                   another process holds it or works on the same question: ask again
+    │   ├── LedgerUncertain              it isn't known whether this call charged; the same question is then free
     │   ├── LedgerCorrupt                its records contradict each other
     │   ├── LedgerRolledBack             it is older than what is known to have been written
     │   └── LedgerMismatch               it was kept for another currency or another privacy unit
@@ -73,15 +74,16 @@ class Refused(DitherError, ValueError):  # noqa: N818
 class Failed(DitherError):  # noqa: N818
     """Something went wrong after the charge: the analyst learns the receipt, the owner finds the cause in the log.
 
-    The receipt stays spent; asking the same question again uses it and costs nothing more.
+    The receipt stays spent; asking the same question again uses it and costs nothing more. ``final`` says that asking
+    again brings nothing: part of the noise had been drawn, so that another try would be another answer.
     """
 
-    def __init__(self, receipt: str) -> None:
-        self.receipt = receipt
-        super().__init__(
-            f"the question was charged (receipt {receipt}) but could not be answered; ask it again at no further cost, "
-            "and give the receipt to the owner of the data if it keeps failing"
-        )
+    def __init__(self, receipt: str, *, final: bool = False) -> None:
+        self.receipt, self.final = receipt, final
+        again = "ask it again at no further cost, and give the receipt to the owner of the data if it keeps failing"
+        if final:
+            again = "the same question will have no answer: ask another, and give the receipt to the owner of the data"
+        super().__init__(f"the question was charged (receipt {receipt}) but could not be answered; {again}")
 
 
 class InvalidPolicy(DitherError, ValueError):  # noqa: N818
@@ -93,11 +95,18 @@ class InvalidPolicy(DitherError, ValueError):  # noqa: N818
 
 
 class LedgerError(DitherError):
-    """The ledger can't be used as asked; the call that raised this charged nothing."""
+    """The ledger can't be used as asked; the call that raised this charged nothing (but see LedgerUncertain)."""
 
 
 class LedgerBusy(LedgerError):  # noqa: N818
     """Another process holds the ledger, or works on the same question: ask again later."""
+
+
+class LedgerUncertain(LedgerError):  # noqa: N818
+    """The ledger could not say whether the call charged: nothing was released, and no question is charged twice.
+
+    Ask the same again: if it was charged, that costs nothing more.
+    """
 
 
 class LedgerCorrupt(LedgerError):  # noqa: N818

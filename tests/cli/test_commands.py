@@ -40,13 +40,15 @@ def test_from_a_file_to_an_answer(empty, written, run, kind):
     assert priced.status == 0
     assert len(re.findall(r"^  ε = ", priced.out, re.M)) == 5
     assert "each customer of orders" in priced.out
-    assert not (empty / "shop.ledger").exists() or "spent of 2" in run("price", ASKED).out
+    assert "counts as at most 3 rows in each of at most 2 groups" in priced.out
+    assert not (empty / "shop.ledger").exists()
 
     asked = run("ask", ASKED, "--epsilon", "0.5")
     assert asked.status == 0
     assert re.search(r"Bern +[\d,]+ ± [\d,]+ +[\d.]+ ± [\d.]+", asked.out)
     assert "cost ε = 0.5" in asked.out
     assert "receipt" in asked.out
+    assert "counts as at most 3 rows in each of at most 2 groups" in asked.out
 
     again = run("ask", ASKED, "--epsilon", "0.5")
     assert "nothing (asked before" in again.out

@@ -14,14 +14,15 @@ from dither.errors import (
     OutOfBudget,
     Refused,
 )
-from dither.ledger import Account, Currency, SqliteLedger
+from dither.ledger import Account, Amount, Currency, SqliteLedger
 from dither.query.price import price_for_error
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
 
 
 def spent(made, *path):
-    return next((b.spent for b in made.ledger.balances() if b.account == Account(path)), None)
+    found = made.ledger.balance(Account(path))
+    return found.spent if found else Amount()
 
 
 def causes(made):

@@ -20,13 +20,14 @@ from dither.errors import (
     Refused,
     SourceError,
 )
-from dither.ledger import Account, Currency, MemoryLedger
+from dither.ledger import Account, Amount, Currency, MemoryLedger
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
 
 
 def spent(made, *path):
-    return next((b.spent for b in made.ledger.balances() if b.account == Account(path)), None)
+    found = made.ledger.balance(Account(path))
+    return found.spent if found else Amount()
 
 
 def causes(made):

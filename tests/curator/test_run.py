@@ -14,7 +14,7 @@ from dither.curator import Computation
 from dither.engines import DuckDBEngine
 from dither.engines.reference import ReferenceEngine
 from dither.errors import Failed, IncompatibleLosses, InvalidParameter, OutOfBudget, Refused
-from dither.ledger import Account
+from dither.ledger import Account, Amount
 from dither.privacy import PureLoss
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, Schema, TableFacts
@@ -56,7 +56,8 @@ class PrivateMean:
 
 
 def spent(made, *path):
-    return next(b.spent for b in made.ledger.balances() if b.account == Account(path))
+    found = made.ledger.balance(Account(path))
+    return found.spent if found else Amount()
 
 
 @pytest.mark.parametrize("delta", ["0", "1e-6"])

@@ -3,6 +3,7 @@
 # ruff: noqa: E501, DTZ001
 
 import datetime as dt
+import importlib.util
 import os
 import signal
 import subprocess
@@ -23,50 +24,14 @@ from dither.errors import InvalidParameter, SourceError
 from dither.query.expressions import Call, Column, Literal
 from dither.query.kinds import NOTHING, Kind
 from dither.query.measures import Bins, Cap, DistinctValues, Measurement, Total
-from dither.query.plan import Distinct, Field, Filter, Gridded, Join, JoinKind, Key, Project, Scan
-from dither.query.schema import ColumnFacts, Schema, TableFacts
+from dither.query.plan import Distinct, Field, Filter, Gridded, Join, JoinKind, Key, Project
 
-SALT = b"0123456789abcdef"
-COUNT = Total(factors=(), present=(), low=0, high=5, cap=Cap.CLAMP)
-
-
-def table(name="orders", unit="who", **kinds):
-    columns = {column: ColumnFacts(name=column, kind=kind) for column, kind in kinds.items()}
-    return TableFacts(name=name, private=True, unit_column=unit, columns=columns)
-
-
-def schema(*tables):
-    return Schema({facts.name: facts for facts in tables})
-
-
-def scan(facts, *, unit=True):
-    names = tuple((f"c{i}", column) for i, column in enumerate(facts.columns))
-    fields = tuple(Field(name=n, kind=facts.columns[c].kind, facts=NOTHING) for n, c in names)
-    return Scan(
-        table=facts.name, private=True, unit_column=facts.unit_column if unit else None, columns=names, fields=fields
-    )
-
-
-def measure(relation, *keys, units="column", groups=100, rows=5, totals=(COUNT,), **more):
-    found = tuple(Key(expression=column, kind=column.kind, values=None) for column in keys)
-    return Measurement(relation=relation, units=units, keys=found, groups=groups, rows=rows, totals=totals, **more)
-
-
-def values(engine, facts, place, units="row"):
-    """The values of a column, as the engine reads them, with how often each occurs."""
-    column = Column(f"c{place}", list(facts.columns.values())[place].kind)
-    found = engine.run(measure(scan(facts, unit=units == "column"), column, units=units), salt=SALT)
-    return dict(zip(found.keys.column("k0").to_pylist(), found.totals[0].tolist(), strict=True))
-
-
-def make(path, *statements):
-    with duckdb.connect(str(path)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-    return path
-
-
-ORDERS = table(who=Kind.INTEGER, place=Kind.TEXT, amount=Kind.DOUBLE)
+spec = importlib.util.spec_from_file_location("duckdb_files", Path(__file__).with_name("duckdb_files.py"))
+duckdb_files = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(duckdb_files)
+COUNT, ORDERS, SALT = duckdb_files.COUNT, duckdb_files.ORDERS, duckdb_files.SALT
+make, measure, scan, schema = duckdb_files.make, duckdb_files.measure, duckdb_files.scan, duckdb_files.schema
+table, values = duckdb_files.table, duckdb_files.values
 
 
 @pytest.fixture
@@ -325,7 +290,7 @@ def test_the_version_changes_with_the_data(path):
 
 def test_intermediate_files_have_a_place_of_their_own(path):
     engine = DuckDBEngine.open(path, schema(ORDERS), memory_limit="1GiB")
-    folder = Path(engine._scratch.name)
+    folder = engine._opened.database.scratch
     assert folder.stat().st_mode & 0o077 == 0
     engine.close()
     assert not folder.exists()

@@ -179,9 +179,9 @@ class SimpleLedger(Ledger):
     def balances(self):
         with self.lock:
             accounts = sorted({*self.store.limits, *self.store.spent}, key=lambda account: account.path)
-            return tuple(self.balance(account) for account in accounts)
+            return tuple(self.one(account) for account in accounts)
 
-    def balance(self, account):
+    def one(self, account):
         limit, spent = self.store.limits.get(account), self.store.spent.get(account, Amount())
         return Balance(account=account, limit=limit, spent=spent, remaining=limit and limit.after(spent))
 
@@ -360,6 +360,15 @@ class Races(SimpleLedger):
         time.sleep(0.002)
         self.lock.acquire()
         self.store.spent.update({payer: spent + amount for payer, spent in read.items()})
+
+
+class NeverLetsGo(SimpleLedger):
+    def give_up(self, reservation): ...
+
+
+class ForgetsTheEnd(SimpleLedger):
+    def latest(self, count):
+        return list(self.entries())[:count]
 
 
 MUTANTS = SimpleLedger.__subclasses__()

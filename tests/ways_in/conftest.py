@@ -133,7 +133,9 @@ class Shop:
 
     def spent(self):
         """Every account's exact spending."""
-        return {"/".join(b.account.path): (b.spent.main, b.spent.delta) for b in self.curator.ledger.balances()}
+        nothing = {"/".join(account.path): (0, 0) for account in self.curator._accounts.limits()}
+        booked = self.curator.ledger.balances()
+        return nothing | {"/".join(b.account.path): (b.spent.main, b.spent.delta) for b in booked}
 
     def close(self):
         if not self.closed:

@@ -191,6 +191,21 @@ def _never_refunds(open_ledger: Open, name: str) -> None:
         _expect(_spent(ledger) == _times(ledger, dataset=1, ana=1), "redeeming changed what was spent")
 
 
+def _lets_go(open_ledger: Open, name: str) -> None:
+    with _ledger(open_ledger, name, questions=1) as ledger:
+        first = _ask(ledger, 1)
+        ledger.give_up(first)
+        _expect(_spent(ledger) == _times(ledger, dataset=1, ana=1), "a question that was given up was refunded")
+        again = _ask(ledger, 1, timeout=0.0)
+        _expect(again.answer is None and again.charged == Amount(), "a question that was given up can't be redeemed")
+        _expect_raises(
+            LedgerError, lambda: ledger.record(first, b"stale"), "a claim that was given up can still answer"
+        )
+        _expect(ledger.record(again, b"late").answer == b"late", "a question that was given up can't be answered")
+        ledger.give_up(again)
+        _expect(_ask(ledger, 1).answer == b"late", "giving up took back an answer")
+
+
 def _answers_once(open_ledger: Open, name: str) -> None:
     with _ledger(open_ledger, name, questions=1) as ledger:
         first = _ask(ledger, 1)
@@ -300,6 +315,10 @@ def _keeps_a_record(open_ledger: Open, name: str) -> None:
         )
         told = [entry.kind.value for entry in ledger.entries(number=asked.receipt.number)]
         _expect(told == ["reserve", "answer"], "the log doesn't tell the story of a receipt")
+        _expect(ledger.latest(3) == list(entries[-3:]), "the latest entries aren't the end of the log")
+        alone = tuple(ledger.balance(balance.account) for balance in ledger.balances())
+        _expect(alone == ledger.balances(), "a balance looked up alone is another than among all")
+        _expect(ledger.balance(TEAM_MEMBER) is None, "an account that never paid has a balance")
         verified = ledger.verify()
         _expect(verified.balances == ledger.balances(), "the entries don't add up to the balances")
         _expect(verified.entries == len(entries) and verified.head == entries[-1].hash, "verify saw another log")
@@ -350,6 +369,7 @@ CHECKS: tuple[Check, ...] = (
     (_refuses_without_trace, "refusing changes nothing", "one unit beyond the limit, one entry more"),
     (_all_or_nothing, "all accounts pay or none", "one account charged alone, one digit told"),
     (_never_refunds, "nothing is refunded", "one failure given back"),
+    (_lets_go, "a question that was given up is redeemed, not refunded", "one question stuck, one charge given back"),
     (_answers_once, "one question has one answer", "a second record of one question"),
     (_waits_for_the_living, "waits for who is at work", "one question given out twice"),
     (_limits_bind, "limits bind and reset nothing", "one unit given back"),

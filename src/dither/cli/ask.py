@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import typer
 
+from dither.cli.looking import looking
 from dither.cli.options import (
     DEFAULT_POLICY,
     Analyst,
@@ -23,8 +24,8 @@ from dither.cli.options import (
     named,
     wanted_error,
 )
-from dither.cli.screen import console, show_answer
-from dither.curator import OWNER, Answer, Curator
+from dither.cli.screen import console, say, show_answer
+from dither.curator import OWNER, Answer, Curator, Policy, records
 
 
 class Format(StrEnum):
@@ -53,16 +54,24 @@ def ask(
 
     Example:  dither ask "SELECT city, COUNT(*) AS n FROM orders GROUP BY city" --epsilon 0.5
     """
-    with Curator.open(policy) as curator:
+    rules = Policy.load(policy)
+    wanted: dict[str, Any] = {
+        "epsilon": epsilon,
+        "error": wanted_error(error),
+        "weights": named(weight, "--weight"),
+        "analyst": analyst,
+    }
+    begun = records.is_begun(rules)
+    if not begun:
+        # what would be refused begins no ledger
+        with looking(policy) as curator:
+            curator.price(sql, **wanted)
+    with Curator.open(rules) as curator:
+        if not begun:
+            say(f"a new ledger was begun: {rules.source.ledger}. Keep it: it knows what was spent")
         screen = console()
         with screen.status("asking …") if form is Format.TABLE and screen.is_terminal else _Quiet():
-            answer = curator.sql(
-                sql,
-                epsilon=epsilon,
-                error=wanted_error(error),
-                weights=named(weight, "--weight"),
-                analyst=analyst,
-            )
+            answer = curator.sql(sql, **wanted)
         if form is Format.TABLE:
             show_answer(answer, screen)
         elif form is Format.CSV:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dither.cli.looking import looking
 from dither.cli.options import DEFAULT_POLICY, Analyst, PolicyFile
 from dither.cli.screen import console, show_budget
-from dither.curator import OWNER, Curator
+from dither.curator import OWNER, records
 
 
 def budget(analyst: Analyst = OWNER, policy: PolicyFile = DEFAULT_POLICY) -> None:
@@ -12,5 +13,7 @@ def budget(analyst: Analyst = OWNER, policy: PolicyFile = DEFAULT_POLICY) -> Non
 
     Every account for the owner; with --as, what that analyst may know.
     """
-    with Curator.open(policy) as curator:
+    with looking(policy) as curator:
         show_budget(curator.budget(analyst), console())
+        if not records.is_begun(curator.policy):
+            console().print("nothing was asked yet: there is no ledger")

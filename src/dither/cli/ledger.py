@@ -10,6 +10,7 @@ from rich.text import Text
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console, printable
 from dither.curator import Policy, records
+from dither.errors import LedgerError
 
 app = typer.Typer(help="The record of everything that was spent.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -26,7 +27,10 @@ def list_entries(
     Times are in UTC. A question has an entry when it is charged (reserve, charge) and one when its answer is on record.
     """
     screen = console()
-    for entry in records.latest(Policy.load(policy), last):
+    rules = Policy.load(policy)
+    if not (found := records.latest(rules, last)):
+        screen.print("nothing was asked yet: there is no ledger")
+    for entry in found:
         parts = (f"{entry.number:>5}", entry.at, entry.what, entry.receipt, entry.who, entry.cost)
         screen.print(Text("  ".join(printable(part) for part in parts if part)))
         if entry.question:
@@ -59,6 +63,11 @@ def adopt(
     of is forgotten, so it is recorded for ever that this was done.
     """
     rules = Policy.load(policy)
+    if not records.is_begun(rules):
+        raise LedgerError(
+            f"there is no ledger at {rules.source.ledger} to adopt: put its latest copy there. Without one, say "
+            "another name or ledger in [source], and take what was spent off the budget"
+        )
     if not yes:
         typer.confirm(
             "Spending that this copy doesn't know of would be forgotten. Is it surely the latest copy?", abort=True

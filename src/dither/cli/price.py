@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from dither.cli.looking import looking
 from dither.cli.options import (
     DEFAULT_POLICY,
     Analyst,
@@ -36,7 +37,7 @@ def price(
 
     Example:  dither price "SELECT city, COUNT(*) AS n FROM orders GROUP BY city" --epsilon 0.5
     """
-    with Curator.open(policy) as curator:
+    with looking(policy) as curator:
         if epsilon is None and error is None and curator.policy.budget.default_epsilon is None:
             show_choices(_choices(curator, sql, named(weight, "--weight"), analyst), console())
             return

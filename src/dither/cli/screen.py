@@ -114,6 +114,8 @@ def show_choices(quotes: Sequence[Quote], screen: Console) -> None:
         price = f"ε = {quote.epsilon:<7.4g}" + ("" if quote.fits else "  (more than is left)")
         errors = ", ".join(f"{quote.columns[place].name} {quote.columns[place].error}" for place in noisy)
         screen.print(Text(f"  {price}  {printable(errors)}"))
+    for note in first.notes:
+        screen.print(Text(f"\nnote      {note}"))
     screen.print(Text("\nAsk with --epsilon, or with --error for the smallest ε that reaches it."))
 
 
@@ -132,7 +134,9 @@ def show_budget(lines: Sequence[BudgetLine], screen: Console) -> None:
         table.add_row(Text(line.account), f"ε = {line.epsilon_spent:.4g}", cap, Text(meter, style="cyan"), left)
     screen.print(table)
     if lines and lines[0].delta:
-        screen.print(f"[dim]ε at δ = {lines[0].delta:.2g}; left is the share of what can still be asked[/dim]")
+        others = (f", {escape(line.account)} at {line.delta:.2g}" for line in lines if line.delta != lines[0].delta)
+        shown = f"{lines[0].delta:.2g}{''.join(others)}"
+        screen.print(f"[dim]ε at δ = {shown}; left is the share of what can still be asked[/dim]")
 
 
 def bar(low: float, high: float, full: float) -> str:
@@ -160,6 +164,11 @@ def explain(problem: DitherError, sql: str | None = None, screen: Console | None
         screen.print(Text(f"  [{problem.code}; nothing was charged]"), style="dim")
         return
     screen.print(Text(f"dither: {problem}"))
+
+
+def say(text: str) -> None:
+    """Something besides the answer, which goes where errors go, so that it isn't taken for a part of it."""
+    _errors().print(Text(text))
 
 
 def _errors() -> Console:

@@ -1,10 +1,10 @@
 """The curator: the only place where data and budget meet."""
 
-from dither.curator.answer import Answer, Bars, Cost
+from dither.curator.accounts import OWNER, BudgetLine
+from dither.curator.answer import Answer, Bars, Cost, PublicReceipt
 from dither.curator.computation import Computation
 from dither.curator.curator import Curator
 from dither.curator.policy.policy import Policy
-from dither.curator.pricing import OWNER, BudgetLine
 from dither.curator.quote import Quote, QuotedColumn
 from dither.curator.statistical import Statistic
 
@@ -17,6 +17,7 @@ __all__ = [
     "Cost",
     "Curator",
     "Policy",
+    "PublicReceipt",
     "Quote",
     "QuotedColumn",
     "Statistic",

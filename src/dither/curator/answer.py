@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dither.ledger import Receipt
+from dither.ledger import Amount, Receipt
+from dither.privacy import PrivacyLoss
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,17 +47,43 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublicReceipt:
+    """The proof of a charge as an analyst may hold it; the owner finds the rest in the ledger under its number.
+
+    The entry's place and hash would tell how much others have asked, so they stay there.
+    """
+
+    number: str
+    at: str
+    account: str
+    amount: Amount
+    loss: PrivacyLoss
+
+    @classmethod
+    def of(cls, receipt: Receipt) -> PublicReceipt:
+        """What an analyst gets of the ledger's receipt."""
+        return cls(
+            number=receipt.number,
+            at=receipt.at,
+            account=str(receipt.account),
+            amount=receipt.amount,
+            loss=receipt.loss,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """A released table: safe to show, keep and compute with; nothing done with it costs any more.
 
     ``table`` is an Arrow table, ``bars`` has the intervals of its noisy columns at ``confidence``, ``receipt`` is the
-    proof of the charge. Anything that reads Arrow takes an answer as it is: ``pl.DataFrame(answer)``.
+    proof of the charge, ``notes`` say what the intervals don't: bounds that were found, and what bounding leaves out.
+    Anything that reads Arrow takes an answer as it is: ``pl.DataFrame(answer)``.
     """
 
     table: pa.Table
     bars: Mapping[str, Bars]
     confidence: float
-    receipt: Receipt | None
+    receipt: PublicReceipt | None
     cost: Cost
     notes: tuple[str, ...] = ()
 
@@ -123,7 +150,8 @@ class Answer:
         lines += ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows]
         if self.table.num_rows > len(rows):
             lines.append(f"… {self.table.num_rows - len(rows)} more rows")
-        return "\n".join([*lines, f"cost: {self.cost}; {self.cost.left}"])
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join([*lines, *notes, f"cost: {self.cost}; {self.cost.left}"])
 
     def _repr_html_(self) -> str:
         """A table whose noisy columns are bars, with the interval as a lighter end; for notebooks."""

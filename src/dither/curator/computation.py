@@ -26,7 +26,8 @@ class Computation(Protocol):
     The curator believes the loss, as it can't know what ``release`` does. What it enforces: at most ``rows`` rows
     of a unit are handed over (all rows where each row is a unit), in an order that says nothing, and the loss was
     charged before. So the sensitivity must be stated for ``rows`` rows of one unit, values must be clamped by the
-    computation itself, and nothing else may leave it: no file, no log, no error message.
+    computation itself, and nothing else may leave it: no file, no log, no error message. It must not fail by its own
+    noise either: what failed is run again at no cost, and each try would show fresh noise.
 
     Example:
         The number of rows above a limit, with Laplace noise for units of at most four rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -10,27 +9,29 @@ from contextlib import ExitStack
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from dither.curator.answer import Answer, Cost
+from dither.curator.accounts import OWNER, Accounts, BudgetLine
+from dither.curator.answer import Answer, Cost, PublicReceipt
+from dither.curator.asked import Asked
+from dither.curator.charging import LOG, Charging, cause_of
 from dither.curator.computation import Computation, decode, encode
 from dither.curator.exchange import Exchange
-from dither.curator.open_bounds import Place
 from dither.curator.policy.policy import Policy
-from dither.curator.pricing import OWNER, Asked, BudgetLine, Prepared, Pricing
+from dither.curator.pricing import Prepared, Pricing
 from dither.curator.quote import Quote
 from dither.curator.records import open_ledger
 from dither.curator.release import Released, release
-from dither.curator.search import find_bounds, seal, unseal
+from dither.curator.search import Stored, find_bounds
 from dither.curator.shape import shape
 from dither.curator.statistical import Statistic, statistical_query
 from dither.engines import DuckDBEngine, Engine
-from dither.errors import Failed, Refused
+from dither.errors import Failed, LedgerMismatch, Refused, SourceError
 from dither.ledger import Ledger, Reservation
 from dither.numeric import Number, as_fraction, positive_int
-from dither.query.kinds import Interval
+from dither.query.price import Priced
 
-LOG = logging.getLogger("dither.curator")
+T = TypeVar("T")
 
 
 class Curator:
@@ -49,13 +50,25 @@ class Curator:
         self.policy = policy
         self._engine = engine
         self._ledger = ledger
-        self._exchange = Exchange(policy.budget.delta_budget)
-        self._pricing = Pricing(policy, self._exchange, ledger, version=policy.source.version or engine.version())
-        ledger.set_limits(self._pricing.limits())
+        exchange = Exchange(policy.budget.delta_budget)
+        if (ledger.currency, ledger.adjacency) != (exchange.currency, policy.schema.adjacency):
+            raise LedgerMismatch(
+                f"the ledger adds {ledger.currency.value} for {ledger.adjacency.value}; the policy needs "
+                f"{exchange.currency.value} for {policy.schema.adjacency.value}"
+            )
+        self._opened = engine.version()
+        self._accounts = Accounts(policy, exchange, ledger)
+        self._charging = Charging(ledger, self._accounts)
+        version = policy.source.version or self._opened
+        self._pricing = Pricing(policy, exchange, ledger, self._accounts, version=version)
 
     @classmethod
     def open(cls, policy: str | Path | Policy, *, engine: Engine | None = None, ledger: Ledger | None = None) -> Self:
-        """Open a policy's data and ledger; every problem is said at once, and nothing is read or charged."""
+        """Open a policy's data and ledger; every problem is said at once, and nothing is read or charged.
+
+        Without a ``ledger`` the policy's own is opened, and begun if it isn't there. What is given is closed with the
+        curator.
+        """
         rules = policy if isinstance(policy, Policy) else Policy.load(Path(policy))
         with ExitStack() as undo:
             # what was opened here is closed if the rest can't be opened
@@ -97,71 +110,80 @@ class Curator:
         """
         started = time.monotonic()
         asked = Asked.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, analyst=analyst)
-        try:
-            return self._answer(sql, asked)
-        finally:
-            self._wait(started)
+        return self._in_time(started, lambda: self._answer(sql, asked))
 
     def _answer(self, sql: str, asked: Asked) -> Answer:
         prepared = self._pricing.prepare(sql, asked)
         if prepared.question.explain:
             return _explained(prepared.quote)
-        reservation = self._ledger.reserve(
+        self._expect_same_data()
+        reservation = self._charging.answered(
             key=prepared.quote.key,
-            account=self._pricing.account(asked.analyst),
+            analyst=asked.analyst,
             loss=prepared.loss,
             note=self._note(asked.analyst, sql=sql, epsilon=f"{prepared.quote.epsilon:.6g}"),
+            epsilon=prepared.quote.epsilon,
+            work=lambda: self._execute(sql, asked, prepared).seal(),
         )
-        stored = reservation.answer
-        if stored is None:
-            stored = self._under_receipt(reservation, lambda: self._execute(sql, asked, prepared))
-        return self._deliver(sql, asked, prepared, reservation, stored)
+        return self._deliver(sql, asked, prepared, reservation)
 
-    def _execute(self, sql: str, asked: Asked, prepared: Prepared) -> bytes:
+    def _execute(self, sql: str, asked: Asked, prepared: Prepared) -> Stored:
         """Run and add noise. The receipt is on disk; from here on nothing is refunded."""
         salt = secrets.token_bytes(16)
-        bounds: dict[Place, Interval] = {}
-        priced = prepared.priced
-        if prepared.search_budget is not None:
-            bounds = find_bounds(self._engine, self.policy.schema, prepared.searched, prepared.search_budget, salt)
-            priced = self._pricing.with_bounds(sql, prepared, asked, bounds)
-        measured = self._engine.run(priced.measurement, salt=salt)
-        return seal(bounds, release(priced, measured).to_bytes())
-
-    def _under_receipt(self, reservation: Reservation, work: Callable[[], bytes]) -> bytes:
-        """Store what ``work`` gives, return the stored bytes; a failure leaves the receipt spent and is logged."""
+        if prepared.search_budget is None:
+            return Stored(bounds={}, released=self._released(prepared.priced, salt))
+        found = find_bounds(self._engine, self.policy.schema, prepared.searched, prepared.search_budget, salt)
         try:
-            recorded = self._ledger.record(reservation, work())
-        except (KeyboardInterrupt, SystemExit):
-            self._ledger.fail(reservation, "interrupted")
-            raise
-        except Exception as problem:  # whatever it is may depend on the data: the analyst must not see it
-            cause = str(getattr(problem, "cause", "")) or f"{type(problem).__name__}: {problem}"
-            LOG.exception("receipt %s failed", reservation.receipt.number)
-            self._ledger.fail(reservation, cause)
-            raise Failed(reservation.receipt.number) from None
-        assert recorded.answer is not None
-        return recorded.answer
+            bounds, priced = self._pricing.on_found(sql, prepared, asked, found)
+            return Stored(bounds=bounds, released=self._released(priced, salt))
+        except Exception as problem:
+            # What fails now may have failed because of the noise in the bounds. Run again at no cost, it would show
+            # fresh noise each time: so this is the answer. Closing and changed files have nothing to do with noise.
+            if self._charging.closing or self._engine.version() != self._opened:
+                raise
+            LOG.error("a question has no answer after its bounds were found: %s", type(problem).__name__)
+            return Stored(bounds=found, released=None, cause=cause_of(problem))
 
-    def _deliver(self, sql: str, asked: Asked, prepared: Prepared, reservation: Reservation, stored: bytes) -> Answer:
+    def _released(self, priced: Priced, salt: bytes) -> bytes:
+        measured = self._engine.run(priced.measurement, salt=salt)
+        self._expect_same_data()
+        return release(priced, measured).to_bytes()
+
+    def _expect_same_data(self) -> None:
+        """Files are read with the layout that they had when they were opened, and answers are named by their version.
+
+        So a change is noticed before anything is charged, and again before anything is released.
+        """
+        if self._engine.version() != self._opened:
+            raise SourceError(
+                "the data changed since it was opened; nothing is answered from it: open the policy again"
+            )
+
+    def _deliver(self, sql: str, asked: Asked, prepared: Prepared, reservation: Reservation) -> Answer:
         """The stored bytes as a table of the wanted shape: post-processing, free."""
-        bounds, body = unseal(stored)
+        assert reservation.answer is not None
+        stored, number = Stored.unseal(reservation.answer), reservation.receipt.number
+        if stored.released is None:
+            raise Failed(number, final=True)
+        bounds = stored.bounds
         priced = self._pricing.with_bounds(sql, prepared, asked, bounds) if bounds else prepared.priced
         errors = priced.errors(asked.confidence)
-        table, bars = shape(Released.from_bytes(body), prepared.question.shape, errors, asked.confidence)
-        charged = reservation.charged.main > 0 or reservation.charged.delta > 0
+        table, bars = shape(Released.from_bytes(stored.released), prepared.question.shape, errors, asked.confidence)
         quote = prepared.quote
-        left = self._pricing.left(asked.analyst)
+        charged = reservation.charged.main > 0 or reservation.charged.delta > 0
+        found = (
+            f"bounds found for {place[0]}.{place[1]}: [{float(found.low):g}, {float(found.high):g}]"
+            for place, found in bounds.items()
+        )
         return Answer(
             table=table,
             bars=bars,
             confidence=float(asked.confidence),
-            receipt=reservation.receipt,
-            cost=Cost(epsilon=quote.epsilon, delta=quote.delta, charged=charged, left=left),
-            notes=tuple(
-                f"bounds found for {place[0]}.{place[1]}: [{float(found.low):g}, {float(found.high):g}]"
-                for place, found in bounds.items()
+            receipt=PublicReceipt.of(reservation.receipt),
+            cost=Cost(
+                epsilon=quote.epsilon, delta=quote.delta, charged=charged, left=self._accounts.left(asked.analyst)
             ),
+            notes=(*found, *self._pricing.cut(prepared.question.aggregation)),
         )
 
     def run(self, computation: Computation, *, analyst: str = OWNER) -> Any:
@@ -174,10 +196,7 @@ class Curator:
         it doesn't fit in the budget any more, and Failed, with the receipt, if it fails after the charge.
         """
         started = time.monotonic()
-        try:
-            return self._run(computation, analyst)
-        finally:
-            self._wait(started)
+        return self._in_time(started, lambda: self._run(computation, analyst))
 
     def _run(self, computation: Computation, analyst: str) -> Any:
         loss = computation.loss()
@@ -207,23 +226,25 @@ class Curator:
             raise Refused("the computation names no columns", code="unknown_column", hint="Name at least one.")
         positive_int(computation.rows, "rows")
         self._pricing.check_computation(loss, analyst)
-        reservation = self._ledger.reserve(
+        self._expect_same_data()
+
+        def work() -> bytes:
+            data = self._engine.rows(
+                computation.table, tuple(computation.columns), rows=computation.rows, salt=secrets.token_bytes(16)
+            )
+            self._expect_same_data()
+            return encode(computation.release(data))
+
+        reservation = self._charging.answered(
             key=self._pricing.key_of_computation(computation, loss),
-            account=self._pricing.account(analyst),
+            analyst=analyst,
             loss=loss,
             note=self._note(analyst, computation=computation.key()),
+            epsilon=None,
+            work=work,
         )
-        stored = reservation.answer
-        if stored is None:
-
-            def work() -> bytes:
-                data = self._engine.rows(
-                    computation.table, tuple(computation.columns), rows=computation.rows, salt=secrets.token_bytes(16)
-                )
-                return encode(computation.release(data))
-
-            stored = self._under_receipt(reservation, work)
-        return decode(stored)
+        assert reservation.answer is not None
+        return decode(reservation.answer)
 
     def statistical_query(
         self,
@@ -261,7 +282,7 @@ class Curator:
 
     def budget(self, analyst: str = OWNER) -> tuple[BudgetLine, ...]:
         """What was spent and what is left: every account for the owner, their own for an analyst."""
-        return self._pricing.lines(None if analyst == OWNER else analyst)
+        return self._accounts.lines(analyst)
 
     @property
     def ledger(self) -> Ledger:
@@ -269,9 +290,14 @@ class Curator:
         return self._ledger
 
     def close(self) -> None:
-        """Release the data and the ledger."""
-        self._engine.close()
-        self._ledger.close()
+        """Release the data and the ledger; questions that run in other threads are stopped and waited for."""
+        try:
+            self._charging.finish(self._engine.interrupt)
+        finally:
+            try:
+                self._engine.close()
+            finally:
+                self._ledger.close()
 
     def __enter__(self) -> Self:
         return self
@@ -284,6 +310,17 @@ class Curator:
     def _note(self, analyst: str, **about: str) -> dict[str, str]:
         """What the owner finds in the ledger beside a charge."""
         return {**about, "analyst": analyst, "units": self.policy.unit_statement(), "policy": self.policy.fingerprint()}
+
+    def _in_time(self, started: float, work: Callable[[], T]) -> T:
+        """Do the work and leave at a multiple of the policy's step; an interrupt leaves at once."""
+        with self._charging.under_way():
+            try:
+                result = work()
+            except Exception:
+                self._wait(started)
+                raise
+            self._wait(started)
+            return result
 
     def _wait(self, started: float) -> None:
         """Leave at a multiple of the step, so that the time of an answer says less about the data (Haeberlen 2011)."""

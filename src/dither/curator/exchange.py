@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from dither.errors import Refused
 from dither.ledger import Amount, Currency, Limit
-from dither.ledger.amount import MAIN_UNITS
+from dither.ledger.amount import DELTA_UNITS, MAIN_UNITS
 from dither.numeric import fraction_down, fraction_up
 from dither.privacy.renyi import zcdp_epsilon, zcdp_for_epsilon
 from dither.query.price import QueryBudget
@@ -47,18 +48,26 @@ class Exchange:
         """What is added up."""
         return Currency.ZCDP if self.delta_budget else Currency.PURE
 
-    def limit(self, epsilon: Fraction) -> Limit:
-        """A cap of ε, at the dataset's δ, in the ledger's currency; rounded down."""
+    def limit(self, epsilon: Fraction, delta: Fraction | None = None) -> Limit:
+        """A cap of (ε, δ) in the ledger's currency, rounded down; at the dataset's δ where none is stated."""
         if self.currency is Currency.PURE:
             return Limit.pure(epsilon)
-        return Limit.zcdp(_rho(epsilon, self.delta_budget * HALF), self.delta_budget * HALF)
+        half = (delta or self.delta_budget) * HALF
+        return Limit.zcdp(_rho(epsilon, half), half)
 
     def for_question(self, epsilon: Fraction, delta: Fraction, *, discover: bool) -> QueryBudget:
         """What a question of (ε, δ) may use."""
         if self.currency is Currency.PURE:
             return QueryBudget(kind="pure", main=epsilon, delta=Fraction(0))
         keys = delta * HALF if discover else Fraction(0)
-        return QueryBudget(kind="zcdp", main=_rho(epsilon, delta - keys), delta=keys)
+        rho = _rho(epsilon, delta - keys)
+        if rho <= 0:
+            raise Refused(
+                f"ε = {float(epsilon):.3g} is too little to buy any answer at δ = {float(delta):.3g}",
+                code="epsilon_too_small",
+                hint="Ask with a larger epsilon.",
+            )
+        return QueryBudget(kind="zcdp", main=rho, delta=keys)
 
     def epsilon_of_question(self, budget: QueryBudget, delta: Fraction) -> float:
         """The ε of a question by itself, at its δ; rounded up."""
@@ -66,9 +75,17 @@ class Exchange:
             return fraction_up(budget.main)
         return zcdp_epsilon(fraction_up(budget.main), fraction_down(delta - budget.delta))
 
-    def epsilon_of(self, spent: Amount) -> float:
-        """What was spent in all, read as ε at the dataset's δ; rounded up."""
+    def epsilon_of(self, spent: Amount, delta: Fraction | None = None) -> float:
+        """What was spent in all, read as ε at this δ, or at the dataset's; rounded up."""
         main = Fraction(spent.main, MAIN_UNITS)
         if self.currency is Currency.PURE:
             return fraction_up(main)
-        return zcdp_epsilon(fraction_up(main), fraction_down(self.delta_budget * HALF))
+        return zcdp_epsilon(fraction_up(main), fraction_down((delta or self.delta_budget) * HALF))
+
+    def in_words(self, amount: Amount) -> str:
+        """What the ledger adds up for a question, said so that its δ isn't taken for the δ of the question."""
+        if self.currency is Currency.PURE:
+            return f"charged as {amount.in_words(self.currency)}"
+        main = Amount(amount.main, 0).in_words(self.currency).partition(",")[0]
+        keys = Fraction(amount.delta, DELTA_UNITS)
+        return f"charged as {main}" + (f", and δ = {float(keys):.2g} for discovering keys" if keys else "")

@@ -3,73 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dither.curator.accounts import OWNER, Accounts
+from dither.curator.asked import Asked
 from dither.curator.computation import Computation
 from dither.curator.exchange import Exchange
-from dither.curator.open_bounds import TRIALS, Place, bounded, searched
+from dither.curator.open_bounds import TRIALS, Place, bounded, searched, widened
 from dither.curator.policy.policy import Policy
+from dither.curator.policy.settings import SMALLEST_DELTA
 from dither.curator.quote import Quote, QuotedColumn
-from dither.errors import InvalidParameter, Refused
-from dither.ledger import Account, Amount, Balance, Currency, Ledger, Limit
+from dither.errors import Refused
+from dither.ledger import Amount, Currency, Ledger, Limit
 from dither.mechanisms.partition_selection import GivenAwayLoss
-from dither.numeric import Number, as_fraction, positive
 from dither.privacy import PrivacyLoss, PureLoss, ZcdpLoss
 from dither.query.canonical import canonical_aggregation
 from dither.query.expressions import Column, columns
 from dither.query.kinds import Interval
-from dither.query.plan import Aggregation, Question
+from dither.query.plan import Aggregation, Function, Question
 from dither.query.price import BudgetKind, Priced, QueryBudget, price, price_for_error
 from dither.query.sql import bind
+from dither.query.sql.grouping import one_row_each
 
 # The part of a question's budget that searches for bounds which the owner left open.
 SEARCH_SHARE = Fraction(1, 5)
-# The name under which the owner of the data asks; bound by the dataset's budget alone.
-OWNER = "owner"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What an analyst asks for besides the text."""
-
-    epsilon: Fraction | None
-    error: Mapping[str, Fraction] | Fraction | None
-    weights: Mapping[str, Fraction]
-    confidence: Fraction
-    analyst: str
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        epsilon: Number | None,
-        error: Number | Mapping[str, Number] | None,
-        weights: Mapping[str, Number] | None,
-        confidence: Number,
-        analyst: str,
-    ) -> Asked:
-        """Checked values."""
-        if epsilon is not None and error is not None:
-            raise InvalidParameter("give epsilon or error, not both: the error decides how much ε is needed")
-        wanted: Mapping[str, Fraction] | Fraction | None = None
-        if isinstance(error, Mapping):
-            wanted = {name: positive(value, f"error of {name}") for name, value in error.items()}
-        elif error is not None:
-            wanted = positive(error, "error")
-        exact = as_fraction(confidence, "confidence")
-        if not 0 < exact < 1:
-            raise InvalidParameter(f"confidence must lie strictly between 0 and 1; got {confidence!r}")
-        return cls(
-            epsilon=None if epsilon is None else positive(epsilon, "epsilon"),
-            error=wanted,
-            weights={name: positive(value, f"weight of {name}") for name, value in (weights or {}).items()},
-            confidence=exact,
-            analyst=analyst,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,35 +50,16 @@ class Prepared:
     search_budget: QueryBudget | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetLine:
-    """An account as people read it: spending as ε at the dataset's δ, and the share of its cap that is used up.
-
-    In zCDP the two differ: half of ρ is more than half of ε. ``share`` is what decides how much more can be asked.
-    """
-
-    account: str
-    epsilon_spent: float
-    epsilon_budget: float | None
-    share: float | None
-    delta: float
-    exactly: str
-
-    def __str__(self) -> str:
-        text = f"ε = {self.epsilon_spent:.4g} spent"
-        if self.epsilon_budget is not None and self.share is not None:
-            text += f" of {self.epsilon_budget:g} ({100 * (1 - self.share):.3g}% of the budget is left)"
-        return text
-
-
 class Pricing:
     """Makes quotes for one policy."""
 
-    def __init__(self, policy: Policy, exchange: Exchange, ledger: Ledger, *, version: str) -> None:
+    def __init__(self, policy: Policy, exchange: Exchange, ledger: Ledger, accounts: Accounts, *, version: str) -> None:
         self.policy = policy
         self.version = version
         self._exchange = exchange
         self._ledger = ledger
+        self._accounts = accounts
+        self._secret = secret_of(ledger)
 
     def prepare(self, sql: str, asked: Asked) -> Prepared:
         """Bind, price and quote; raises Refused for public reasons only."""
@@ -169,6 +112,22 @@ class Pricing:
                 hint="Give the computation more noise, or have the owner raise max_epsilon_per_query.",
             )
 
+    def on_found(
+        self, sql: str, prepared: Prepared, asked: Asked, found: Mapping[Place, Interval]
+    ) -> tuple[dict[Place, Interval], Priced]:
+        """The bounds that were found, or the narrowest around them that can be priced; and that price.
+
+        The widest were tried before the charge (``_supposed``), so that there always are such bounds.
+        """
+        problem: Refused | None = None
+        for bounds in widened(found):
+            try:
+                return bounds, self.with_bounds(sql, prepared, asked, bounds)
+            except Refused as refused:
+                problem = refused
+        assert problem is not None
+        raise problem
+
     def with_bounds(self, sql: str, prepared: Prepared, asked: Asked, bounds: Mapping[Place, Interval]) -> Priced:
         """The price once bounds were found: the same budget, noise of the size that these bounds need."""
         aggregation = self._weighted(bounded(sql, prepared.question, self.policy.schema, bounds), asked.weights)
@@ -204,59 +163,7 @@ class Pricing:
     def key_of_computation(self, computation: Computation, loss: PrivacyLoss) -> str:
         """The permanent name of a computation on this data under this policy."""
         what = [computation.key(), computation.table, list(computation.columns), computation.rows, loss.to_json()]
-        return digest(["computation", 1, what, self.policy.source.name, self.version, self.policy.fingerprint()])
-
-    def limits(self) -> dict[Account, Limit]:
-        """The policy's caps in the ledger's currency."""
-        caps = {Account((self.policy.source.name,)): self._exchange.limit(self.policy.budget.epsilon_budget)}
-        for name, own in self.policy.analysts.items():
-            if own.epsilon_budget is not None:
-                caps[self.account(name)] = self._exchange.limit(own.epsilon_budget)
-        return caps
-
-    def lines(self, analyst: str | None) -> tuple[BudgetLine, ...]:
-        """Every account, or the one whose balance an analyst may know."""
-        if analyst is not None:
-            self.policy.analyst(analyst)
-        balances = self._ledger.balances() if analyst is None else (self._known_to(analyst),)
-        return tuple(self._line(balance) for balance in balances)
-
-    def account(self, analyst: str) -> Account:
-        """The analyst's account under the dataset's."""
-        return Account((self.policy.source.name, analyst))
-
-    def balance(self, account: Account) -> Balance | None:
-        """What an account has spent; None if it never did and has no limit."""
-        return next((balance for balance in self._ledger.balances() if balance.account == account), None)
-
-    def left(self, analyst: str) -> str:
-        """What is left to an analyst, in words."""
-        return str(self._line(self._known_to(analyst)))
-
-    def _known_to(self, analyst: str) -> Balance:
-        """What an analyst may know: their own account if it has a cap, else the dataset's."""
-        own = self.balance(self.account(analyst))
-        if own is None or own.limit is None:
-            own = self.balance(Account((self.policy.source.name,)))
-        assert own is not None
-        return own
-
-    def _line(self, balance: Balance) -> BudgetLine:
-        cap = self._cap(balance.account)
-        return BudgetLine(
-            account="/".join(balance.account.path),
-            epsilon_spent=self._exchange.epsilon_of(balance.spent),
-            epsilon_budget=None if cap is None else float(cap),
-            share=None if balance.limit is None else _used(balance.spent, balance.limit),
-            delta=float(self.policy.budget.delta_budget),
-            exactly=balance.spent.in_words(self._exchange.currency),
-        )
-
-    def _cap(self, account: Account) -> Fraction | None:
-        if len(account.path) == 1:
-            return self.policy.budget.epsilon_budget
-        entry = self.policy.analysts.get(account.path[-1])
-        return entry.epsilon_budget if entry else None
+        return self._named(["computation", 1, what])
 
     def _delta(self, question: Question) -> Fraction:
         delta = self.policy.budget.delta_per_query
@@ -269,8 +176,8 @@ class Pricing:
                 code="delta_too_large",
                 hint="Leave delta out, or ask for a smaller one.",
             )
-        if wanted <= 0 and self._exchange.currency is Currency.ZCDP:
-            raise Refused("delta must be above 0 where the budget has one", code="delta_too_small",
+        if wanted < min(SMALLEST_DELTA, delta) and self._exchange.currency is Currency.ZCDP:
+            raise Refused("a question's delta must be at least 2e-18 where the budget has one", code="delta_too_small",
                           hint="Leave delta out of OPTIONS.")  # fmt: skip
         return wanted
 
@@ -360,7 +267,7 @@ class Pricing:
     def _key(self, question: Question, aggregation: Aggregation, budget: QueryBudget) -> str:
         waiting = bool(searched(question.aggregation))
         # by the canonical text of what is computed, not by the analyst's text: ORDER BY or another alias is the same
-        return digest(
+        return self._named(
             [
                 "question",
                 1,
@@ -368,11 +275,18 @@ class Pricing:
                 [budget.kind, str(budget.main), str(budget.delta)],
                 # which arguments wait for bounds: made-up bounds must not be taken for stated ones
                 [[sorted(x.facts.auto) for x in a.arguments] for a in question.aggregation.aggregates if waiting],
-                self.policy.source.name,
-                self.version,
-                self.policy.fingerprint(),
             ]
         )
+
+    def _named(self, what: list[object]) -> str:
+        """A permanent name for what is asked of this data under this policy.
+
+        The version may be a fingerprint of files, with their exact sizes in it: under a plain hash anybody could check
+        guesses of them, so it is keyed with the ledger's secret.
+        """
+        parts = [*what, self.policy.source.name, self.version, self.policy.fingerprint()]
+        text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
+        return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
     def _quote(
         self,
@@ -386,7 +300,6 @@ class Pricing:
         asked: Asked,
         waiting: tuple[Place, ...],
     ) -> Quote:
-        account = self.account(asked.analyst)
         amount = Amount.of(loss, self._exchange.currency)
         errors = priced.errors(asked.confidence)
         quoted = []
@@ -409,43 +322,53 @@ class Pricing:
                 mechanism = ", ".join(dict.fromkeys(errors[i].mechanism for i in used))
                 quoted.append(QuotedColumn(name=output.name, error=why, half_width=None, mechanism=mechanism))
         aggregation = question.aggregation
-        free = self._ledger.paid(key, account)
+        free = self._ledger.paid(key, self._accounts.account(asked.analyst))
         notes = tuple(f"bounds of {table}.{column} are searched for first" for table, column in waiting)
         return Quote(
             epsilon=cost,
             delta=float(delta) if self._exchange.currency is Currency.ZCDP else 0.0,
             charge=amount.in_words(self._exchange.currency),
+            booked=self._exchange.in_words(amount),
             free=free,
-            fits=free or self._fits(amount, key, account),
-            left=self.left(asked.analyst),
+            fits=free or self._accounts.fits(amount, key, asked.analyst),
+            left=self._accounts.left(asked.analyst),
             groups=_groups_in_words(aggregation, priced),
             unit=self._unit(aggregation),
             columns=tuple(quoted),
             confidence=float(asked.confidence),
-            notes=notes,
+            notes=(*notes, *self.cut(aggregation)),
             key=key,
             priced=priced,
         )
 
-    def _fits(self, amount: Amount, key: str, account: Account) -> bool:
-        for depth in range(1, len(account.path) + 1):
-            balance = self.balance(Account(account.path[:depth]))
-            if balance is None or balance.limit is None or self._ledger.paid(key, balance.account):
-                continue
-            after = balance.spent + amount
-            if after.main > balance.limit.main or after.delta > balance.limit.delta:
-                return False
-        return True
+    def cut(self, aggregation: Aggregation) -> tuple[str, ...]:
+        """What bounding may leave out, in words: no error bar speaks of it. Nothing where nothing can be cut."""
+        if aggregation.units == "row" or one_row_each(aggregation.relation):
+            return ()
+        parts = []
+        if any(aggregate.function is not Function.COUNT_UNITS for aggregate in aggregation.aggregates):
+            parts.append(f"as at most {_counted(aggregation.rows, 'row')}" + (" in each" if aggregation.keys else ""))
+        if aggregation.keys:
+            parts.append(f"{'of' if parts else 'in'} at most {_counted(aggregation.groups, 'group')}")
+        if not parts:
+            return ()
+        text = f"{self._who(aggregation)} counts {' '.join(parts)}"
+        return (f"{text}; what that cuts off isn't in the error",)
+
+    def _who(self, aggregation: Aggregation) -> str:
+        if aggregation.units == "row":
+            return "each row"
+        return f"each {self.policy.schema.tables[aggregation.tables[0]].unit_column}"
 
     def _unit(self, aggregation: Aggregation) -> str:
         tables = [self.policy.schema.tables[name] for name in aggregation.tables]
-        who = "each row" if aggregation.units == "row" else f"each {tables[0].unit_column}"
-        return f"{who} of {', '.join(t.name for t in tables)}, against {self.policy.schema.adjacency.sentence}"
+        names = ", ".join(table.name for table in tables)
+        return f"{self._who(aggregation)} of {names}, against {self.policy.schema.adjacency.sentence}"
 
 
-def digest(parts: object) -> str:
-    """A permanent name for a question."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+def secret_of(ledger: Ledger) -> bytes:
+    """A secret that lives as long as the ledger: the random name in its first entry, which analysts never see."""
+    return str(next(iter(ledger.entries())).body["ledger"]).encode()
 
 
 def _shown(number: Fraction) -> str:
@@ -453,15 +376,13 @@ def _shown(number: Fraction) -> str:
     return f"{float(number):.6g}" if number < 10**300 else "more than 1e300"
 
 
-def _used(spent: Amount, limit: Limit) -> float:
-    """The larger share of the two parts of a budget that is used up."""
-    parts = [(spent.main, limit.main), (spent.delta, limit.delta)]
-    return max((used / most if most else float(used > 0)) for used, most in parts)
-
-
 def _aggregates_of(names: frozenset[str] | set[str]) -> list[int]:
     """The indices of the aggregates among the columns of an output (``a0``, ``a0.low``, …)."""
     return sorted({int(name[1:].partition(".")[0]) for name in names if name.startswith("a")})
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _groups_in_words(aggregation: Aggregation, priced: Priced) -> str:

@@ -26,12 +26,16 @@ class Quote:
     """Cost, error of every column and what is left afterwards. Computed from public facts alone; free.
 
     ``epsilon`` and ``delta`` are those of the question by itself; ``charge`` is what the ledger would add now, as a
-    text in its currency; ``free`` says that this analyst has already paid for the same question.
+    text in its currency, and ``booked`` says it in words; ``free`` says that this analyst has already paid for the same
+    question. ``fits`` and ``left`` speak of the analyst's own account (of the dataset's too for the owner), so a
+    question that fits may still be more than the dataset's budget has left. ``key`` is the question's name in the
+    ledger: under a secret of that ledger, so that nothing can be guessed from it.
     """
 
     epsilon: float
     delta: float
     charge: str
+    booked: str
     free: bool
     fits: bool
     left: str
@@ -63,7 +67,7 @@ class Quote:
 
     def __str__(self) -> str:
         price = f"ε = {self.epsilon:.4g}" + (f", δ = {self.delta:.2g}" if self.delta else "")
-        lines = [f"cost      {price}" + (" (already paid for: free)" if self.free else f" ({self.charge})")]
+        lines = [f"cost      {price}" + (" (already paid for: free)" if self.free else f" ({self.booked})")]
         lines += [f"protects  {self.unit}", f"groups    {self.groups}", f"left      {self.left}"]
         width = max((len(column.name) for column in self.columns), default=0)
         for column in self.columns:

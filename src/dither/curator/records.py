@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 from dither.curator.exchange import Exchange
 from dither.curator.policy.policy import Policy
-from dither.ledger import Amount, Entry, SqliteLedger, Verified
+from dither.errors import LedgerError, LedgerRolledBack
+from dither.ledger import Amount, Entry, Ledger, MemoryLedger, SqliteLedger, Verified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +23,8 @@ class Record:
     question: str
 
 
-def open_ledger(policy: Policy, *, adopt: bool = False) -> SqliteLedger:
-    """The policy's ledger, made if it isn't there."""
+def open_ledger(policy: Policy, *, adopt: bool = False, create: bool = True) -> SqliteLedger:
+    """The policy's ledger, made if it isn't there and ``create`` says so."""
     return SqliteLedger.open(
         policy.source.ledger,
         currency=Exchange(policy.budget.delta_budget).currency,
@@ -33,18 +33,44 @@ def open_ledger(policy: Policy, *, adopt: bool = False) -> SqliteLedger:
         dataset=policy.source.name,
         head=policy.source.ledger_head,
         adopt=adopt,
+        create=create,
+    )
+
+
+def is_begun(policy: Policy) -> bool:
+    """Whether the policy's ledger is there: where it isn't, the first question begins one."""
+    return policy.source.ledger.exists()
+
+
+def ledger_to_look_at(policy: Policy) -> Ledger:
+    """The policy's ledger for those who only look; where none was begun, one in memory in which nothing was spent.
+
+    A ledger that is missing although its head says that there was one is an error here too.
+    """
+    try:
+        return open_ledger(policy, create=False)
+    except LedgerError as problem:
+        if is_begun(policy) or isinstance(problem, LedgerRolledBack):
+            raise
+    return MemoryLedger(
+        currency=Exchange(policy.budget.delta_budget).currency,
+        adjacency=policy.schema.adjacency,
+        unit=policy.unit_level(),
+        dataset=policy.source.name,
     )
 
 
 def latest(policy: Policy, count: int) -> list[Record]:
-    """The latest entries, oldest first."""
-    with open_ledger(policy) as book:
-        return [_record(entry, policy) for entry in deque(book.entries(), maxlen=count)]
+    """The latest entries, oldest first; none where no ledger was begun."""
+    with ledger_to_look_at(policy) as book:
+        if isinstance(book, MemoryLedger):
+            return []
+        return [_record(entry, policy) for entry in book.latest(count)]
 
 
 def verify(policy: Policy, *, adopt: bool = False) -> tuple[Verified, list[str]]:
-    """Replay the whole ledger; returns what was found and the balances in words."""
-    with open_ledger(policy, adopt=adopt) as book:
+    """Replay the whole ledger, which must be there; returns what was found and the balances in words."""
+    with open_ledger(policy, adopt=adopt, create=False) as book:
         found = book.verify()
         return found, [f"{balance.account}: {balance.spent.in_words(book.currency)}" for balance in found.balances]
 

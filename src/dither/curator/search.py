@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal as OneOf
 
@@ -16,6 +18,7 @@ from dither.query.schema import Schema
 
 Place = tuple[str, str]
 HEADER = 4
+LONGEST_CAUSE = 10_000
 
 
 def find_bounds(
@@ -41,15 +44,31 @@ def find_bounds(
     return found
 
 
-def seal(bounds: dict[Place, Interval], released: bytes) -> bytes:
-    """What is stored: the bounds that were found, and what was released under them."""
-    header = json.dumps([[*place, str(b.low), str(b.high)] for place, b in bounds.items()]).encode()
-    return len(header).to_bytes(HEADER, "big") + header + released
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the ledger keeps under a question: the bounds that were found, and what was released under them.
 
+    ``released`` is None where something went wrong after noise had been drawn for the bounds: whether it does may
+    depend on that noise, so that another try would be another answer that nobody paid for. Then there is no answer, for
+    ever, and ``cause`` says why, to the owner.
+    """
 
-def unseal(stored: bytes) -> tuple[dict[Place, Interval], bytes]:
-    """The inverse of ``seal``."""
-    size = int.from_bytes(stored[:HEADER], "big")
-    entries = json.loads(stored[HEADER : HEADER + size])
-    bounds = {(t, c): Interval(Fraction(low), Fraction(high)) for t, c, low, high in entries}
-    return bounds, stored[HEADER + size :]
+    bounds: Mapping[Place, Interval]
+    released: bytes | None
+    cause: str = ""
+
+    def seal(self) -> bytes:
+        """The permanent form: a header in JSON, then the released bytes."""
+        found = [[*place, str(b.low), str(b.high)] for place, b in self.bounds.items()]
+        form = {"bounds": found, "answered": self.released is not None, "cause": self.cause[:LONGEST_CAUSE]}
+        header = json.dumps(form).encode()
+        return len(header).to_bytes(HEADER, "big") + header + (self.released or b"")
+
+    @classmethod
+    def unseal(cls, stored: bytes) -> Stored:
+        """The inverse of ``seal``."""
+        size = int.from_bytes(stored[:HEADER], "big")
+        form = json.loads(stored[HEADER : HEADER + size])
+        bounds = {(t, c): Interval(Fraction(low), Fraction(high)) for t, c, low, high in form["bounds"]}
+        released = stored[HEADER + size :] if form["answered"] else None
+        return cls(bounds=bounds, released=released, cause=form["cause"])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -20,14 +19,19 @@ from dither.engines.duckdb_choice import SAMPLING, Ids, keep_groups, sample_bins
 from dither.engines.duckdb_functions import DUCKDB
 from dither.engines.duckdb_rows import rows_sql
 from dither.engines.duckdb_sources import Opened, Origin, kind_of, open_sources
+from dither.engines.files import fingerprint, state_of
 from dither.engines.sql import UNIT, Relations
-from dither.errors import InvalidParameter
+from dither.errors import InvalidParameter, SourceError
 from dither.query.kinds import Kind
 from dither.query.measures import Histogram, Measured, Measurement
 from dither.query.schema import Schema
 
 LONGEST_SQL = 16_000_000
 UNITS = "_units"
+# So many texts of LONGEST_TEXT characters, of four bytes each, fit in the 2 GiB that a batch of Arrow texts can hold.
+_BATCH = 100_000
+# An interrupt stops a query that runs, not one that is about to start, so it is repeated at this distance in seconds.
+_PATIENCE = 0.05
 
 _KEY_TYPES = MappingProxyType(
     {
@@ -45,12 +49,18 @@ class DuckDBEngine:
     """Exact bounded cells from a DuckDB file, or from Parquet and CSV files; make one with ``open``.
 
     Several threads may call ``run`` at once. Ctrl-C stops a running query and passes through as KeyboardInterrupt.
+    Engines of one process on the same file share one database. An engine belongs to the process that opened it: after
+    a fork the child can't use it, and leaves it alone when it ends.
     """
 
-    def __init__(self, opened: Opened, scratch: tempfile.TemporaryDirectory[str], schema: Schema) -> None:
-        self._opened, self._scratch, self._schema = opened, scratch, schema
-        self._running: set[duckdb.DuckDBPyConnection] = set()
-        self._guard = threading.Lock()
+    def __init__(self, opened: Opened, schema: Schema) -> None:
+        self._opened, self._schema = opened, schema
+        # by the thread that uses them
+        self._running: dict[duckdb.DuckDBPyConnection, int] = {}
+        self._idle = threading.Condition()
+        self._closing = False
+        # also when nobody closes it: a notebook's cell that is run again drops the engine before
+        self._release = weakref.finalize(self, opened.database.release, opened.connection)
 
     @classmethod
     def open(
@@ -61,12 +71,10 @@ class DuckDBEngine:
         Intermediate results that don't fit in ``memory_limit`` ("4GiB"; most of the machine's memory by default) go to
         a private directory that is removed on close.
         """
-        scratch = tempfile.TemporaryDirectory(prefix="dither-", ignore_cleanup_errors=True)
         settings = {
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
             "allow_community_extensions": "false",
-            "temp_directory": scratch.name,
             # results are sorted by key or counted, so the order of rows needn't be kept
             "preserve_insertion_order": "false",
         }
@@ -74,12 +82,8 @@ class DuckDBEngine:
             settings["threads"] = str(threads)
         if memory_limit is not None:
             settings["memory_limit"] = memory_limit
-        try:
-            _check_settings(settings)
-            return cls(open_sources(source, schema, settings), scratch, schema)
-        except BaseException:
-            scratch.cleanup()
-            raise
+        _check_settings(settings)
+        return cls(open_sources(source, schema, settings), schema)
 
     def describe(self) -> Mapping[str, Mapping[str, str]]:
         """Tables, their columns and DuckDB's types."""
@@ -90,26 +94,38 @@ class DuckDBEngine:
         return kind_of(engine_type)
 
     def version(self) -> str:
-        """A fingerprint of the files: names, sizes and times of change."""
-        parts = []
-        for path in self._opened.files:
-            for file in (path, path.with_name(path.name + ".wal")):
-                if file.exists():
-                    facts = file.stat()
-                    parts.append(f"{file.name}\0{facts.st_size}\0{facts.st_mtime_ns}")
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        """A fingerprint of the files that are read, which are those found on opening: names, sizes, times of change."""
+        self._expect_own_process()
+        return fingerprint(state_of(self._opened.files))
+
+    def unchanged(self) -> bool:
+        """Whether every file is still the one that was opened, with the same size and time of change."""
+        self._expect_own_process()
+        return state_of(self._opened.files) == self._opened.state
 
     def interrupt(self) -> None:
         """Stop what is running: those calls raise EngineFailure."""
-        with self._guard:
-            for cursor in self._running:
-                cursor.interrupt()
+        if not self._opened.database.forked:
+            with self._idle:
+                for cursor in self._running:
+                    cursor.interrupt()
 
     def close(self) -> None:
-        """Close the connection and remove intermediate files."""
-        self.interrupt()
-        self._opened.connection.close()
-        self._scratch.cleanup()
+        """Stop what is running, wait for it, close the connection and remove intermediate files; twice is as once."""
+        if self._opened.database.forked:
+            return
+        with self._idle:
+            self._closing = True
+            while self._running:
+                self.interrupt()
+                if threading.get_ident() in self._running.values():
+                    return  # called from a signal's handler in the middle of a query, which closes when it ends
+                self._idle.wait(_PATIENCE)
+            self._release()
+
+    def _expect_own_process(self) -> None:
+        if self._opened.database.forked:
+            raise SourceError("the data was opened before this process was forked: open it again, after the fork")
 
     def __enter__(self) -> DuckDBEngine:
         return self
@@ -164,12 +180,15 @@ class DuckDBEngine:
     @contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection and transaction for one measurement; the text of errors stays on the owner's side."""
-        try:
-            cursor = self._opened.connection.cursor()
-        except duckdb.Error as problem:
-            raise EngineFailure(str(problem)) from None
-        with self._guard:
-            self._running.add(cursor)
+        self._expect_own_process()
+        with self._idle:
+            if self._closing:
+                raise EngineFailure("the engine is closed")
+            try:
+                cursor = self._opened.database.connection()
+            except duckdb.Error as problem:
+                raise EngineFailure(str(problem)) from None
+            self._running[cursor] = threading.get_ident()
         try:
             cursor.begin()
             yield cursor
@@ -184,9 +203,14 @@ class DuckDBEngine:
             cursor.interrupt()
             raise
         finally:
-            with self._guard:
-                self._running.discard(cursor)
-            cursor.close()
+            # a fork in another thread ends up here in the child too, where locks may be held by nobody
+            if not self._opened.database.forked:
+                with self._idle:
+                    self._opened.database.drop(cursor)
+                    del self._running[cursor]
+                    if self._closing and not self._running:
+                        self._release()
+                    self._idle.notify_all()
 
 
 def _check_settings(settings: Mapping[str, str]) -> None:
@@ -213,7 +237,7 @@ def fetch(cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
     """The result of a query."""
     if len(sql) > LONGEST_SQL:
         raise EngineFailure(f"the query has {len(sql)} characters")
-    table: pa.Table = cursor.sql(sql).to_arrow_table()
+    table: pa.Table = cursor.sql(sql).to_arrow_table(_BATCH)
     return table
 
 

@@ -24,6 +24,12 @@ from dither.errors import InvalidParameter
 Ids: TypeAlias = "pa.Array[Any]"
 """Ids of units, each once."""
 
+_FEW = 16
+# DuckDB's min(x, n) sets memory for n values aside for each unit, and raises for a million, only once there is a row.
+_MOST_SMALLEST = 64
+# longer than any list of one unit's rows, and short enough for 64 bits
+_LONGEST_LIST = 2**40
+
 
 def keep_groups(table: pa.Table, keys: Sequence[str], most: int) -> pa.Table:
     """Of a row for each unit and group, those with the ``most`` smallest hashes ``_h`` of each unit, ties by the keys.
@@ -98,8 +104,13 @@ def sample_bins(
     crowded = sizes > most
     first, number = starts[crowded], sizes[crowded]
     shift = (rank_of(ids(owner[first])) % number.astype(np.uint64)).astype(np.int64)
-    for j in range(most):
-        taken[first + (shift + j * number) // most] = True
+    if most <= _FEW:
+        for j in range(most):
+            taken[first + (shift + j * number) // most] = True
+    else:
+        # one crowded unit at a time: each has more than ``most`` rows, however many that may be
+        for unit_first, unit_shift, n in zip(first.tolist(), shift.tolist(), number.tolist(), strict=True):
+            taken[unit_first + (unit_shift + np.arange(most) * n) // most] = True
     found, counts = np.unique(packed[taken] & np.uint64(2**bits - 1), return_counts=True)
     return found.astype(np.int64), counts.astype(np.int64)
 
@@ -130,13 +141,15 @@ def bins(rows: str, own: Sequence[str], most: int, salt: int) -> str:
     one bin are interchangeable.
     """
     by = ", ".join(own)
+    most = min(most, _LONGEST_LIST)
     listed = f"SELECT {by}, list_sort(list(r.v) FILTER (WHERE r.v IS NOT NULL)) AS l FROM ({rows}) AS r GROUP BY {by}"
     start = f"CAST({rank(salt, own)} % CAST(len(r.l) AS UBIGINT) AS BIGINT)"
     placed = f"SELECT {by}, r.l, CAST(len(r.l) AS BIGINT) AS _n, {start} AS _s FROM ({listed}) AS r"
-    if most <= 16:
+    if most <= _FEW:
         places = "[" + ", ".join(f"(r._s + {j} * r._n) // {most} + 1" for j in range(most)) + "]"
     else:
-        places = f"list_transform(range({most}), lambda j: (r._s + j * r._n) // {most} + 1)"
+        # as long as the list at most: a constant range would be made before the first row, whatever its length
+        places = f"list_transform(range(least({most}, r._n)), lambda j: (r._s + j * r._n) // {most} + 1)"
     taken = f"CASE WHEN r._n IS NULL THEN [NULL] WHEN r._n <= {most} THEN r.l ELSE list_select(r.l, {places}) END"
     return f"SELECT {by}, {taken} AS l FROM ({placed}) AS r"
 
@@ -144,10 +157,15 @@ def bins(rows: str, own: Sequence[str], most: int, salt: int) -> str:
 def values(rows: str, own: Sequence[str], most: int, salt: int) -> str:
     """Each unit's different values in each group: those with the smallest salted hash, ties by the value."""
     by = ", ".join(own)
+    most = min(most, _LONGEST_LIST)
     once = f"SELECT DISTINCT {by}, r.v FROM ({rows}) AS r"
     # structs compare field by field
     packed = f"{{'h': {rank(salt, [*own, 'r.v'])}, 'v': r.v}}"
-    listed = f"SELECT {by}, min({packed}, {most}) FILTER (WHERE r.v IS NOT NULL) AS l FROM ({once}) AS r GROUP BY {by}"
+    if most < _MOST_SMALLEST:
+        smallest = f"min({packed}, {most}) FILTER (WHERE r.v IS NOT NULL)"
+    else:
+        smallest = f"list_slice(list_sort(list({packed}) FILTER (WHERE r.v IS NOT NULL)), 1, {most})"
+    listed = f"SELECT {by}, {smallest} AS l FROM ({once}) AS r GROUP BY {by}"
     return f"SELECT {by}, CASE WHEN r.l IS NULL THEN [NULL] ELSE [x.v for x in r.l] END AS l FROM ({listed}) AS r"
 
 

@@ -14,13 +14,16 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import duckdb
 
 from dither.engines.dialect import quoted, text_literal
+from dither.engines.duckdb_connections import Database, open_database
 from dither.engines.duckdb_functions import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, ZERO, parsed
+from dither.engines.files import State, expect_separate, state_of
 from dither.engines.sql import Source
 from dither.errors import SourceError
 from dither.query.kinds import Kind
@@ -118,67 +121,63 @@ def unit_of(sql: str, engine_type: str, declared: Kind | None) -> tuple[str, str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A locked connection with what the catalogue says."""
+    """A locked database with what the catalogue says, and the files that it is made of."""
 
+    database: Database
     connection: duckdb.DuckDBPyConnection
     catalogue: Mapping[str, Mapping[str, str]]
     sources: Mapping[str, Source]
     files: tuple[Path, ...]
+    state: State
 
 
 def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str]) -> Opened:
     """Connect to the owner's data and check that it is what the schema says; raises SourceError."""
     if isinstance(origin, Mapping):
-        connection, files = _connect_files(origin, settings)
+        tables = {name: _expanded(name, files) for name, files in origin.items()}
+        expect_separate(tables, schema)
+        files = tuple(path for paths in tables.values() for path in paths)
+        state = state_of(files)
+        database = open_database(None, settings, partial(_make_views, tables))
     else:
-        connection, files = _connect_database(Path(origin), settings)
+        path = Path(origin)
+        _check_file(path)
+        files = (path.resolve(), path.resolve().with_name(path.resolve().name + ".wal"))
+        state = state_of(files)
+        database = open_database(path, settings, partial(_lock, allowed=()))
+    connection = None
     try:
+        connection = database.connection()
         catalogue = _catalogue(connection)
         collated = _collated(connection)
         sources = {name: _source(table, catalogue, collated=name in collated) for name, table in schema.tables.items()}
         _check_units(schema, catalogue)
         for name, source in sources.items():
             _try_out(connection, name, source)
+            _check_collation(connection, source)
             _check_unique(connection, schema.tables[name], source)
     except BaseException:
-        connection.close()
+        database.release(connection)
         raise
-    return Opened(connection=connection, catalogue=catalogue, sources=sources, files=files)
+    return Opened(
+        database=database, connection=connection, catalogue=catalogue, sources=sources, files=files, state=state
+    )
 
 
 # ------------------------------------------------------------------ connections
 
 
-def _connect_database(path: Path, settings: Mapping[str, str]) -> tuple[duckdb.DuckDBPyConnection, tuple[Path, ...]]:
-    _check_file(path)
-    try:
-        connection = duckdb.connect(path, read_only=True, config=dict(settings))
-    except duckdb.IOException as problem:
-        if "lock" in str(problem):
-            raise SourceError(f"{path} is in use by another process that may write to it: close that first") from None
-        raise SourceError(f"{path} is not a DuckDB database, or a damaged one") from None
-    except duckdb.Error:
-        raise SourceError(f"{path} can't be opened as a DuckDB database by version {duckdb.__version__}") from None
-    _lock(connection, ())
-    return connection, (path,)
-
-
 def _lock(connection: duckdb.DuckDBPyConnection, allowed: Sequence[Path]) -> None:
     """Close every way out of the connection, and see that it is closed."""
-    try:
-        if allowed:
-            listed = ", ".join(text_literal(str(path)) for path in allowed)
-            connection.execute(f"SET allowed_paths = [{listed}]")
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-        wanted = {"enable_external_access": "false", "lock_configuration": "true", "autoload_known_extensions": "false"}
-        names = ", ".join(text_literal(name) for name in wanted)
-        found = connection.execute(f"SELECT name, value FROM duckdb_settings() WHERE name IN ({names})").fetchall()
-    except BaseException:
-        connection.close()
-        raise
+    if allowed:
+        listed = ", ".join(text_literal(str(path)) for path in allowed)
+        connection.execute(f"SET allowed_paths = [{listed}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    wanted = {"enable_external_access": "false", "lock_configuration": "true", "autoload_known_extensions": "false"}
+    names = ", ".join(text_literal(name) for name in wanted)
+    found = connection.execute(f"SELECT name, value FROM duckdb_settings() WHERE name IN ({names})").fetchall()
     if dict(found) != wanted:
-        connection.close()
         raise SourceError("DuckDB could not be locked against reading other files; this version can't be used")
 
 
@@ -191,23 +190,13 @@ def _check_file(path: Path) -> None:
         raise SourceError(f"{path} can't be read by this user: check its permissions")
 
 
-def _connect_files(
-    origin: Mapping[str, Files], settings: Mapping[str, str]
-) -> tuple[duckdb.DuckDBPyConnection, tuple[Path, ...]]:
-    tables = {name: _expanded(name, files) for name, files in origin.items()}
-    everything = tuple(path for paths in tables.values() for path in paths)
-    connection = duckdb.connect(":memory:", config=dict(settings))
-    try:
-        for name, paths in tables.items():
-            try:
-                connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {_reader(name, paths)}")
-            except duckdb.Error:
-                raise SourceError(f"the files of table {name} can't be read: are they all {paths[0].suffix}?") from None
-    except BaseException:
-        connection.close()
-        raise
-    _lock(connection, everything)
-    return connection, everything
+def _make_views(tables: Mapping[str, Sequence[Path]], connection: duckdb.DuckDBPyConnection) -> None:
+    for name, paths in tables.items():
+        try:
+            connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {_reader(name, paths)}")
+        except duckdb.Error:
+            raise SourceError(f"the files of table {name} can't be read: are they all {paths[0].suffix}?") from None
+    _lock(connection, [path for paths in tables.values() for path in paths])
 
 
 def _expanded(table: str, files: Files) -> tuple[Path, ...]:
@@ -339,6 +328,25 @@ def _try_out(connection: duckdb.DuckDBPyConnection, name: str, source: Source) -
         connection.execute(f"SELECT {listed} FROM {source.relation} AS r LIMIT 0").fetchall()
     except duckdb.Error:
         raise SourceError(f"table {name} can't be read: if it is a view, it may need files or extensions") from None
+
+
+def _check_collation(connection: duckdb.DuckDBPyConnection, source: Source) -> None:
+    """Ids must be told apart as the database does it: where 'bob' equals 'BOB' there, they'd be two units here.
+
+    DuckDB compares nothing under two different collations, which it says when a query is made, before any value is
+    read; so a column that can be compared under either of these has none. That works for views too.
+    """
+    if source.unit_column is None or source.unit_type != "VARCHAR":
+        return
+    for collation in ("nocase", "noaccent"):
+        compared = f"CAST(r.{quoted(source.unit_column)} AS VARCHAR) = ('' COLLATE {collation})"
+        try:
+            connection.execute(f"SELECT {compared} FROM {source.relation} AS r LIMIT 0").fetchall()
+        except duckdb.BinderException:
+            raise SourceError(
+                f"column {source.unit_column} of {source.relation} has a collation, under which different texts are "
+                "equal: store ids of units in a column without one, for instance all in lower case"
+            ) from None
 
 
 def _check_unique(connection: duckdb.DuckDBPyConnection, table: TableFacts, source: Source) -> None:

@@ -10,6 +10,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -167,10 +168,8 @@ def _concat(_: Call, *parts: str) -> str:
 
 def _replace(_: Call, text: str, old: str, new: str) -> str:
     """Of a text so much is used that the result can't be longer than LONGEST_TEXT, however often ``old`` occurs."""
-    used = text
-    while len(used) * max(1, math.ceil(len(new) / max(1, len(old)))) > LONGEST_TEXT:
-        used = text[: LONGEST_TEXT // max(1, math.ceil(len(new) / max(1, len(old))))]
-    return used if old == "" else used.replace(old, new)
+    most = LONGEST_TEXT // max(1, math.ceil(Fraction(len(new), max(1, len(old)))))
+    return text[:most] if old == "" else text[:most].replace(old, new)
 
 
 def _simple_case(text: str, change: Callable[[str], str], special: Mapping[str, str]) -> str:

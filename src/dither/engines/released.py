@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from dither.engines.dialect import quoted
+from dither.engines.duckdb_connections import keep_from_children
 from dither.engines.duckdb_functions import DUCKDB
 from dither.query.expressions import Expression
 from dither.query.plan import Ordering
@@ -25,8 +26,8 @@ def _connection() -> duckdb.DuckDBPyConnection:
     with _LOCK:
         process = os.getpid()
         if process not in _OPEN:
-            _OPEN.clear()
             database = duckdb.connect(":memory:", config={"threads": 1, "autoload_known_extensions": False})
+            keep_from_children(database)
             database.execute("SET enable_external_access = false")
             database.execute("SET lock_configuration = true")
             _OPEN[process] = database
@@ -64,6 +65,17 @@ def compute(
     try:
         cursor.register("released", numbered)
         answer: pa.Table = cursor.sql(sql).to_arrow_table()
+    except (RuntimeError, duckdb.Error) as problem:
+        if _is_interrupt(problem):
+            raise KeyboardInterrupt from None
+        raise
+    else:
         return answer
     finally:
         cursor.close()
+
+
+def _is_interrupt(problem: Exception) -> bool:
+    """What DuckDB makes of a SIGINT: while a query runs, and while it looks at a table that Python holds."""
+    text = str(problem)
+    return text == "Query interrupted" or text.rstrip(" :").endswith("failed: KeyboardInterrupt")

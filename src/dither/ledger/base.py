@@ -12,7 +12,9 @@ Rules, held by ``dither.checks.check_ledger``:
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +25,7 @@ from dither.ledger.entry import Balance, Entry, Receipt, Reservation, Verified
 from dither.privacy import Adjacency, PrivacyLoss
 
 PATIENCE = 60.0
+GIVEN_UP = "given up: interrupted, or the ledger could not be written"
 
 
 class Ledger(ABC):
@@ -60,31 +63,45 @@ class Ledger(ABC):
 
         ``key`` names the question; equal keys must mean equal questions, options, data and policy. If someone is at
         work on it, waits up to ``timeout`` seconds for the answer (then LedgerBusy). Raises OutOfBudget without a trace
-        where an account on the path can't pay.
+        where an account on the path can't pay, and LedgerUncertain where it can't be told whether it charged.
         """
 
     @abstractmethod
     def record(self, reservation: Reservation, answer: bytes) -> Reservation:
         """Store the answer durably and return the stored bytes, the only ones that may be released.
 
-        Raises LedgerError if the right to answer has passed to someone else; then nothing may be released.
+        Raises LedgerError if the right to answer has passed to someone else; then nothing may be released. After
+        LedgerBusy and LedgerUncertain the same answer may be recorded again.
         """
 
     @abstractmethod
     def fail(self, reservation: Reservation, cause: str) -> None:
         """Log for the owner why there is no answer; nothing is refunded, and the same question may redeem it at once.
 
-        Whoever reserved must end with ``record`` or ``fail``: until then others who ask the same wait. Does nothing if
-        the right to answer has passed to someone else.
+        Whoever reserved must end with ``record`` or ``fail``, or ``give_up`` where neither can be written: until then
+        others who ask the same wait. Does nothing if the right to answer has passed to someone else.
         """
+
+    def give_up(self, reservation: Reservation) -> None:
+        """Let the same question be redeemed although ``fail`` can't be written now; never raises, refunds nothing."""
+        with contextlib.suppress(Exception):
+            self.fail(reservation, GIVEN_UP)
 
     @abstractmethod
     def balances(self) -> tuple[Balance, ...]:
         """Every account that has a limit or has spent, in the order of their paths."""
 
+    def balance(self, account: Account) -> Balance | None:
+        """One account, or None if it has no limit and never spent."""
+        return next((balance for balance in self.balances() if balance.account == account), None)
+
     @abstractmethod
     def entries(self, *, after: int = 0, number: str | None = None) -> Iterator[Entry]:
         """The log in its order, from behind entry ``after``; with ``number``, what concerns that receipt."""
+
+    def latest(self, count: int) -> list[Entry]:
+        """The last ``count`` entries of the log, in its order."""
+        return list(deque(self.entries(), maxlen=count))
 
     @abstractmethod
     def find(self, key: str, account: Account | None = None) -> Receipt | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sqlite3
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -60,6 +61,8 @@ class Books:
 
     def __init__(self, db: sqlite3.Connection, opening: Opening, *, token: str, alive: Callable[[str], bool]) -> None:
         self._db, self.opening, self._token, self._alive = db, opening, token, alive
+        # what was given out here and is still kept by whoever got it, by claim
+        self._given: weakref.WeakValueDictionary[int, Reservation] = weakref.WeakValueDictionary()
 
     # ------------------------------------------------------------------ the log
 
@@ -86,8 +89,7 @@ class Books:
 
     def set_limits(self, limits: Mapping[Account, Limit]) -> None:
         """Write down the limits that changed."""
-        known = {balance.account: balance.limit for balance in self.balances()}
-        changed = {account: limit for account, limit in limits.items() if known.get(account) != limit}
+        changed = {account: limit for account, limit in limits.items() if self.balance(account).limit != limit}
         for account, limit in changed.items():
             if limit.currency is not self.opening.currency:
                 raise LedgerMismatch(
@@ -113,8 +115,12 @@ class Books:
 
     def balance(self, account: Account) -> Balance:
         """One account; one that was never named has spent nothing."""
+        return self.known_balance(account) or Balance(account=account, limit=None, spent=NOTHING, remaining=None)
+
+    def known_balance(self, account: Account) -> Balance | None:
+        """One account, if it has a limit or has spent: looked up by its key, however many there are."""
         row = self._db.execute("SELECT * FROM account WHERE path = ?", (canonical(account.path),)).fetchone()
-        return self._balance(row) if row else Balance(account=account, limit=None, spent=NOTHING, remaining=None)
+        return self._balance(row) if row else None
 
     def _balance(self, row: Sequence[Any]) -> Balance:
         path, main_limit, delta_limit, main, delta = row
@@ -145,7 +151,15 @@ class Books:
 
     def is_at_work(self, question: Question | None) -> bool:
         """Whether someone living is running this question now."""
-        return question is not None and question.state == "reserved" and self._alive(question.owner)
+        if question is None or question.state != "reserved":
+            return False
+        if question.owner == self._token and question.claim not in self._given:
+            return False  # given out here, and lost to an interrupt or given up: nobody can record it any more
+        return self._alive(question.owner)
+
+    def let_go(self, reservation: Reservation) -> None:
+        """Let others here redeem a question before its failure is written down."""
+        self._given.pop(reservation.claim, None)
 
     def answer(self, question: Question) -> bytes:
         """The stored answer, checked against the log."""
@@ -282,13 +296,18 @@ class Books:
     ) -> Reservation:
         receipt = self.receipt(request.key, request.account)
         assert receipt is not None
-        return Reservation(receipt=receipt, answer=answer, replayed=answer is not None, charged=charged, claim=claim)
+        given = Reservation(receipt=receipt, answer=answer, replayed=answer is not None, charged=charged, claim=claim)
+        if answer is None:
+            self._given[claim] = given
+        return given
 
     # ------------------------------------------------------------------ the end of a question
 
     def record(self, reservation: Reservation, answer: bytes) -> None:
-        """Store the answer, if the right to do so is still with this claim."""
+        """Store the answer, if the right to do so is still with this claim; the same answer again changes nothing."""
         key = reservation.receipt.key
+        if self._has_recorded(reservation, answer):
+            return
         if not self._holds(reservation):
             raise LedgerError(
                 "someone else has taken over this question, or it has its answer; this one must not be released. "
@@ -316,6 +335,15 @@ class Books:
             and question.state == "reserved"
             and question.claim == reservation.claim
             and question.owner == self._token
+        )
+
+    def _has_recorded(self, reservation: Reservation, answer: bytes) -> bool:
+        question = self.question(reservation.receipt.key)
+        return (
+            question is not None
+            and question.answered is not None
+            and (question.claim, question.owner) == (reservation.claim, self._token)
+            and self.entry(question.answered).body.get("answer") == digest(answer)
         )
 
     def _number(self, key: str) -> str:

@@ -67,10 +67,12 @@ class Receipt:
     hash: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# weakly referenced by the ledger: whoever loses a reservation, to an interrupt for one, isn't at work any more
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Reservation:
     """The right to an answer: the stored one, or to run the question once and ``record`` it.
 
+    It lasts as long as this very object is kept, and ends with ``record``, ``fail`` or ``give_up``.
     ``answer`` is None if the caller must run. ``charged`` is what this very call charged, nothing for an account that
     had paid. ``claim`` names the entry that gave the right to run; a later claim takes it away.
     """

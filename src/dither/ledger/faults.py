@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 from dither.errors import LedgerBusy, LedgerCorrupt, LedgerError
 
+CLOSED = "the ledger was closed: open it again"
+
 
 @contextmanager
 def translated() -> Iterator[None]:
@@ -21,8 +23,10 @@ def translated() -> Iterator[None]:
 def fault(problem: sqlite3.Error) -> LedgerError:
     """The ledger's word for an error of SQLite."""
     name: str = getattr(problem, "sqlite_errorname", "") or ""
+    if isinstance(problem, sqlite3.ProgrammingError) and not name:
+        return LedgerError(CLOSED)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return LedgerBusy("another process holds the ledger; nothing was charged, ask again")
+        return LedgerBusy("another process holds the ledger; this call charged nothing, ask again")
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
         return LedgerCorrupt("the file is damaged or no ledger; keep it, and put back the latest copy")
     if name.startswith("SQLITE_CONSTRAINT"):
@@ -32,7 +36,7 @@ def fault(problem: sqlite3.Error) -> LedgerError:
     if name.startswith("SQLITE_CANTOPEN"):
         return LedgerError("the ledger can't be opened: check that its directory exists and is writable")
     if name.startswith("SQLITE_FULL"):
-        return LedgerError("the disk of the ledger is full; nothing was charged")
+        return LedgerError("the disk of the ledger is full; this call charged nothing")
     if name.startswith("SQLITE_IOERR"):
         return LedgerError("the disk of the ledger reports errors; check it before going on")
     return LedgerError("the ledger can't be used; run `dither ledger verify`")

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dither.errors import LedgerCorrupt, LedgerError
+from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack
+from dither.ledger.disk import flush, flush_directory, flush_file, make_directory
 from dither.ledger.entry import GENESIS
 from dither.ledger.owners import expect_locks
 
@@ -28,7 +29,7 @@ except ImportError:  # not a POSIX system
 
 SLOT = 256
 FORM = "dither-head-1"
-_flush = getattr(os, "fdatasync", os.fsync)
+_flush = flush
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class HeadFile:
         with self._opened(create=False) as descriptor:
             if descriptor is None or os.fstat(descriptor).st_size == 0:
                 return None
+            self._expect_head(descriptor)
             slots = _slots(descriptor)
             if not any(slots):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)  # perhaps both were being written while we looked
@@ -83,27 +85,58 @@ class HeadFile:
                 )
             return _furthest(slots)
 
-    def advance(self, mark: Mark) -> None:
-        """Move forward to the mark, durably; does nothing if the head is there or beyond."""
+    def advance(self, mark: Mark) -> Mark:
+        """Move forward to the mark, durably; returns the head that now stands, this one or one further on.
+
+        A head that is further on must be in the caller's chain: that is for the caller to see.
+        """
         with self._opened(create=True) as descriptor:
             assert descriptor is not None
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._expect_head(descriptor)
             slots = _slots(descriptor)
             known = _furthest(slots)
-            if known is None or known.seq < mark.seq:
+            if known is None or (known.ledger == mark.ledger and known.seq < mark.seq):
                 _write(descriptor, 1 - slots.index(known) if known is not None else 0, mark)
+                return mark
+            if known.ledger != mark.ledger or (known.seq == mark.seq and known.hash != mark.hash):
+                raise LedgerRolledBack(
+                    f"entry {mark.seq} was written by two copies of this ledger, or its head by another ledger: this "
+                    "is a fork, and nothing of it is released. Keep one copy, the one that its head knows"
+                )
+            # whoever wrote it may have died before it was durable
+            _flush(descriptor)
+            return known
 
     def replace(self, mark: Mark) -> None:
         """Forget what was known: only for a new ledger, or one that its owner adopted."""
         with self._opened(create=True) as descriptor:
             assert descriptor is not None
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._expect_head(descriptor)
             slots = _slots(descriptor)
             known = _furthest(slots)
             # the furthest slot goes last: until then the old head stands, and adopting can be done again
             last = slots.index(known) if known is not None else 1
             _write(descriptor, 1 - last, mark)
             _write(descriptor, last, mark)
+
+    def expect_head(self) -> None:
+        """Refuse a file that holds something else: adopting a ledger must not cost anyone another file."""
+        with self._opened(create=False) as descriptor:
+            if descriptor is not None:
+                self._expect_head(descriptor)
+
+    def _expect_head(self, descriptor: int) -> None:
+        text = os.pread(descriptor, 2 * SLOT + 1, 0)
+        form = FORM.encode("ascii")
+        if len(text) > 2 * SLOT or not (
+            text[: len(form)] == form[: len(text)] or text[SLOT:].startswith(form) or not text.strip(b"\0")
+        ):
+            raise LedgerError(
+                f"{self.path} is not the head of a ledger, so it is left alone: name another place for the head, "
+                "or move that file away"
+            )
 
     @contextmanager
     def _opened(self, *, create: bool) -> Iterator[int | None]:
@@ -126,7 +159,7 @@ class HeadFile:
         except FileNotFoundError:
             if not create:
                 return None
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_directory(self.path.parent)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         flush_directory(self.path.parent)
         return descriptor
@@ -157,8 +190,9 @@ class Register:
         try:
             if self.kept_at(path) == ledger:
                 return
-            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(place.parent)
             draft = place.with_name(f"{place.name}.{secrets.token_hex(8)}")
+            draft.touch(mode=0o600, exist_ok=False)
             draft.write_text(ledger + "\n", encoding="ascii")
             flush_file(draft)
             draft.replace(place)
@@ -186,24 +220,6 @@ def state_directory() -> Path:
         raise LedgerError(
             "there is no home directory to keep the ledger's head in: set XDG_STATE_HOME or head=…"
         ) from problem
-
-
-def flush_directory(path: Path) -> None:
-    """Make a new name in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def flush_file(path: Path) -> None:
-    """Make a file's content durable."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _slots(descriptor: int) -> list[Mark | None]:

@@ -6,30 +6,31 @@ import os
 import sqlite3
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from dither.errors import IncompatibleLosses, InvalidParameter, LedgerBusy, LedgerCorrupt, LedgerError
 from dither.ledger.account import Account
 from dither.ledger.amount import Amount, Currency, Limit
-from dither.ledger.base import PATIENCE, Ledger
+from dither.ledger.base import GIVEN_UP, PATIENCE, Ledger
 from dither.ledger.books import Books, Request, read_entry
 from dither.ledger.entry import Balance, Entry, Receipt, Reservation, Verified, expect_key, plain_note
-from dither.ledger.faults import translated
-from dither.ledger.head import Mark
-from dither.ledger.replay import verify
+from dither.ledger.faults import CLOSED, translated
 from dither.ledger.writer import Writer
 from dither.privacy import Adjacency, PrivacyLoss
 from dither.privacy.loss import expect_loss
 
+T = TypeVar("T")
 PAGE = 500
 FIRST_LOOK, LAST_LOOK = 0.001, 0.05
-CLOSED = "the ledger was closed: open it again"
+KEPT = (
+    "another process holds the ledger, so the answer isn't recorded and must not be released. The question was charged "
+    "and its receipt is kept: record it again, or ask the same again at no further cost"
+)
 BROKEN = (
-    "writing to the ledger or its head failed, so that it isn't known here what was recorded: open the ledger again; "
-    "what was charged can be redeemed at no cost by asking the same"
+    "writing to the ledger failed, so that it isn't known here what was recorded: open the ledger again; what was "
+    "charged can be redeemed at no cost by asking the same"
 )
 
 
@@ -38,9 +39,11 @@ class KeptLedger(Ledger):
 
     def __init__(self, db: sqlite3.Connection, books: Books) -> None:
         self._db, self._books = db, books
-        self._writer = Writer(db, before=self._before, after=self._after, broken=self._break)
         self._process = os.getpid()
         self._unusable = ""
+        self._writer = Writer(
+            db, usable=self._expect_usable, before=self._before, after=self._after, broken=self._break
+        )
 
     # ------------------------------------------------------------------ what differs
 
@@ -53,12 +56,8 @@ class KeptLedger(Ledger):
         """Note, after the commit, how far the ledger has got."""
 
     @abstractmethod
-    def _head(self) -> Mark | None:
-        """How far the ledger is known to have got."""
-
-    @abstractmethod
-    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A connection inside a read transaction."""
+    def _replay(self) -> Verified:
+        """Replay everything, in a read transaction."""
 
     @abstractmethod
     def _let_go(self) -> None:
@@ -103,7 +102,7 @@ class KeptLedger(Ledger):
         deadline, look = time.monotonic() + timeout, FIRST_LOOK
         while True:
             self._expect_usable()
-            reservation = self._writer.run(lambda: self._books.reserve(request))
+            reservation = self._writer.run(lambda: self._books.reserve(request), undo=self._give_back)
             if reservation is not None:
                 return reservation
             while self._is_at_work(request.key):
@@ -117,31 +116,53 @@ class KeptLedger(Ledger):
         if not isinstance(answer, bytes):
             raise InvalidParameter(f"an answer is recorded as bytes; got {type(answer).__name__}")
         self._expect_usable()
-        self._writer.run(lambda: self._books.record(reservation, answer))
-        with self._writer.between(), translated():
-            question = self._books.question(reservation.receipt.key)
-            if question is None:
-                raise LedgerCorrupt("the answer that was just recorded is gone; it isn't released")
-            return replace(reservation, answer=self._books.answer(question))
+        try:
+            self._writer.run(lambda: self._books.record(reservation, answer))
+        except LedgerBusy as problem:
+            raise LedgerBusy(KEPT) from problem
+        return replace(reservation, answer=self._read(lambda: self._recorded(reservation.receipt.key)))
+
+    def _recorded(self, key: str) -> bytes:
+        question = self._books.question(key)
+        if question is None or question.answered is None:
+            raise LedgerCorrupt("the answer that was just recorded is gone; it isn't released")
+        return self._books.answer(question)
 
     def fail(self, reservation: Reservation, cause: str) -> None:
         """Log for the owner why there is no answer."""
         self._expect_usable()
         self._writer.run(lambda: self._books.fail(reservation, str(cause)))
 
+    def give_up(self, reservation: Reservation) -> None:
+        """Let the same question be redeemed at once here, by others once this object writes again or is closed."""
+        self._books.let_go(reservation)
+        self._writer.later(lambda: self._give_back(reservation))
+
+    def _give_back(self, reservation: Reservation | None) -> None:
+        """The right to answer, not the charge."""
+        if reservation is not None and reservation.answer is None:
+            self._books.fail(reservation, GIVEN_UP)
+
     def balances(self) -> tuple[Balance, ...]:
         """Every account that has a limit or has spent."""
-        self._expect_usable()
-        with self._writer.between(), translated():
-            return self._books.balances()
+        return self._read(self._books.balances)
+
+    def balance(self, account: Account) -> Balance | None:
+        """One account, looked up by its key."""
+        return self._read(lambda: self._books.known_balance(account))
+
+    def latest(self, count: int) -> list[Entry]:
+        """The last entries of the log, in its order."""
+        query = "SELECT * FROM entry ORDER BY seq DESC LIMIT ?"
+        rows = self._read(lambda: self._db.execute(query, (max(int(count), 0),)).fetchall())
+        return [read_entry(row) for row in reversed(rows)]
 
     def entries(self, *, after: int = 0, number: str | None = None) -> Iterator[Entry]:
         """The log in its order, page by page: it only grows, so pages fit together."""
         query = "SELECT * FROM entry WHERE seq > ? AND (? IS NULL OR instr(body, ?)) ORDER BY seq LIMIT ?"
         while True:
-            self._expect_usable()
-            with self._writer.between(), translated():
-                rows = self._db.execute(query, (after, number, number, PAGE)).fetchall()
+            place = (after, number, number, PAGE)
+            rows = self._read(lambda place=place: self._db.execute(query, place).fetchall())  # type: ignore[misc]
             found = [read_entry(row) for row in rows]
             yield from (entry for entry in found if number is None or entry.body.get("number") == number)
             if len(rows) < PAGE:
@@ -150,9 +171,7 @@ class KeptLedger(Ledger):
 
     def find(self, key: str, account: Account | None = None) -> Receipt | None:
         """The receipt of whoever asked this question first, or of this account, if it paid."""
-        self._expect_usable()
-        with self._writer.between(), translated():
-            return self._books.receipt(expect_key(key), account)
+        return self._read(lambda: self._books.receipt(expect_key(key), account))
 
     def paid(self, key: str, account: Account) -> bool:
         """Whether asking this question is free for this account."""
@@ -161,15 +180,15 @@ class KeptLedger(Ledger):
     def verify(self) -> Verified:
         """Replay everything; raises LedgerCorrupt or LedgerRolledBack, naming the entry where it broke."""
         self._expect_usable()
-        head = self._head()  # before the snapshot: the head is never ahead of what is durable
-        with translated(), self._reading() as db:
-            return verify(db, self._books.opening, head)
+        with translated():
+            return self._replay()
 
     def close(self) -> None:
         """Let go of the ledger."""
-        if os.getpid() != self._process or self._unusable == CLOSED:
+        if os.getpid() != self._process:
             return
-        with self._writer.between():
+        # every step may be done again: closing, too, can be interrupted
+        with self._writer.turn:
             self._unusable = CLOSED
             self._let_go()
             with translated():
@@ -195,9 +214,12 @@ class KeptLedger(Ledger):
 
     def _is_at_work(self, key: str) -> bool:
         """Looked up without the write lock, so that those who wait don't hold up those who work."""
+        return self._read(lambda: self._books.is_at_work(self._books.question(key)))
+
+    def _read(self, look: Callable[[], T]) -> T:
         self._expect_usable()
-        with self._writer.between(), translated():
-            return self._books.is_at_work(self._books.question(key))
+        with translated():
+            return self._writer.read(look)
 
     def _expect_usable(self) -> None:
         if os.getpid() != self._process:

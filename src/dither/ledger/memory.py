@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from dither.errors import LedgerError
 from dither.ledger.amount import Currency
 from dither.ledger.books import Books
-from dither.ledger.entry import Kind, Opening
+from dither.ledger.entry import Kind, Opening, Verified
 from dither.ledger.faults import translated
-from dither.ledger.head import Mark
 from dither.ledger.kept import KeptLedger
+from dither.ledger.replay import verify
 from dither.ledger.schema import OLDEST_SQLITE, create
 from dither.privacy import Adjacency
 
@@ -58,13 +56,8 @@ class MemoryLedger(KeptLedger):
 
     def _after(self) -> None: ...
 
-    def _head(self) -> Mark | None:
-        return None
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._writer.between():
-            yield self._db
+    def _replay(self) -> Verified:
+        return self._read(lambda: verify(self._db, self._books.opening, None))
 
     def _let_go(self) -> None: ...
 

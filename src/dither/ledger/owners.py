@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from pathlib import Path
 
@@ -18,6 +19,8 @@ try:
     import fcntl
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
+
+TOKEN = re.compile(r"[0-9a-f]{32}")
 
 
 class OwnerLock:
@@ -41,9 +44,20 @@ class OwnerLock:
         """Whether the ledger that took this token is still open somewhere; clears its file away if not."""
         if token == self.token:
             return self._descriptor >= 0
-        path = self.directory / token
+        # the token comes from the ledger's file, which may have been tampered with, and becomes a path
+        if not TOKEN.fullmatch(token):
+            return False
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            return self._is_locked(self.directory / token)
+        except OSError as problem:
+            raise LedgerError(
+                "it can't be seen who else is at work: the .owners directory beside the ledger must be readable and "
+                "writable, and hold nothing but the ledger's own files"
+            ) from problem
+
+    def _is_locked(self, path: Path) -> bool:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             return False
         try:
@@ -64,9 +78,10 @@ class OwnerLock:
 
     def forget(self) -> None:
         """Close this process's copy of the lock: a forked child must not keep its parent alive."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        # forgotten first: closed twice after an interrupt, the number may be someone else's file
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):

@@ -15,13 +15,15 @@ from pathlib import Path
 from dither.errors import InvalidParameter, LedgerBusy, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack
 from dither.ledger.amount import Currency
 from dither.ledger.books import Books
-from dither.ledger.entry import Kind, Opening
+from dither.ledger.disk import flush_directory, flush_file
+from dither.ledger.entry import Kind, Opening, Verified
 from dither.ledger.faults import fault, translated
 from dither.ledger.forks import Inheritance
-from dither.ledger.head import HeadFile, Mark, Register, flush_directory, state_directory
+from dither.ledger.head import HeadFile, Mark, Register, state_directory
 from dither.ledger.kept import KeptLedger
 from dither.ledger.memory import connect, expect_sqlite
 from dither.ledger.owners import OwnerLock
+from dither.ledger.replay import verify
 from dither.ledger.schema import APPLICATION_ID, FORMAT, create, is_intact
 from dither.privacy import Adjacency, Json
 
@@ -53,6 +55,7 @@ class SqliteLedger(KeptLedger):
         self._owner = owner
         self._identity = _identity(path)
         self._known: Mark | None = None
+        self._covered = 0  # the furthest entry whose head was made durable by this very object
         self._reached = (0, "")
         self._inheritance = Inheritance(self._writer.turn, owner, db)
         if adopt:
@@ -70,14 +73,15 @@ class SqliteLedger(KeptLedger):
         unit: str,
         dataset: str,
         head: str | os.PathLike[str] | None = None,
+        create: bool = True,
         adopt: bool = False,
         lock_timeout: float = 30.0,
     ) -> SqliteLedger:
-        """Open the ledger at ``path``, making it if there was none.
+        """Open the ledger at ``path``; unless ``create`` is off, make it if there was none.
 
         ``unit`` says who is protected. ``head`` is the second place that knows how far the ledger has got; by default a
         file in the user's state directory. ``adopt`` declares the file to be the latest copy although its head is
-        missing or says otherwise (a new machine, a disk that died); the chain keeps a record of it.
+        missing or says otherwise (a new machine, a disk that died); it is verified, and the chain keeps a record of it.
         ``lock_timeout`` is how many seconds to wait for other processes.
         """
         expect_sqlite()
@@ -95,15 +99,21 @@ class SqliteLedger(KeptLedger):
         )
         second = _SecondPlace(place, None if head is None else Path(head).absolute())
         known = second.last_known() if adopt else second.known()
-        if known is not None and not adopt and not place.exists():
-            raise second.lost()
+        if not place.exists():
+            if adopt:
+                raise LedgerError(f"there is no ledger at {place} to adopt: put its latest copy there first")
+            if known is not None:
+                raise second.lost()
+            if not create:
+                raise _nothing_at(place)
         with ExitStack() as undo:
             owner = OwnerLock(place.with_name(place.name + ".owners"))
             undo.callback(owner.release)
             with translated():
                 db = connect(str(place), patience=lock_timeout)
                 undo.callback(db.close)
-                opening = _opening(db, wanted, place, second, patience=lock_timeout, adopt=adopt)
+                opening = _opening(db, wanted, place, second, patience=lock_timeout, adopt=adopt, create=create)
+            _make_durable(place)
             books = Books(db, opening, token=owner.token, alive=owner.alive)
             stranger = known is not None and known["ledger"] != opening.ledger
             if stranger and not adopt:
@@ -136,23 +146,35 @@ class SqliteLedger(KeptLedger):
                 f"the ledger ends at entry {self._reached[0]}, and {known.seq} are known to have been written: "
                 f"an old copy was put in its place; {ADOPT}"
             )
-        if self._books.entry(known.seq).hash != known.hash:
+        self._expect_in_chain(known)
+        return known
+
+    def _expect_in_chain(self, known: Mark) -> None:
+        try:
+            is_there = self._books.entry(known.seq).hash == known.hash
+        except LedgerCorrupt:
+            is_there = False
+        if not is_there:
             raise LedgerRolledBack(
                 f"entry {known.seq} isn't the one that is known to have been written: this is a fork; {ADOPT}"
             )
-        return known
 
     def _after(self) -> None:
-        # what is visible here is durable, whoever wrote it
+        # what is visible here is durable, whoever wrote it; the head that covers it may not be, if its writer died
         reached = self._books.tail()
-        if self._known is None or self._known.seq < reached[0]:
-            self.head.advance(Mark(self._books.opening.ledger, *reached))
+        if self._known is None or min(self._known.seq, self._covered) < reached[0]:
+            standing = self.head.advance(Mark(self._books.opening.ledger, *reached))
+            if standing.seq > reached[0]:
+                self._expect_in_chain(standing)
+            self._covered = standing.seq
 
-    def _head(self) -> Mark | None:
+    def _replay(self) -> Verified:
+        # before the snapshot: the head is never ahead of what is durable
         known = self.head.read()
         if known is None or known.ledger != self._books.opening.ledger:
             raise LedgerRolledBack(f"the head of this ledger is missing or that of another, before entry 1; {ADOPT}")
-        return known
+        with self._reading() as db:
+            return verify(db, self._books.opening, known)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -171,10 +193,13 @@ class SqliteLedger(KeptLedger):
 
     def _adopt(self, replaced: Json | None) -> None:
         """Log that the owner vouches for this copy, and let the head follow it; nothing to do if they agree."""
-        with self._writer.between(), translated(), _transaction(self._db):
+        with self._writer.turn, translated(), _transaction(self._db):
             self._reached = self._books.tail()
             if replaced is None and self._agrees():
                 return
+            self.head.expect_head()
+            # the owner vouches that it is the latest copy, not that it adds up
+            verify(self._db, self._books.opening, None)
             adopted = self._books.append(Kind.ADOPTED, {"known": replaced or _known(self.head)})
         self.head.replace(Mark(self._books.opening.ledger, *adopted[:2]))
 
@@ -221,8 +246,8 @@ class _SecondPlace:
         """What to say then."""
         return LedgerRolledBack(
             f"another ledger was kept at {self._path} or under its head, and is gone or lost its entries: put back "
-            "its latest copy, or, if nothing that it knew matters any more, adopt this one (`dither ledger adopt`); "
-            "that is logged"
+            "its latest copy, or, if nothing that it knew matters any more, adopt what is there, be it an empty file "
+            "(`dither ledger adopt`); that is logged"
         )
 
     def note(self, ledger: str) -> None:
@@ -232,16 +257,25 @@ class _SecondPlace:
 
 
 def _opening(
-    db: sqlite3.Connection, wanted: Opening, path: Path, second: _SecondPlace, *, patience: float, adopt: bool
+    db: sqlite3.Connection,
+    wanted: Opening,
+    path: Path,
+    second: _SecondPlace,
+    *,
+    patience: float,
+    adopt: bool,
+    create: bool,
 ) -> Opening:
     """What the ledger is kept for; makes the tables of a new one."""
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA fullfsync = ON")
     if _is_blank(db):
-        path.chmod(0o600)  # answers and causes of failures are the owner's; SQLite gives its other files the same mode
-        _write_ahead(db, patience)
+        if not create:
+            raise _nothing_at(path)
         with _transaction(db):
             if _is_blank(db):
-                _begin(db, wanted, second, adopt=adopt)
-        flush_directory(path.parent)
+                _begin(db, wanted, path, second, adopt=adopt)
+        _make_durable(path)
     _expect_format(db)
     _write_ahead(db, patience)
     row = db.execute("SELECT body FROM entry WHERE seq = 1 AND kind = 'opened'").fetchone()
@@ -257,15 +291,44 @@ def _opening(
     return kept
 
 
-def _begin(db: sqlite3.Connection, wanted: Opening, second: _SecondPlace, *, adopt: bool) -> None:
-    """Make the tables and the first entry."""
+def _begin(db: sqlite3.Connection, wanted: Opening, path: Path, second: _SecondPlace, *, adopt: bool) -> None:
+    """Make the tables and the first entry.
+
+    Still with a rollback journal: the commit puts them into the file itself, so that a copy without the write-ahead log
+    is that of a known ledger at entry 1, never of none. Whoever dies before leaves a file of no bytes, or a journal
+    that makes it one again; a blank database of any bytes is what is left of something else.
+    """
+    if path.stat().st_size > 0:
+        raise LedgerError(
+            f"{path} is an empty database: perhaps a copy without its write-ahead log ({path.name}-wal). Put back the "
+            "latest copy of the ledger with all its files; if there never was one, move this file away"
+        )
     if not adopt and second.known() is not None:
         raise second.lost()
+    path.chmod(0o600)  # answers and causes of failures are the owner's; SQLite gives its other files the same mode
     # the head comes first: a ledger without one is always suspect, however early its maker died
     HeadFile(second.head_of(wanted.ledger)).replace(Mark.start(wanted.ledger))
     create(db)
     books = Books(db, wanted, token="", alive=lambda _: False)
     books.append(Kind.OPENED, wanted.to_json())
+
+
+def _make_durable(path: Path) -> None:
+    """Flush what was just read: its writer may have died between writing and flushing it, which nobody can tell.
+
+    SQLite takes such a commit for good when it recovers the write-ahead log. What is released from it must not be lost
+    to a power cut: the same question would get a second answer. The database itself is flushed by SQLite before the
+    log is let go; it must not be opened here, since closing it again would drop SQLite's locks.
+    """
+    try:
+        flush_file(path.with_name(path.name + "-wal"))
+        flush_directory(path.parent)
+    except OSError as problem:
+        raise LedgerError("the ledger can't be flushed to its disk; check the disk before going on") from problem
+
+
+def _nothing_at(path: Path) -> LedgerError:
+    return LedgerError(f"there is no ledger at {path}")
 
 
 @contextmanager
@@ -306,9 +369,7 @@ def _expect_format(db: sqlite3.Connection) -> None:
 
 
 def _write_ahead(db: sqlite3.Connection, patience: float) -> None:
-    """WAL, flushed at every commit. Changing the mode doesn't wait for other processes by itself."""
-    db.execute("PRAGMA synchronous = FULL")
-    db.execute("PRAGMA fullfsync = ON")
+    """Change to write-ahead logging, which doesn't wait for other processes by itself."""
     deadline = time.monotonic() + patience
     while True:
         try:

@@ -1,147 +1,223 @@
-"""One writer for all threads of a process: whatever waits is done in one transaction and made durable by one commit."""
+"""One writer for all threads of a process: whatever waits is done in one transaction and made durable by one commit.
+
+An interrupt (Ctrl-C) may strike between any two steps of the main thread, which may be doing the work of others. So the
+turn is only ever taken by ``with`` on the lock itself, which can't lose it; a job leaves the queue only once its asker
+was told; and whoever comes next first undoes what was left half done.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
-from dither.errors import DitherError, LedgerError
+from dither.errors import DitherError, LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
 from dither.ledger.faults import fault
 
 T = TypeVar("T")
 LONGEST_WAIT = 0.05
+ASK_AGAIN = "nothing was released; ask the same again, at no further cost if it was charged"
 
 
 class _Job(Generic[T]):
     """Something to do inside a transaction, and later its outcome."""
 
-    def __init__(self, work: Callable[[], T]) -> None:
-        self.work = work
+    def __init__(self, work: Callable[[], T], undo: Callable[[T], object] | None) -> None:
+        self.work, self.undo = work, undo
         self.done = False
-        self.called = threading.Event()
         self.abandoned = False
         self.results: list[T] = []
         self.problem: BaseException | None = None
+        # a lock as a bell: unlike an Event, it has no lock inside that an interrupted ringer could keep
+        self.bell = threading.Lock()
+        self.bell.acquire()
+
+    def call(self) -> None:
+        with contextlib.suppress(RuntimeError):  # was called already
+            self.bell.release()
+
+    def wait(self) -> None:
+        self.bell.acquire(timeout=LONGEST_WAIT)
 
     def outcome(self) -> T:
-        if self.problem is not None:
-            raise self.problem
-        return self.results[0]
+        # taken out, so that the traceback, which holds this job, doesn't keep its caller's reservation alive
+        problem, self.problem = self.problem, None
+        try:
+            if problem is not None:
+                raise problem
+            return self.results[0]
+        finally:
+            del problem
 
 
 class Writer:
     """Runs work in transactions, many callers' work in one: the outcome is told only after the commit is durable.
 
-    ``before`` runs inside each transaction, ``after`` once it is durable, even if nothing changed: what is replayed may
-    have been written by a process that died before it told anyone. If the commit or ``after`` fails, nobody is told
-    anything but that, and ``broken`` is called.
+    ``usable`` raises if the ledger can't be used any more, ``before`` runs inside each transaction, ``after`` once it
+    is durable, even if nothing changed: what is replayed may have been written by a process that died before it told
+    anyone. If the commit or ``after`` fails, nobody is told anything but that; after a commit that failed, ``broken``
+    is called.
     """
 
     def __init__(
         self,
         db: sqlite3.Connection,
         *,
+        usable: Callable[[], None],
         before: Callable[[], None],
         after: Callable[[], None],
         broken: Callable[[], None],
     ) -> None:
-        self._db, self._before, self._after, self._broken = db, before, after, broken
-        self._queue: deque[_Job[object]] = deque()
+        self._db, self._usable, self._before, self._after, self._broken = db, usable, before, after, broken
+        self._queue: deque[_Job[Any]] = deque()
+        self._committing = False
         self.turn = threading.Lock()
         self.commits = 0
 
-    def run(self, work: Callable[[], T]) -> T:
-        """Do the work in a transaction of its own or of several, and return when it is durable."""
-        job = _Job(work)
-        self._queue.append(job)  # type: ignore[arg-type]
+    def run(self, work: Callable[[], T], *, undo: Callable[[T], object] | None = None) -> T:
+        """Do the work in a transaction of its own or of several, and return when it is durable.
+
+        The work may be done a second time if the first was rolled back. ``undo`` is done in a later transaction if the
+        work was done and its outcome could not be told: its asker was interrupted.
+        """
+        job = _Job(work, undo)
         try:
+            self._queue.append(job)
             while not job.done:
-                if not self.turn.acquire(blocking=False):
-                    # whoever has the turn will do this job too, or call; the timeout is for turns taken by a fork
-                    job.called.wait(LONGEST_WAIT)
-                    job.called.clear()
+                if self.turn.locked():
+                    # whoever has the turn does this job too, or calls; the timeout is for calls that an interrupt lost
+                    job.wait()
                     continue
-                try:
+                with self.turn:
                     if not job.done:
                         self._batch()
-                finally:
-                    self._pass_on()
+                self._call_next()
+            return job.outcome()
         except BaseException:
-            job.abandoned = True
+            self._abandon(job)
             raise
-        return job.outcome()
 
-    @contextmanager
-    def between(self) -> Iterator[None]:
-        """A turn for reading: no transaction of this process is under way."""
-        self.turn.acquire()
-        try:
-            yield
-        finally:
-            self._pass_on()
+    def later(self, work: Callable[[], object]) -> None:
+        """Do this with the next transaction, whoever's it is; nobody is told how it went."""
+        self._queue.append(_Job(work, None))
 
-    def _pass_on(self) -> None:
-        self.turn.release()
+    def read(self, look: Callable[[], T]) -> T:
+        """Look something up while no transaction of this process is under way."""
+        with self.turn:
+            self._usable()
+            self._roll_back()
+            found = look()
+        self._call_next()
+        return found
+
+    def _call_next(self) -> None:
         # a job that found the turn taken was queued before it looked, so it is seen here
         with contextlib.suppress(IndexError):
-            self._queue[0].called.set()
+            self._queue[0].call()
+
+    def _abandon(self, job: _Job[Any]) -> None:
+        job.abandoned = True
+        if job.done:  # otherwise whoever has done it will see
+            self._undo(job)
+
+    def _undo(self, job: _Job[Any]) -> None:
+        with contextlib.suppress(IndexError):
+            result, undo = job.results.pop(), job.undo
+            if undo is not None:
+                self.later(lambda: undo(result))
 
     def _batch(self) -> None:
-        jobs: list[_Job[object]] = []
-        while self._queue:
-            jobs.append(self._queue.popleft())
+        # others append while we look, and only whoever has the turn removes
+        jobs = [job for job in (self._queue[place] for place in range(len(self._queue))) if not job.abandoned]
+        self._committing = False
         try:
-            problem = self._transaction([job for job in jobs if not job.abandoned])
+            self._tell(jobs, self._transaction(jobs))
         except BaseException:
-            # an interrupt: roll back, or if the commit may have happened, let nobody go on with what it doesn't know
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            else:
-                self._broken()
-            _tell(jobs, LedgerError("the ledger was interrupted; ask again"))
+            # an interrupt: what was rolled back stays in the queue, what may be on record must not be done again
+            if self._committing and not self._in_transaction():
+                self._tell(jobs, LedgerUncertain(f"the ledger was interrupted while it wrote; {ASK_AGAIN}"))
+            self._roll_back()
             raise
-        _tell(jobs, problem)
+        finally:
+            while self._queue and (self._queue[0].done or self._queue[0].abandoned):
+                self._queue.popleft()
 
-    def _transaction(self, jobs: list[_Job[object]]) -> DitherError | None:
+    def _transaction(self, jobs: list[_Job[Any]]) -> DitherError | None:
         """Do everything and commit; the problem that befell all of them, if one did."""
-        db, changes = self._db, self._db.total_changes
+        db = self._db
         try:
+            self._usable()
+            self._roll_back()
+            changes = db.total_changes
             db.execute("BEGIN IMMEDIATE")
             self._before()
             for job in jobs:
                 self._one(job)
-        except (sqlite3.Error, DitherError) as problem:
-            self._roll_back()
-            return _worded(problem)
-        try:
-            if db.total_changes == changes:
+            changed = db.total_changes != changes
+            if not changed:
                 db.execute("ROLLBACK")
-            else:
-                db.execute("COMMIT")
-                self.commits += 1
-            self._after()
         except (sqlite3.Error, DitherError) as problem:
             self._roll_back()
-            self._broken()
             return _worded(problem)
+        if changed:
+            self._committing = True
+            try:
+                db.execute("COMMIT")
+            except sqlite3.Error as problem:
+                # what didn't reach the disk may yet be found there by whoever recovers the write-ahead log
+                self._roll_back()
+                self._broken()
+                return _uncertain(_worded(problem))
+            self.commits += 1
+        try:
+            self._after()
+        except (LedgerRolledBack, LedgerCorrupt) as problem:
+            return problem
+        except (sqlite3.Error, DitherError) as problem:
+            return _uncertain(_worded(problem)) if changed else _worded(problem)
         return None
 
-    def _one(self, job: _Job[object]) -> None:
+    def _one(self, job: _Job[Any]) -> None:
+        job.results.clear()
+        job.problem = None
+        if job.abandoned:
+            return
         self._db.execute("SAVEPOINT job")
         try:
             job.results.append(job.work())
-        except DitherError as problem:
+        except sqlite3.Error:
+            raise
+        except Exception as problem:  # noqa: BLE001 it is told to whoever asked for this, not to whoever does it
             self._db.execute("ROLLBACK TO job")
             job.problem = problem
         self._db.execute("RELEASE job")
 
+    def _tell(self, jobs: list[_Job[Any]], problem: DitherError | None) -> None:
+        for job in jobs:
+            if job.done:
+                continue
+            if problem is not None:
+                # each its own: a shared traceback would keep alive what the threads of others hold
+                job.problem = copy.copy(problem)
+                job.problem.__cause__ = problem.__cause__
+                if not isinstance(problem, LedgerUncertain):
+                    job.results.clear()
+            job.done = True
+            if job.abandoned or isinstance(problem, LedgerUncertain):
+                self._undo(job)
+            job.call()
+
+    def _in_transaction(self) -> bool:
+        with contextlib.suppress(sqlite3.Error):  # closed
+            return self._db.in_transaction
+        return False
+
     def _roll_back(self) -> None:
-        if self._db.in_transaction:
+        if self._in_transaction():
             with contextlib.suppress(sqlite3.Error):
                 self._db.execute("ROLLBACK")
 
@@ -155,9 +231,7 @@ def _worded(problem: Exception) -> DitherError:
     return worded
 
 
-def _tell(jobs: list[_Job[object]], problem: DitherError | None) -> None:
-    for job in jobs:
-        if not job.done:
-            job.problem = problem or job.problem
-            job.done = True
-            job.called.set()
+def _uncertain(problem: DitherError) -> LedgerError:
+    worded = LedgerUncertain(f"it isn't known whether this is on record ({problem}); {ASK_AGAIN}")
+    worded.__cause__ = problem.__cause__ or problem
+    return worded

@@ -6,6 +6,7 @@ as a decimal or a quotient (``"1/4"``), so that ``RandomizedResponse(lie="1/4")`
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
@@ -14,6 +15,10 @@ from typing import TypeAlias
 import numpy as np
 
 from dither.errors import InvalidParameter
+
+EXPONENT = re.compile(r"[eE][+-]?([0-9_]+)\s*$")
+LARGEST_EXPONENT = 400
+LONGEST_TEXT = 4000
 
 Number: TypeAlias = "int | float | str | Fraction | Decimal | np.integer | np.floating"
 
@@ -30,6 +35,8 @@ def as_fraction(value: Number, name: str = "value") -> Fraction:
     """
     if isinstance(value, bool | np.bool_):
         raise InvalidParameter(f"{name} must be a number; got the truth value {value}")
+    if isinstance(value, str | Decimal):
+        _expect_short(str(value), name)
     try:
         if isinstance(value, float | np.floating):
             # numpy floats of lower precision keep their own shortest decimal
@@ -43,6 +50,15 @@ def as_fraction(value: Number, name: str = "value") -> Fraction:
     except (ValueError, ZeroDivisionError, OverflowError):
         pass
     raise InvalidParameter(f'{name} must be a finite number, a Fraction or a string such as "1/4"; got {value!r}')
+
+
+def _expect_short(text: str, name: str) -> None:
+    """Refuse exponents that no parameter has: 1e99999999 would be a number of a hundred million digits."""
+    found = EXPONENT.search(text)
+    if found and (len(found.group(1)) > LONGEST_TEXT or int(found.group(1)) > LARGEST_EXPONENT):
+        raise InvalidParameter(f"{name} must have an exponent between -{LARGEST_EXPONENT} and {LARGEST_EXPONENT}")
+    if len(text) > LONGEST_TEXT:
+        raise InvalidParameter(f"{name} must have at most {LONGEST_TEXT} characters")
 
 
 def positive(value: Number, name: str) -> Fraction:

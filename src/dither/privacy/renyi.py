@@ -136,13 +136,34 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 
 def zcdp_for_epsilon(epsilon: float, delta: float) -> float:
-    """The largest ρ (rounded down) whose ε(δ) is no more than ``epsilon``."""
+    """The largest ρ (rounded down) whose ε(δ) is no more than ``epsilon``; what is returned was seen to fit.
+
+    Example:
+        >>> rho = zcdp_for_epsilon(1, 1e-6)
+        >>> zcdp_epsilon(rho, 1e-6) <= 1 < zcdp_epsilon(rho * (1 + 1e-9), 1e-6)
+        True
+    """
     from dither.numeric import largest_true
 
-    top = 1.0
+    # ρ + 2√(ρ ln(1/δ)) is above ε(δ), so where it equals ε there is room left
+    root = math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))
+    last, rho = root * root, 1.25 * root * root
+    before, error = zcdp_epsilon(last, delta) - epsilon, zcdp_epsilon(rho, delta) - epsilon
+    for _ in range(50):
+        if abs(rho - last) <= 1e-13 * rho or error == before:
+            break
+        # ε(δ) rises and bends one way only, so the line through two points soon meets it
+        step = error * (rho - last) / (error - before)
+        last, before, rho = rho, error, max(rho - step, rho / 4)
+        error = zcdp_epsilon(rho, delta) - epsilon
+    found = rho * (1 - 2e-13)
+    if zcdp_epsilon(found, delta) <= epsilon < zcdp_epsilon(found * (1 + 1e-11), delta):
+        return found
+    # the curve has a corner where it leaves zero, which lines don't find: look between two ends instead
+    top = max(root * root, 1e-300)
     while zcdp_epsilon(top, delta) <= epsilon:
         top *= 2
-    return largest_true(lambda rho: zcdp_epsilon(rho, delta) <= epsilon, 0.0, top, relative=1e-12)
+    return largest_true(lambda value: zcdp_epsilon(value, delta) <= epsilon, 0.0, top, relative=1e-12)
 
 
 def zcdp_tail(rho: float, delta: float) -> float:

@@ -160,6 +160,14 @@ def read_analysts(raw: object, budget: Budget | None, notes: Notes) -> Mapping[s
             "only the owner may ask: no analyst is listed. Add a section [analysts.NAME] for each, or let any ask.",
             write='analysts = "any"',
         )
+    if analysts and budget is not None and budget.analysts == "any":
+        # a name that merely looks like a listed one is another name, too
+        notes.warning(
+            ("budget", "analysts"),
+            "any name may ask, and one without a section has no cap but the dataset's: the caps of the sections below "
+            "bind only those who keep to their names. List all who may ask.",
+            write='analysts = "listed"',
+        )
     return MappingProxyType(analysts)
 
 

@@ -1,0 +1,18 @@
+"""A curator for commands that only look: nothing is made, nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from dither.curator import Curator, Policy, records
+
+
+@contextmanager
+def looking(policy: Path) -> Iterator[Curator]:
+    """The policy's data and ledger; where no ledger was begun, none is made, and nothing was spent."""
+    rules = Policy.load(policy)
+    with ExitStack() as undo:
+        ledger = undo.enter_context(records.ledger_to_look_at(rules))
+        yield undo.enter_context(Curator.open(rules, ledger=ledger))
