@@ -27,8 +27,8 @@ from .mutants import MUTANTS, statistics_without_nan
 from .questions import question
 from .worlds import world
 
-WORLDS = 20
-PARTS = 5
+WORLDS = 32
+PARTS = 8
 
 
 @pytest.mark.parametrize("part", range(PARTS))

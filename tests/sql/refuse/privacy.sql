@@ -4,7 +4,7 @@ SELECT * FROM orders
 -- rows_shown | aggregates
 SELECT city FROM orders WHERE user_id = 3
 ----
--- rows_shown | aggregates
+-- unit_shown | over the units
 WITH t AS (SELECT user_id, SUM(amount) FROM orders GROUP BY user_id) SELECT * FROM t
 ----
 -- rows_shown | name the columns
@@ -109,7 +109,7 @@ SELECT SUM(user_id, contribution_bounds_per_row => (0, 9)) FROM orders
 -- unit_shown | mode
 SELECT MODE(user_id) FROM orders
 ----
--- rows_shown | aggregates
+-- unit_shown | over the units
 SELECT user_id, COUNT(*) FROM orders GROUP BY user_id
 ----
 -- second_aggregation | more exact

@@ -15,7 +15,20 @@ from dither.errors import Refused
 from dither.query.expressions import Column
 from dither.query.functions import Typed, adapt, apply, common_kind, literal
 from dither.query.kinds import Kind
-from dither.query.plan import Distinct, Field, Filter, Output, Project, Question, Scan, Shape, Union, Window
+from dither.query.plan import (
+    Distinct,
+    Field,
+    Filter,
+    Output,
+    PerUnit,
+    Project,
+    Question,
+    Relation,
+    Scan,
+    Shape,
+    Union,
+    Window,
+)
 from dither.query.schema import Schema, TableFacts
 from dither.query.sql.calls import aggregate_call, has_aggregate, has_window
 from dither.query.sql.grouping import grouped
@@ -85,6 +98,9 @@ class Queries:
         if not rows.private:
             hint = "Public tables can be read as they are; ask about a private one"
             return refused("public_only", "the question reads no private table", hint)
+        if _is_per_unit(rows.relation):
+            hint = "Aggregate over the units: SELECT AVG(t) FROM (…), or leave the unit out of GROUP BY"
+            return refused("unit_shown", "the answer would have a row for each unit", hint)
         return refused("rows_shown", "rows of private tables can't be shown", "Ask for aggregates: COUNT, SUM, AVG, …")
 
     def fresh(self) -> str:
@@ -426,6 +442,13 @@ class Queries:
             return windows.column(part) if isinstance(part, exp.Window) else _no_aggregate(part)
 
         return Scalars(self.text, column=column, special=special).predicate(node.this)
+
+
+def _is_per_unit(relation: Relation) -> bool:
+    """Whether a relation has been grouped by the unit last."""
+    while isinstance(relation, Project | Filter):
+        relation = relation.input
+    return isinstance(relation, PerUnit)
 
 
 def _no_aggregate(node: exp.Expr) -> Typed | None:
