@@ -1,6 +1,5 @@
 """What is on disk when something is returned, and what a copy, a lost file or a wrong name can't be mistaken for."""
 
-import hashlib
 import os
 import shutil
 import sqlite3
@@ -10,45 +9,17 @@ import threading
 import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
-from dither.ledger import Account, Amount, Currency, Kind, Limit, MemoryLedger, SqliteLedger
+from dither.ledger import Account, Amount, Kind, Limit, MemoryLedger, SqliteLedger
 from dither.ledger.head import SLOT, HeadFile, Mark
 from dither.ledger.owners import OwnerLock
 from dither.ledger.schema import TRIGGERS
 from dither.ledger.writer import Writer
-from dither.privacy import Adjacency, PureLoss
 
-SHOP, ANA, BOB = Account(("shop",)), Account(("shop", "ana")), Account(("shop", "bob"))
-KEPT_FOR = {"currency": Currency.PURE, "adjacency": Adjacency.ADD_REMOVE, "unit": "each user_id", "dataset": "shop"}
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state" / "dither"
-
-
-@pytest.fixture
-def place(tmp_path):
-    directory = tmp_path / "kept"
-    directory.mkdir()
-    return directory / "ledger.db"
+from .files import BOB, KEPT_FOR, SHOP, answer, ask
 
 
 def opened(place, **other):
     return SqliteLedger.open(place, **{**KEPT_FOR, "lock_timeout": 2.0, **other})
-
-
-def key(question):
-    return hashlib.sha256(str(question).encode()).hexdigest()
-
-
-def ask(ledger, question, account=ANA, **more):
-    return ledger.reserve(key=key(question), account=account, loss=PureLoss("1/8"), note={}, **more)
-
-
-def answer(ledger, question, account=ANA):
-    reservation = ask(ledger, question, account)
-    return reservation if reservation.answer is not None else ledger.record(reservation, f"answer {question}".encode())
 
 
 @pytest.fixture

@@ -1,62 +1,16 @@
 """Changes made by hand, to every column of every table: verify notices, and the second belt refuses."""
 
-import hashlib
 import json
 import sqlite3
 
 import pytest
 
 from dither.errors import LedgerCorrupt, LedgerRolledBack
-from dither.ledger import Account, Currency, Limit, SqliteLedger
+from dither.ledger import Limit
 from dither.ledger.entry import GENESIS, canonical, link
 from dither.ledger.schema import TRIGGERS, create
-from dither.privacy import Adjacency, PureLoss
 
-SHOP, ANA, BOB = Account(("shop",)), Account(("shop", "ana")), Account(("shop", "bob"))
-KEPT_FOR = {"currency": Currency.PURE, "adjacency": Adjacency.ADD_REMOVE, "unit": "each user_id", "dataset": "shop"}
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state" / "dither"
-
-
-@pytest.fixture
-def place(tmp_path):
-    directory = tmp_path / "kept"
-    directory.mkdir()
-    return directory / "ledger.db"
-
-
-def opened(place, **other):
-    return SqliteLedger.open(place, **{**KEPT_FOR, "lock_timeout": 0.2, **other})
-
-
-def key(question):
-    return hashlib.sha256(str(question).encode()).hexdigest()
-
-
-def ask(ledger, question, account=ANA, **more):
-    return ledger.reserve(key=key(question), account=account, loss=PureLoss("1/8"), note={}, **more)
-
-
-def answer(ledger, question, account=ANA):
-    reservation = ask(ledger, question, account)
-    return reservation if reservation.answer is not None else ledger.record(reservation, f"answer {question}".encode())
-
-
-@pytest.fixture
-def used(place):
-    """A ledger with something of everything in it, closed."""
-    with opened(place) as ledger:
-        ledger.set_limits({SHOP: Limit.pure(2), BOB: Limit.pure(1)})
-        answer(ledger, 1)
-        answer(ledger, 1, BOB)
-        ledger.fail(ask(ledger, 2), "cause")
-        ask(ledger, 3)
-        answer(ledger, 4)
-    return place
+from .files import SHOP, ask, key, opened
 
 
 def by_hand(place, *statements):

@@ -1,0 +1,1 @@
+"""Ledgers in files: opening, durability, rollback, tampering, crashes."""
