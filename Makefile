@@ -42,9 +42,9 @@ clean:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# What the demo needs: the package and its hard dependencies.
+# What the demo needs: the package, its hard dependencies and pictures.
 $(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plots]'
 	@touch $@
 
 # What the tests need. The oracles are other libraries to compare with; where one has no wheel, its tests skip.

@@ -1,46 +1,47 @@
 """dither: differential privacy with exact noise, proven losses and a budget that can't be overspent.
 
-The names below are the whole public surface; everything else can be reached through its package.
+The names below are the whole public surface; everything else can be reached through its package. Each is loaded when it
+is first used, so that a survey's client, which needs nothing but Python, starts at once.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dither.errors import DitherError, Failed, OutOfBudget, Refused
-from dither.mechanisms import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Exponential,
-    Gaussian,
-    KaryResponse,
-    Laplace,
-    LaplaceThreshold,
-    NoisyMax,
-    ParticipationResponse,
-    PartitionSelection,
-    PermuteAndFlip,
-    Quantile,
-    RandomizedResponse,
-    SparseVector,
-    Subsampled,
-    TreeCounter,
-)
-from dither.privacy import (
-    Adjacency,
-    Guarantee,
-    PrivacyLoss,
-    PrivacyUnit,
-    Sensitivity,
-    as_replace,
-    calibrate,
-    compose,
-    poisson,
-    without_replacement,
-)
 
 if TYPE_CHECKING:
-    from dither import checks
+    from dither import attacks, audit, checks
     from dither.curator import Answer, Curator, Policy, Quote
+    from dither.mechanisms import (
+        DiscreteGaussian,
+        DiscreteLaplace,
+        Exponential,
+        Gaussian,
+        KaryResponse,
+        Laplace,
+        LaplaceThreshold,
+        NoisyMax,
+        ParticipationResponse,
+        PartitionSelection,
+        PermuteAndFlip,
+        Quantile,
+        RandomizedResponse,
+        SparseVector,
+        Subsampled,
+        TreeCounter,
+    )
+    from dither.privacy import (
+        Adjacency,
+        Guarantee,
+        PrivacyLoss,
+        PrivacyUnit,
+        Sensitivity,
+        as_replace,
+        calibrate,
+        compose,
+        poisson,
+        without_replacement,
+    )
 
 __version__ = "0.1.0"
 
@@ -75,6 +76,8 @@ __all__ = [
     "Subsampled",
     "TreeCounter",
     "as_replace",
+    "attacks",
+    "audit",
     "calibrate",
     "checks",
     "compose",
@@ -82,14 +85,52 @@ __all__ = [
     "without_replacement",
 ]
 
-
-# what needs more than numpy and scipy is loaded when it is first used
-_LATER = dict.fromkeys(("Answer", "Curator", "Policy", "Quote"), "dither.curator")
+_PACKAGES = ("attacks", "audit", "checks")
+_HOMES = {
+    "dither.curator": ("Answer", "Curator", "Policy", "Quote"),
+    "dither.mechanisms": (
+        "DiscreteGaussian",
+        "DiscreteLaplace",
+        "Exponential",
+        "Gaussian",
+        "KaryResponse",
+        "Laplace",
+        "LaplaceThreshold",
+        "NoisyMax",
+        "ParticipationResponse",
+        "PartitionSelection",
+        "PermuteAndFlip",
+        "Quantile",
+        "RandomizedResponse",
+        "SparseVector",
+        "Subsampled",
+        "TreeCounter",
+    ),
+    "dither.privacy": (
+        "Adjacency",
+        "Guarantee",
+        "PrivacyLoss",
+        "PrivacyUnit",
+        "Sensitivity",
+        "as_replace",
+        "calibrate",
+        "compose",
+        "poisson",
+        "without_replacement",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "checks":
-        return import_module("dither.checks")
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    if name in _PACKAGES:
+        return import_module(f"dither.{name}")
+    if name in _HOME_OF:
+        found = getattr(import_module(_HOME_OF[name]), name)
+        globals()[name] = found
+        return found
     raise AttributeError(f"module 'dither' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -19,6 +19,7 @@
     │   ├── LedgerRolledBack             it is older than what is known to have been written
     │   └── LedgerMismatch               it was kept for another currency or another privacy unit
     ├── SourceError                      the owner's data can't be opened: a missing file, an unknown table
+    ├── MissingLibrary(ImportError)      an optional part needs a library that isn't installed: says which
     └── ConformanceFailed(AssertionError)  a mechanism, engine or ledger broke its contract (raised by dither.checks)
 
 Messages are built from parameters, which are public; they never contain a data value.
@@ -123,6 +124,10 @@ class LedgerMismatch(LedgerError):  # noqa: N818
 
 class SourceError(DitherError):
     """The owner's data can't be opened as stated: a missing file, an unknown table or column."""
+
+
+class MissingLibrary(DitherError, ImportError):  # noqa: N818
+    """An optional part of dither needs a library that isn't installed; the message says how to get it."""
 
 
 class ConformanceFailed(DitherError, AssertionError):  # noqa: N818

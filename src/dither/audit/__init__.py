@@ -1,5 +1,7 @@
 """Audit: evidence, measured on running code, that what is claimed about privacy holds."""
 
+from dither.audit.claims import Claim, claim_of
+from dither.audit.lower_bound import lower_bound
 from dither.audit.neighbours import (
     Breach,
     Fault,
@@ -10,14 +12,29 @@ from dither.audit.neighbours import (
     neighbour_of,
     reading,
 )
+from dither.audit.result import Assumption, LowerBound, Sketch, Verdict
+from dither.audit.sampling import Batched
+from dither.audit.search import neighbouring_tables, query_patterns, search, search_tables
 
 __all__ = [
+    "Assumption",
+    "Batched",
     "Breach",
+    "Claim",
     "Fault",
+    "LowerBound",
     "Neighbours",
+    "Sketch",
+    "Verdict",
     "breaches",
     "check_question",
+    "claim_of",
     "difference",
+    "lower_bound",
     "neighbour_of",
+    "neighbouring_tables",
+    "query_patterns",
     "reading",
+    "search",
+    "search_tables",
 ]

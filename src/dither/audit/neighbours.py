@@ -156,16 +156,16 @@ def breaches(priced: Priced, before: Measured, after: Measured) -> tuple[Breach,
     found: list[Breach] = []
     touched: set[Group] = set()
     for place, (cell, reach) in enumerate(zip(priced.lowered.cells, priced.reaches, strict=True)):
-        moved = _moved(priced, _of_cell(priced, cell, before), _of_cell(priced, cell, after), before, after)
+        moved = moved_groups(priced, numbers_of(priced, cell, before), numbers_of(priced, cell, after), before, after)
         touched |= moved.keys()
         found += _of_one_cell(place, cell, reach, moved, adjacency)
     for place in range(len(priced.measurement.bins)):
-        changes = _bin_changes(priced, before, after, place)
+        changes = bin_changes(priced, before, after, place)
         touched |= changes.keys()
         found += _of_one_histogram(place, changes, priced.measurement.rows, adjacency)
     if priced.lowered.units is not None:
         place = priced.lowered.units
-        moved = _moved(priced, before.totals[place], after.totals[place], before, after)
+        moved = moved_groups(priced, before.totals[place], after.totals[place], before, after)
         touched |= moved.keys()
         for change in moved.values():
             found += _over(Fault.SELECTION, place, 1, abs(change))
@@ -178,7 +178,7 @@ def breaches(priced: Priced, before: Measured, after: Measured) -> tuple[Breach,
 
 def difference(left: Measured, right: Measured, priced: Priced) -> bool:
     """Whether two measurements of the same data say anything different."""
-    if _groups(priced, left) != _groups(priced, right):
+    if groups_of(priced, left) != groups_of(priced, right):
         return True
     numbers = [*zip(left.totals, right.totals, strict=True), *zip(left.distinct, right.distinct, strict=True)]
     if not all(np.array_equal(a, b) for a, b in numbers):
@@ -227,14 +227,15 @@ def _of_one_histogram(
     return found
 
 
-def _of_cell(priced: Priced, cell: Cell, measured: Measured) -> np.ndarray[Any, np.dtype[np.int64]]:
+def numbers_of(priced: Priced, cell: Cell, measured: Measured) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The exact numbers of a cell, one for each group that occurs."""
     measurement = priced.measurement
     if isinstance(cell.exact, Total):
         return measured.totals[measurement.totals.index(cell.exact)]
     return measured.distinct[measurement.distinct.index(cell.exact)]
 
 
-def _groups(priced: Priced, measured: Measured) -> list[Group]:
+def groups_of(priced: Priced, measured: Measured) -> list[Group]:
     """The groups in their order, each as values that are equal where keys are: one NaN, one zero."""
     if not priced.measurement.keys:
         return [()] * measured.size
@@ -248,7 +249,7 @@ def _known(value: object) -> object:
     return value
 
 
-def _moved(
+def moved_groups(
     priced: Priced,
     old: np.ndarray[Any, np.dtype[np.int64]],
     new: np.ndarray[Any, np.dtype[np.int64]],
@@ -258,13 +259,13 @@ def _moved(
     """After minus before for every group where that isn't 0; a group that doesn't occur has 0."""
     change: Moved = {}
     for sign, numbers, side in ((-1, old, before), (1, new, after)):
-        for group, number in zip(_groups(priced, side), numbers.tolist(), strict=True):
+        for group, number in zip(groups_of(priced, side), numbers.tolist(), strict=True):
             change[group] = change.get(group, 0) + sign * number
     return {group: amount for group, amount in change.items() if amount}
 
 
 def _counts(priced: Priced, measured: Measured, histogram: Histogram) -> dict[tuple[Group, int], int]:
-    groups = _groups(priced, measured)
+    groups = groups_of(priced, measured)
     counts: dict[tuple[Group, int], int] = {}
     for group, where, count in zip(
         histogram.group.tolist(), histogram.bin.tolist(), histogram.count.tolist(), strict=True
@@ -273,7 +274,8 @@ def _counts(priced: Priced, measured: Measured, histogram: Histogram) -> dict[tu
     return counts
 
 
-def _bin_changes(priced: Priced, before: Measured, after: Measured, place: int) -> dict[Group, dict[int, int]]:
+def bin_changes(priced: Priced, before: Measured, after: Measured, place: int) -> dict[Group, dict[int, int]]:
+    """By how much the counts of a histogram changed, by group and bin, where they did."""
     old, new = (_counts(priced, side, side.bins[place]) for side in (before, after))
     changes: dict[Group, dict[int, int]] = {}
     for group, where in old.keys() | new.keys():
@@ -292,7 +294,7 @@ def _odd_keys(priced: Priced, measured: Measured) -> list[Breach]:
     odd = (
         sum(
             any(among is not None and value not in among for value, among in zip(group, allowed, strict=True))
-            for group in _groups(priced, measured)
+            for group in groups_of(priced, measured)
         )
         if priced.measurement.keys
         else 0

@@ -1,0 +1,369 @@
+"""Reconstruction: a secret column from counts of random subsets, each of which is about half of the people.
+
+Dinur & Nissim 2003 (PODS): whoever answers random subset counts with errors of o(√n) gives away all but o(n) of the
+bits, so privacy needs errors of the order of √n. Dwork, McSherry & Talwar 2007 (STOC) decode by linear programming,
+even if a share of the answers, up to 23.9% for sums with Gaussian weights, is arbitrarily wrong. Cohen & Nissim 2020
+(Journal of Privacy and Confidentiality 10) did it to a production system: they chose subsets by arithmetic on an id, as
+is done here, and found the secret bit of each of 455 records without a mistake (as told by Cohen, Nikolov, Schutzman &
+Ullman 2020, differentialprivacy.org). Our people are made up and their bits are fair coins, the hardest case: nothing
+can be guessed from anything else.
+
+Against the curator the same questions are asked until the budget is used up, and least squares weighs the answers by
+their known noise. Then the attacker gives up subsets and asks for one group per flat: noise on a group of one person is
+as much as ε allows anybody to learn, e^ε/(1+e^ε).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dither.attacks.base import Attack, Outcome, Published, Release, Score
+from dither.attacks.bayes import best_accuracy, best_accuracy_of_value, posterior
+from dither.attacks.databases import ATTACKER, Ask, as_budget, column, curated_database, exact_database, noise_of
+from dither.attacks.linear import reconstruct_least_squares, reconstruct_lp, variance_of
+from dither.curator import Curator
+from dither.errors import OutOfBudget
+from dither.mechanisms import DiscreteLaplace
+from dither.numeric import Number, positive_int
+from dither.pictures import EXACT, FAINT, LINE, MORE, PRIVATE
+from dither.privacy import Guarantee
+from dither.progress import Watch, part_of, unwatched
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Bits: TypeAlias = npt.NDArray[np.bool_]
+
+TABLES = """\
+[tables.people]
+private = true
+privacy_unit_column = "person"
+
+[tables.people.columns]
+person = {{ type = "integer" }}
+flat = {{ type = "integer", between = [1, {people}] }}
+sick = {{ type = "boolean" }}
+"""
+PRIME = 1_000_003
+SICK = 0.5
+BY_FLAT = "SELECT flat, COUNT(*) AS n FROM people WHERE sick GROUP BY flat"
+# Noise in units of √n, for the frontier; and how many questions for each person.
+LEVELS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 10.0)
+RATIOS = (2, 4, 8)
+SIZES = (64, 128, 256)
+SHOWN = 1 / 8
+# The best attack is one question, so it can be repeated, each time on a budget of its own, to see its mean.
+WORLDS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Town:
+    """Made-up people: an id and a flat, which everybody knows, and a secret bit."""
+
+    person: npt.NDArray[np.int64]
+    sick: Bits
+
+    @classmethod
+    def made_up(cls, people: int, maker: np.random.Generator) -> Town:
+        """Ids of six digits; bits are fair coins."""
+        return cls(
+            person=100_000 + maker.permutation(900_000)[:people].astype(np.int64), sick=maker.random(people) < SICK
+        )
+
+    def table(self) -> pa.Table:
+        """As it is in the database."""
+        columns = {"person": self.person, "flat": np.arange(1, self.person.size + 1), "sick": self.sick}
+        return pa.table({name: pa.array(values) for name, values in columns.items()})
+
+    def policy(self) -> str:
+        """What is public about it."""
+        return TABLES.format(people=self.person.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Subset:
+    """About half of all people, chosen by arithmetic on their ids: one condition that any SQL system takes."""
+
+    factor: int
+    shift: int
+
+    @property
+    def sql(self) -> str:
+        """The question: how many of these people are sick?"""
+        return (
+            "SELECT COUNT(*) AS n FROM people WHERE sick "  # noqa: S608
+            f"AND (person * {self.factor} + {self.shift}) % {PRIME} < {PRIME // 2}"
+        )
+
+    def members(self, person: npt.NDArray[np.int64]) -> Bits:
+        """Who is in it; the attacker knows all ids."""
+        return np.asarray((person * self.factor + self.shift) % PRIME < PRIME // 2)
+
+    @classmethod
+    def several(cls, number: int, maker: np.random.Generator) -> list[Subset]:
+        """Subsets with random factors, none of them twice."""
+        factors = 1 + maker.permutation(PRIME - 1)[:number]
+        return [
+            cls(int(factor), int(shift))
+            for factor, shift in zip(factors, maker.integers(0, PRIME, number), strict=True)
+        ]
+
+
+def matrix(subsets: Sequence[Subset], person: npt.NDArray[np.int64]) -> Floats:
+    """The subsets as rows of ones and zeros, a column for each person."""
+    return np.array([subset.members(person) for subset in subsets], dtype=np.float64)
+
+
+def ask_exactly(ask: Ask, subsets: Sequence[Subset], watch: Watch = unwatched) -> Floats:
+    """The answers of a database that doesn't protect anybody."""
+    answers = []
+    for place, subset in enumerate(subsets):
+        if place % 16 == 0:
+            watch(place / len(subsets), "counting subsets, exactly")
+        answers.append(column(ask(subset.sql), "n")[0])
+    return np.array(answers)
+
+
+def ask_until_refused(
+    curator: Curator, subsets: Sequence[Subset], *, epsilon: Number, watch: Watch = unwatched
+) -> tuple[Floats, DiscreteLaplace]:
+    """The answers of a curator to one subset after the other until its budget is used up, and their noise."""
+    noise = noise_of(curator, subsets[0].sql, epsilon)
+    answers: list[float] = []
+    for subset in subsets:
+        if len(answers) % 4 == 0:
+            watch(len(answers) / len(subsets), "asking the curator until its budget is used up")
+        try:
+            answer = curator.sql(subset.sql, epsilon=epsilon, analyst=ATTACKER)
+        except OutOfBudget:
+            break
+        answers.append(float(column(answer.table, "n")[0]))
+    return np.array(answers), noise
+
+
+def bits_by_flat(curator: Curator) -> Bits:
+    """Every bit, guessed from one question with a group for each flat that spends the whole budget."""
+    budget = curator.policy.budget.epsilon_budget
+    answer = curator.sql(BY_FLAT, epsilon=budget, analyst=ATTACKER)
+    order = np.argsort(column(answer.table, "flat"))
+    beliefs = posterior(noise_of(curator, BY_FLAT, budget), column(answer.table, "n")[order], prior=SICK)
+    return np.asarray(beliefs > 0.5)
+
+
+def recovered(
+    people: int, questions: int, noise: float, *, maker: np.random.Generator, repeats: int = 1, linear: bool = False
+) -> float:
+    """The share of bits recovered from random subset counts with Gaussian noise; by linear programming if asked."""
+    shares = []
+    for _ in range(repeats):
+        bits = maker.random(people) < SICK
+        subsets = maker.integers(0, 2, (questions, people)).astype(np.float64)
+        answers = subsets @ bits + noise * maker.standard_normal(questions)
+        if linear:
+            found = reconstruct_lp(answers, subsets)
+        else:
+            found = reconstruct_least_squares(answers, subsets, variance=noise**2, prior=SICK)
+        shares.append(float(np.mean(found == bits)))
+    return float(np.mean(shares))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frontier:
+    """Shares recovered by noise: for each (people, questions per person), and by linear programming."""
+
+    squares: dict[tuple[int, int], list[float]]
+    programme: list[float]
+
+
+def _frontier(maker: np.random.Generator, watch: Watch) -> _Frontier:
+    runs = [(size, 4) for size in SIZES] + [(128, ratio) for ratio in RATIOS if ratio != 4]
+    squares: dict[tuple[int, int], list[float]] = {}
+    for place, (size, ratio) in enumerate(runs):
+        watch(place / (len(runs) + 1), "the frontier of noise")
+        squares[size, ratio] = [
+            recovered(size, ratio * size, level * math.sqrt(size), maker=maker, repeats=512 // size) for level in LEVELS
+        ]
+    watch(len(runs) / (len(runs) + 1), "the frontier of noise, by linear programming")
+    programme = [recovered(64, 4 * 64, level * math.sqrt(64), maker=maker, repeats=4, linear=True) for level in LEVELS]
+    return _Frontier(squares=squares, programme=programme)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """Shares recovered by how many questions were asked; and by linear programming from the most that were paid for."""
+
+    exact: dict[int, float]
+    noisy: dict[int, float]
+    curated: dict[int, float]
+    programme: float
+
+
+def reconstruction(
+    *,
+    seed: int = 0,
+    watch: Watch = unwatched,
+    people: int = 256,
+    questions: int = 128,
+    epsilon: Number = 1,
+) -> Outcome:
+    """Reconstruct a secret column from subset counts, without protection and through a curator until it refuses.
+
+    The curator's budget is ``epsilon``, spent evenly on ``questions`` questions; more are tried.
+    """
+    positive_int(people, "people", least=16)
+    positive_int(questions, "questions", least=16)
+    budget = as_budget(epsilon)
+    maker = np.random.default_rng(seed)
+    town = Town.made_up(people, maker)
+    bits = town.sick
+    counts = [max(1, people * part // 16) for part in (1, 2, 4, 8, 16, 32, 64)]
+    subsets = Subset.several(max(*counts, questions + 1), maker)
+    rows = matrix(subsets, town.person)
+
+    with exact_database("people", town.table()) as ask:
+        answers = ask_exactly(ask, subsets[: counts[-1]], part_of(watch, 0.0, 0.1))
+    level = SHOWN * math.sqrt(people)
+    disturbed = answers + np.round(level * maker.standard_normal(answers.size))
+    exact, noisy = {}, {}
+    for place, count in enumerate(counts):
+        watch(0.1 + 0.01 * place, "solving")
+        exact[count] = float(np.mean(reconstruct_lp(answers[:count], rows[:count]) == bits))
+        found = reconstruct_least_squares(disturbed[:count], rows[:count], variance=level**2, prior=SICK)
+        noisy[count] = float(np.mean(found == bits))
+
+    curated, programme = {}, 0.0
+    steps = sorted({max(4, questions // 16), max(4, questions // 4), questions})
+    answered = 0
+    for place, number in enumerate(steps):
+        start = 0.2 + 0.5 * sum(steps[:place]) / sum(steps)
+        part = part_of(watch, start, start + 0.5 * number / sum(steps))
+        with curated_database("people", town.table(), tables=town.policy(), epsilon=budget) as curator:
+            seen, noise = ask_until_refused(curator, subsets[: number + 1], epsilon=budget / number, watch=part)
+        answered = seen.size
+        found = reconstruct_least_squares(seen, rows[: seen.size], variance=variance_of(noise), prior=SICK)
+        curated[number] = float(np.mean(found == bits))
+        programme = float(np.mean(reconstruct_lp(seen, rows[: seen.size]) == bits))
+    shares = []
+    for world in range(WORLDS):
+        watch(0.7 + 0.05 * world / WORLDS, "one group for each flat")
+        with curated_database("people", town.table(), tables=town.policy(), epsilon=budget) as curator:
+            shares.append(float(np.mean(bits_by_flat(curator) == bits)))
+    by_flat = float(np.mean(shares))
+    frontier = _frontier(maker, part_of(watch, 0.75, 1.0))
+    watch(1.0, "done")
+    asked = _Asked(exact=exact, noisy=noisy, curated=curated, programme=programme)
+    guessing = float(max(bits.mean(), 1 - bits.mean()))
+    return Outcome(
+        attack="reconstruction",
+        scores=_scores(asked, by_flat, guessing, people=people, answered=answered, epsilon=budget),
+        summary=_summary(asked, by_flat, guessing, answered=answered, epsilon=budget),
+        draw=lambda figure: _draw(figure, frontier, asked, by_flat, budget),
+        size=(9.5, 4.4),
+    )
+
+
+def _scores(
+    asked: _Asked, by_flat: float, guessing: float, *, people: int, answered: int, epsilon: Fraction
+) -> tuple[Score, ...]:
+    cost = f"ε = {float(epsilon):g}"
+    most_of_all = best_accuracy(SICK, Guarantee(epsilon))
+    bound = f"on average nobody exceeds {100 * most_of_all:.1f}% with such counts"
+    chance = 2 * math.sqrt(most_of_all * (1 - most_of_all) / (WORLDS * people))
+    twice, most = 2 * people, 4 * people
+    return (
+        Score(
+            release=Release.UNPROTECTED,
+            what=f"bits recovered from {twice} exact counts (linear programming)",
+            value=asked.exact[twice],
+            guessing=guessing,
+            published=Published(figure="all of 455 records", source="Cohen & Nissim 2020, of a production system"),
+        ),
+        Score(
+            release=Release.UNPROTECTED,
+            what=f"bits recovered from {most} counts with noise √n/8 and no budget (least squares)",
+            value=asked.noisy[most],
+            guessing=guessing,
+            published=Published(figure="all but o(n) if noise is o(√n)", source="Dinur & Nissim 2003, a theorem"),
+        ),
+        Score(
+            release=Release.PRIVATE,
+            what=f"bits recovered from {answered} counts, {cost} in all (least squares)",
+            value=asked.curated[max(asked.curated)],
+            guessing=guessing,
+            detail=f"then the budget refuses; by linear programming {100 * asked.programme:.1f}%; {bound}",
+        ),
+        Score(
+            release=Release.PRIVATE,
+            what=f"bits recovered from one group per flat, {cost}",
+            value=by_flat,
+            guessing=guessing,
+            detail=(
+                f"mean of {WORLDS} runs, ±{100 * chance:.1f}% by chance; {bound}, or "
+                f"{100 * best_accuracy_of_value(SICK, epsilon):.1f}% with others"
+            ),
+        ),
+    )
+
+
+def _summary(asked: _Asked, by_flat: float, guessing: float, *, answered: int, epsilon: Fraction) -> str:
+    whole = next((count for count, share in asked.exact.items() if share == 1.0), None)
+    exactly = f"{whole} exact counts gave away every bit" if whole else "Exact counts gave away most bits"
+    return (
+        f"{exactly}. The curator answered {answered} such questions for ε = {float(epsilon):g} and refused the next: "
+        f"{100 * asked.curated[max(asked.curated)]:.1f}% of the bits were right, {100 * guessing:.1f}% by guessing the "
+        f"commoner one. One question with a group for each flat gave {100 * by_flat:.1f}%: from such counts "
+        f"ε = {float(epsilon):g} lets nobody learn more than "
+        f"{100 * best_accuracy(SICK, Guarantee(epsilon)):.1f}% on average."
+    )
+
+
+def _draw(figure: Figure, frontier: _Frontier, asked: _Asked, by_flat: float, epsilon: Fraction) -> None:
+    left, right = figure.subplots(1, 2, sharey=True)
+    colours = {2: MORE[5], 4: MORE[0], 8: MORE[2]}
+    marks = {64: "v", 128: "o", 256: "s"}
+    for (size, ratio), shares in sorted(frontier.squares.items(), key=lambda one: (one[0][1], one[0][0])):
+        left.plot(
+            LEVELS,
+            [100 * share for share in shares],
+            marks[size] + "-",
+            color=colours[ratio],
+            ms=4,
+            lw=1,
+            label=f"n = {size}, {ratio}n counts",
+        )
+    left.plot(LEVELS, [100 * share for share in frontier.programme], "x", color=LINE, ms=5, label="n = 64, 4n, by LP")
+    left.axvline(1.0, color=LINE, lw=0.8)
+    left.text(1.08, 99, "noise = √n", fontsize=8, va="top")
+    left.axhline(50, color=FAINT, ls="--")
+    left.set(xscale="log", xlabel="noise on each count, in √n", ylabel="bits recovered (%)", ylim=(40, 104))
+    left.set(title="The frontier of noise", xticks=(0.1, 1, 10), xticklabels=("0.1", "1", "10"))
+    for by_count, style, colour, label in (
+        (asked.exact, "o-", EXACT, "exact counts"),
+        (asked.noisy, "s--", MORE[4], "noise √n/8, no budget"),
+        (asked.curated, "o-", PRIVATE, f"curator, ε = {float(epsilon):g} in all"),
+    ):
+        right.plot(list(by_count), [100 * share for share in by_count.values()], style, color=colour, ms=5, label=label)
+    right.plot([1], [100 * by_flat], "D", color=PRIVATE, ms=6, mfc="none", label="curator, one group per flat")
+    bound = 100 * best_accuracy(SICK, Guarantee(epsilon))
+    right.axhline(bound, color=LINE, lw=1, label=r"bound $e^\varepsilon/(1+e^\varepsilon)$")
+    right.axhline(50, color=FAINT, ls="--", label="guessing")
+    right.set(xscale="log", xlabel="questions asked", title="Through SQL, until the budget stops it")
+    for axes in (left, right):
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, fontsize=8)
+
+
+ATTACK = Attack(
+    name="reconstruction",
+    title="Reconstruction of a secret column from counts of subsets",
+    question="How much of a secret column do counts of random halves of the people give away?",
+    run=reconstruction,
+)

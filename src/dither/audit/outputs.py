@@ -1,0 +1,431 @@
+"""Outputs of any shape as columns that events can be made of: numbers, and codes for everything else.
+
+An array has a column for each coordinate. Anything else (texts, dictionaries, sets, tables, tuples of different
+lengths) is taken apart by path: the number at ``output['total']``, whether ``'x' in output['keys']``, how long a list
+is, which keys come in which order, and a code of the whole. Codes are BLAKE2 of a canonical encoding, the same in every
+process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import hashlib
+import math
+import re
+import struct
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.errors import InvalidData
+from dither.mechanisms.base import Floats
+
+Codes: TypeAlias = npt.NDArray[np.uint64]
+Block: TypeAlias = "npt.NDArray[Any] | list[Any]"
+
+OUTPUT = "output"
+WHOLE = "the whole output"
+SHAPE = "the shape of the output"
+LONGEST_LIST = 32
+MOST_COLUMNS = 200
+DEEPEST = 8
+# Outputs that repeat are taken apart once.
+MOST_KNOWN = 4096
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+NOT_A_NUMBER = np.uint64(0x7FF8_0000_0000_0000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """A sample by column: numbers (NaN where there is none) and codes of what isn't a number."""
+
+    size: int
+    numbers: Mapping[str, Floats]
+    kinds: Mapping[str, Codes]
+
+    def head(self, size: int) -> Columns:
+        """The first ones."""
+        if size >= self.size:
+            return self
+        numbers = {name: column[:size] for name, column in self.numbers.items()}
+        return Columns(size=size, numbers=numbers, kinds={name: column[:size] for name, column in self.kinds.items()})
+
+
+class Layout(Protocol):
+    """How outputs become columns, settled on a first sample."""
+
+    @property
+    def width(self) -> int:
+        """How many columns there are."""
+        ...
+
+    def read(self, block: Block) -> Columns:
+        """The columns of a sample."""
+        ...
+
+    def words(self, kind: str, code: int) -> str | None:
+        """What a code stands for, if it was seen in the first sample."""
+        ...
+
+
+# ------------------------------------------------------------------ samples
+
+
+def as_block(outputs: Any, n: int) -> Block:
+    """``n`` outputs as an array of numbers, (n,) or (n, d), or else as a list of objects."""
+    if isinstance(outputs, np.ma.MaskedArray) or (isinstance(outputs, np.ndarray) and outputs.dtype.kind not in "biuf"):
+        block = _of_odd_array(outputs)
+    elif isinstance(outputs, np.ndarray):
+        block = outputs
+    else:
+        try:
+            block = _of_list(list(outputs))
+        except TypeError:
+            raise InvalidData(
+                f"draw(x, n) must return an array or a list of n outputs; got {type(outputs).__name__}"
+            ) from None
+    count = len(block) if isinstance(block, list) else (block.shape[0] if block.ndim else 0)
+    if count != n:
+        raise InvalidData(f"draw(x, n) must return n = {n} outputs; got {count}")
+    if isinstance(block, np.ndarray) and block.ndim > 2:
+        block = block.reshape(n, -1)
+    return block
+
+
+def _of_odd_array(outputs: npt.NDArray[Any]) -> Block:
+    if outputs.dtype.kind == "c":
+        return np.ascontiguousarray(outputs).view(outputs.real.dtype).reshape(len(outputs), -1)
+    return _of_list(list(outputs.tolist()))
+
+
+def _of_list(outputs: list[Any]) -> Block:
+    """Numbers of one type become an array, rows of them too; ints and floats differ, so mixtures stay as they are."""
+    kinds = set(map(type, outputs))
+    if len(kinds) != 1:
+        return outputs
+    kind = kinds.pop()
+    if issubclass(kind, float | int | np.number | np.bool_) and not issubclass(kind, Enum):
+        numbers = np.array(outputs)
+        return numbers if numbers.dtype.kind in "biuf" else outputs
+    if kind is np.ndarray:
+        shapes = {(item.shape, item.dtype) for item in outputs}
+        same = len(shapes) == 1 and outputs[0].dtype.kind in "biuf" and outputs[0].size
+        return np.stack(outputs).reshape(len(outputs), -1) if same else outputs
+    if kind in (tuple, list) and len({len(item) for item in outputs}) == 1 and len(outputs[0]):
+        inner = {type(value) for item in outputs for value in item}
+        if len(inner) == 1 and inner.pop() in (float, int, bool, np.float64, np.int64):
+            rows = np.array(outputs)
+            return rows if rows.dtype.kind in "biuf" else outputs
+    return outputs
+
+
+def joined(parts: list[Block]) -> Block:
+    """Several samples as one."""
+    arrays = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(arrays) == len(parts) and len({(part.shape[1:], part.dtype) for part in arrays}) == 1:
+        return np.concatenate(arrays)
+    if len(parts) == 1:
+        return parts[0]
+    return [value for part in parts for value in (part.tolist() if isinstance(part, np.ndarray) else part)]
+
+
+def layout_of(first: Block, second: Block) -> Layout:
+    """How to read outputs, from a sample of each input."""
+    both = joined([first, second])
+    if isinstance(both, np.ndarray):
+        return ArrayLayout.of(both)
+    return ObjectLayout.of(both)
+
+
+# ------------------------------------------------------------------ arrays of numbers
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLayout:
+    """One column for each coordinate; rows that repeat have a code too."""
+
+    coordinates: int | None
+    rows: Mapping[int, str]
+
+    @property
+    def width(self) -> int:
+        """The coordinates, and a code of the row where it has one."""
+        return (self.coordinates or 1) + bool(self.rows)
+
+    @classmethod
+    def of(cls, sample: npt.NDArray[Any]) -> ArrayLayout:
+        """The layout of arrays like this one."""
+        coordinates = None if sample.ndim == 1 else sample.shape[1]
+        if coordinates is None and (
+            sample.dtype.kind in "bf" or np.abs(sample.astype(np.float64)).max(initial=0) < 2.0**53
+        ):
+            return cls(None, {})  # the number itself says it all
+        codes, places, counts = np.unique(_row_codes(sample), return_index=True, return_counts=True)
+        if codes.size > sample.shape[0] // 2:
+            return cls(coordinates, {})
+        often = np.argsort(-counts)[:1000]
+        return cls(coordinates, {int(codes[i]): str(tuple(np.atleast_1d(sample[places[i]]).tolist())) for i in often})
+
+    def read(self, block: Block) -> Columns:
+        """The columns of a sample; what isn't of this shape counts as NaN."""
+        if isinstance(block, list):
+            block = np.array([_as_row(value, self.coordinates) for value in block], dtype=np.float64)
+        shape = (len(block),) if self.coordinates is None else (len(block), self.coordinates)
+        if block.shape != shape:
+            block = np.full(shape, np.nan)
+        numbers = np.asarray(block, dtype=np.float64)
+        kinds = {WHOLE: _row_codes(block)} if self.rows else {}
+        if self.coordinates is None:
+            return Columns(size=len(numbers), numbers={OUTPUT: numbers}, kinds=kinds)
+        named = {f"{OUTPUT}[{place}]": numbers[:, place] for place in range(self.coordinates)}
+        return Columns(size=len(numbers), numbers=named, kinds=kinds)
+
+    def words(self, kind: str, code: int) -> str | None:
+        """The row."""
+        return self.rows.get(code) if kind == WHOLE else None
+
+
+def _as_row(value: Any, width: int | None) -> Any:
+    """A stray output in the place of a number or a row of numbers."""
+    try:
+        found = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        found = np.array(np.nan)
+    if width is None:
+        return float(found) if found.ndim == 0 else math.nan
+    return found if found.shape == (width,) else np.full(width, np.nan)
+
+
+def _row_codes(block: npt.NDArray[Any]) -> Codes:
+    """A code for each row, the same for the same bits (of NaNs there is one)."""
+    rows = block.reshape(len(block), -1)
+    with np.errstate(over="ignore"):
+        code = np.full(len(rows), 0x9E37_79B9_7F4A_7C15, dtype=np.uint64)
+        for place in range(rows.shape[1]):
+            code = (code ^ _bits(rows[:, place])) * np.uint64(0xBF58_476D_1CE4_E5B9)
+            code ^= code >> np.uint64(29)
+    return code
+
+
+def _bits(column: npt.NDArray[Any]) -> Codes:
+    if column.dtype.kind in "iub":
+        return column.astype(np.int64).view(np.uint64) if column.dtype.kind != "u" else column.astype(np.uint64)
+    numbers = np.ascontiguousarray(column, dtype=np.float64)
+    return np.where(np.isnan(numbers), NOT_A_NUMBER, numbers.view(np.uint64))
+
+
+# ------------------------------------------------------------------ everything else
+
+
+@dataclass(slots=True)
+class _Leaves:
+    """What one output holds: numbers and words by path, and flags that are 1 where they are there."""
+
+    numbers: dict[str, float]
+    words: dict[str, str]
+    flags: set[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLayout:
+    """Columns by path, as many as the most frequent ones of a first sample."""
+
+    numbers: tuple[str, ...]
+    flags: tuple[str, ...]
+    texts: tuple[str, ...]
+    seen: Mapping[str, Mapping[int, str]]
+
+    @classmethod
+    def of(cls, sample: list[Any]) -> ObjectLayout:
+        """The layout of objects like these."""
+        numbers: Counter[str] = Counter()
+        flags: Counter[str] = Counter()
+        texts: dict[str, Counter[str]] = {}
+        for value in sample:
+            leaves = _taken_apart(value)
+            numbers.update(leaves.numbers.keys())
+            flags.update(leaves.flags)
+            for name, word in leaves.words.items():
+                texts.setdefault(name, Counter())[word] += 1
+        kept = sorted(texts, key=lambda name: (-texts[name].total(), name))[:MOST_COLUMNS]
+        seen = {
+            name: {_code(word.encode()): word for word, count in texts[name].most_common(1000) if count > 1}
+            for name in kept
+        }
+        # what is always there says nothing
+        varying = {name: count for name, count in flags.items() if count < len(sample)}
+        return cls(_most(numbers), _most(varying), tuple(kept), seen)
+
+    @property
+    def width(self) -> int:
+        """Numbers, flags, texts and the whole."""
+        return len(self.numbers) + len(self.flags) + len(self.texts) + 1
+
+    def read(self, block: Block) -> Columns:
+        """The columns of a sample."""
+        values = block.tolist() if isinstance(block, np.ndarray) else block
+        size = len(values)
+        numbers = {name: np.full(size, np.nan) for name in self.numbers}
+        flags = {name: np.zeros(size) for name in self.flags}
+        kinds = {name: np.zeros(size, dtype=np.uint64) for name in (*self.texts, WHOLE)}
+        known: dict[bytes, _Leaves] = {}
+        for row, value in enumerate(values):
+            encoded = canonical(value)
+            leaves = known.get(encoded) or _taken_apart(value)
+            if len(known) < MOST_KNOWN:
+                known[encoded] = leaves
+            for name, number in leaves.numbers.items():
+                if name in numbers:
+                    numbers[name][row] = number
+            for name in leaves.flags:
+                if name in flags:
+                    flags[name][row] = 1.0
+            for name, word in leaves.words.items():
+                if name in kinds:
+                    kinds[name][row] = _code(word.encode())
+            kinds[WHOLE][row] = _code(encoded)
+        return Columns(size=size, numbers={**numbers, **flags}, kinds=kinds)
+
+    def words(self, kind: str, code: int) -> str | None:
+        """The text, or the keys, that a code stands for."""
+        return self.seen.get(kind, {}).get(code, "missing" if code == 0 else None)
+
+
+def _most(counted: Mapping[str, int]) -> tuple[str, ...]:
+    return tuple(sorted(counted, key=lambda name: (-counted[name], name))[:MOST_COLUMNS])
+
+
+def _code(encoded: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest(), "little") | 1
+
+
+def _taken_apart(value: Any) -> _Leaves:
+    leaves = _Leaves({}, {}, set())
+    _take(value, OUTPUT, leaves, 0)
+    leaves.words[SHAPE] = _shape(value, 0)
+    return leaves
+
+
+def _take(value: Any, path: str, leaves: _Leaves, depth: int) -> None:
+    value = _plain(value)
+    if isinstance(value, bool | int | float):
+        leaves.numbers[path] = _as_float(value)
+    elif isinstance(value, str | bytes):
+        leaves.words[path] = repr(value)
+        leaves.numbers[f"the length of {path}"] = float(len(value))
+    elif isinstance(value, Mapping) and depth < DEEPEST:
+        leaves.numbers[f"the length of {path}"] = float(len(value))
+        leaves.words[f"the keys of {path}"] = ", ".join(repr(key) for key in value)
+        for key, inner in value.items():
+            leaves.flags.add(f"{key!r} in {path}")
+            _take(inner, f"{path}[{key!r}]", leaves, depth + 1)
+    elif isinstance(value, frozenset) and depth < DEEPEST:
+        leaves.numbers[f"the length of {path}"] = float(len(value))
+        leaves.flags.update(f"{_brief(item)} in {path}" for item in value)
+    elif isinstance(value, tuple) and depth < DEEPEST:
+        _take_list(value, path, leaves, depth)
+    else:
+        leaves.words[path] = _brief(value)
+
+
+def _take_list(value: tuple[Any, ...], path: str, leaves: _Leaves, depth: int) -> None:
+    leaves.numbers[f"the length of {path}"] = float(len(value))
+    numbers = [_as_float(item) for item in map(_plain, value) if isinstance(item, bool | int | float)]
+    if numbers:
+        # infinities of both signs have no sum; NaN says so
+        leaves.numbers[f"the sum of {path}"] = float(np.sum(numbers)) if np.isfinite(numbers).all() else math.nan
+    for place, item in enumerate(value[:LONGEST_LIST]):
+        if isinstance(item, str | bytes):
+            leaves.flags.add(f"{item!r} in {path}")
+        _take(item, f"{path}[{place}]", leaves, depth + 1)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers as Python's, sequences as tuples, sets as frozensets, records and tables as dictionaries."""
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, bool | int | float | str | bytes | tuple | frozenset) or value is None:
+        return value
+    if isinstance(value, np.generic):
+        return _plain(value.item()) if not isinstance(value.item(), np.generic) else repr(value)
+    if isinstance(value, Fraction | Decimal):
+        return float(value)
+    if isinstance(value, np.ndarray):
+        return _plain(value.item()) if value.ndim == 0 else tuple(value.tolist())
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, set):
+        return frozenset(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return _plain_table(value)
+
+
+def _plain_table(value: Any) -> Any:
+    """Arrow, pandas and polars, none of which has to be installed."""
+    library = type(value).__module__.split(".")[0]
+    if library == "pyarrow":
+        if hasattr(value, "to_pydict"):
+            return value.to_pydict()
+        return tuple(value.to_pylist()) if hasattr(value, "to_pylist") else value.as_py()
+    if library == "pandas" and hasattr(value, "to_dict"):
+        return value.to_dict(orient="list") if hasattr(value, "columns") else tuple(value.tolist())
+    if library == "polars" and hasattr(value, "to_dict"):
+        return value.to_dict(as_series=False)
+    if library == "polars" and hasattr(value, "to_list"):
+        return tuple(value.to_list())
+    return value
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _brief(value: Any) -> str:
+    """A value in words, without the address that Python shows for objects."""
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    return ADDRESS.sub("", repr(value))
+
+
+def _shape(value: Any, depth: int) -> str:
+    """The structure without the numbers: which types stand where, under which keys."""
+    value = _plain(value)
+    if isinstance(value, Mapping) and depth < DEEPEST:
+        return "{" + ", ".join(f"{key!r}: {_shape(inner, depth + 1)}" for key, inner in value.items()) + "}"
+    if isinstance(value, tuple) and depth < DEEPEST:
+        return "(" + ", ".join(_shape(inner, depth + 1) for inner in value) + ")"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return type(value).__name__
+
+
+def canonical(value: Any, depth: int = 0) -> bytes:
+    """One encoding for one value: equal bytes for what nobody can tell apart, in every process."""
+    value = _plain(value)
+    name = type(value).__name__.encode()
+    if isinstance(value, float):
+        return b"f" + struct.pack("<d", math.nan if math.isnan(value) else value)
+    if isinstance(value, str | bytes):
+        raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+        return name + b"%d:" % len(raw) + raw
+    if depth < DEEPEST:
+        if isinstance(value, Mapping):
+            parts = [canonical(part, depth + 1) for item in value.items() for part in item]
+            return b"{%d:" % len(parts) + b"".join(b"%d:" % len(part) + part for part in parts)
+        if isinstance(value, tuple | frozenset):
+            parts = [canonical(part, depth + 1) for part in value]
+            parts = sorted(parts) if isinstance(value, frozenset) else parts
+            return name + b"(%d:" % len(parts) + b"".join(b"%d:" % len(part) + part for part in parts)
+    return name + b"=" + _brief(value).encode("utf-8", "surrogatepass")

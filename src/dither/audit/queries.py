@@ -1,0 +1,255 @@
+"""The query audit: is what one question would be charged for all that it gives away?
+
+From the policy alone tables are made up, of its shape and beyond it. Two tests are run on them. *Neighbours*: pairs of
+tables that differ in one unit are measured exactly by the engine, and nothing may differ by more than the price
+assumed. *Black box*: on the pair that moved furthest, noisy outputs are drawn on both sides and told apart as well as
+possible; releases first, many of them, then whole answers of a curator, as an analyst gets them. The owner's data and
+ledger are never opened.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from dither.audit.answers import answering, asking
+from dither.audit.claims import Claim
+from dither.audit.lower_bound import Budget, lower_bound, seconds_of
+from dither.audit.query_neighbours import NeighbourTest, Pair, measure_neighbours
+from dither.audit.rehearsal import pricing_of, rehearsed
+from dither.audit.releases import Releases
+from dither.audit.result import LowerBound
+from dither.audit.telling import telling_delta
+from dither.curator.accounts import OWNER
+from dither.curator.asked import Asked
+from dither.curator.policy.policy import Policy
+from dither.curator.pricing import Prepared, Pricing
+from dither.curator.quote import Quote
+from dither.errors import InvalidParameter
+from dither.numeric import Number, positive_int
+from dither.privacy import Adjacency
+from dither.progress import Watch, part_of, unwatched
+from dither.query.kinds import Interval
+from dither.query.price import Priced
+
+# Of the time: the neighbour test until the first, releases until the second, whole answers after that.
+MEASURED, RELEASED = 0.25, 0.8
+# What is left of the time for a step that comes late, in seconds.
+LEAST = 0.3
+# Where bounds are searched for, the neighbour test stands on some that a search may find.
+FOUND = ((0, 1024), (-1, 1), (1, 2))
+SCORED = "the score of a release says how much likelier its noisy cells are on x than on x_neighbour"
+NAMES = {
+    Adjacency.ADD_REMOVE: ("the tables", "the tables without one unit"),
+    Adjacency.REPLACE: ("the tables", "the tables with one unit replaced"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryAudit:
+    """What was found out about one question.
+
+    ``release`` is the bound from noisy cells (None where their noise is known only after a search for bounds),
+    ``answers`` the one from whole answers. Both hold at once with ``confidence``; what the neighbour test finds is
+    certain.
+    """
+
+    sql: str
+    quote: Quote
+    claim: Claim
+    neighbours: NeighbourTest
+    release: LowerBound | None
+    answers: LowerBound
+    confidence: float
+    seconds: float
+
+    @property
+    def broken(self) -> bool:
+        """Whether anything contradicts the price."""
+        return bool(self.neighbours.broken) or any(bound.broken for bound in self.bounds)
+
+    @property
+    def bounds(self) -> tuple[LowerBound, ...]:
+        """Of releases, and of answers."""
+        return (self.answers,) if self.release is None else (self.release, self.answers)
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What the two made-up databases are."""
+        return NAMES[self.quote.priced.adjacency]
+
+    @property
+    def verdict(self) -> str:
+        """In a sentence."""
+        if self.neighbours.broken:
+            return "BROKEN. One unit moves more than was paid for: the pairs of tables above prove it"
+        if self.broken:
+            return (
+                f"BROKEN. Outputs tell neighbours apart better than the price allows (confidence {self.confidence:g})"
+            )
+        return (
+            "held. Nothing contradicts the price; one unit uses up to "
+            f"{100 * self.neighbours.furthest:.0f}% of what it was charged for"
+        )
+
+    def __str__(self) -> str:
+        delta = f", δ = {self.quote.delta:.2g}" if self.quote.delta else ""
+        lines = [
+            ("question", " ".join(self.sql.split())),
+            ("protects", self.quote.unit),
+            ("claim", f"ε = {self.quote.epsilon:.4g}{delta} ({self.quote.booked})"),
+            ("neighbours", str(self.neighbours)),
+            ("compared", f"x is {self.names[0]}; x_neighbour is {self.names[1]}\n{SCORED}"),
+            *([("releases", str(self.release))] if self.release is not None else []),
+            ("answers", str(self.answers)),
+            ("verdict", self.verdict),
+        ]
+        return "\n".join(f"{title:<12}" + text.replace("\n", "\n" + 12 * " ") for title, text in lines)
+
+
+def audit_query(
+    policy: Policy | str | Path,
+    sql: str,
+    *,
+    epsilon: Number | None = None,
+    analyst: str = OWNER,
+    pairs: int = 40,
+    confidence: float = 0.99,
+    budget: Budget = "60s",
+    seed: int = 0,
+    workers: int | None = None,
+    watch: Watch = unwatched,
+) -> QueryAudit:
+    """Audit one question on made-up tables; opens neither the owner's data nor the ledger, and charges nothing.
+
+    Without ``epsilon`` it is the policy's default, or else the most that a question may cost. ``pairs`` is how many
+    pairs of tables the neighbour test looks at, ``budget`` the time for everything. The same seed makes the same
+    tables; noise is always fresh. Raises Refused where the question would be refused.
+    """
+    clock = _Clock(seconds_of(budget))
+    positive_int(pairs, "pairs")
+    rules = policy if isinstance(policy, Policy) else Policy.load(policy)
+    with tempfile.TemporaryDirectory(prefix="dither-") as place:
+        folder = Path(place)
+        with pricing_of(rehearsed(rules, {}, folder / "price")) as pricing:
+            asked = _asked(pricing, epsilon, analyst)
+            prepared = pricing.prepare(sql, asked)
+            if prepared.question.explain:
+                raise InvalidParameter("audit the question itself: leave EXPLAIN PRIVACY out")
+            prices = _prices(pricing, sql, prepared, asked)
+        test, pair = measure_neighbours(
+            rules.schema,
+            prepared,
+            prices,
+            folder,
+            pairs=pairs,
+            seconds=clock.until(MEASURED),
+            seed=seed,
+            watch=part_of(watch, 0.0, MEASURED),
+        )
+        box = _BlackBox(
+            prepared=prepared,
+            pair=pair,
+            claim=Claim(prepared.loss),
+            # two bounds are stated, and each may be wrong half as often
+            confidence=1 - (1 - confidence) / 2,
+            clock=clock,
+            workers=workers,
+        )
+        release = box.releases(watch) if prepared.search_budget is None else None
+        answers = box.answers(rules, folder, sql, asked, watch)
+    watch(1.0, "done")
+    return QueryAudit(
+        sql=sql,
+        quote=prepared.quote,
+        claim=box.claim,
+        neighbours=test,
+        release=release,
+        answers=answers,
+        confidence=confidence,
+        seconds=clock.passed,
+    )
+
+
+class _Clock:
+    """How much of the time is left."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._started = seconds, time.monotonic()
+
+    @property
+    def passed(self) -> float:
+        return time.monotonic() - self._started
+
+    def until(self, share: float) -> float:
+        """Seconds until this share of the time has passed."""
+        return max(LEAST, share * self._seconds - self.passed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BlackBox:
+    """Noisy outputs on the pair of databases that moved furthest, told apart as well as possible."""
+
+    prepared: Prepared
+    pair: Pair
+    claim: Claim
+    confidence: float
+    clock: _Clock
+    workers: int | None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return NAMES[self.pair.priced.adjacency]
+
+    def releases(self, watch: Watch) -> LowerBound:
+        """Many releases of exact cells that were measured once."""
+        releases = Releases.of(self.pair.priced, *self.pair.measured, self.names)
+        found = lower_bound(
+            releases.mechanism,
+            *releases.sides,
+            claim=self.claim,
+            delta=telling_delta(self.claim.loss),
+            confidence=self.confidence,
+            budget=self.clock.until(RELEASED),
+            workers=self.workers,
+            watch=part_of(watch, MEASURED, RELEASED),
+        )
+        return releases.in_words(found)
+
+    def answers(self, rules: Policy, folder: Path, sql: str, asked: Asked, watch: Watch) -> LowerBound:
+        """Fewer answers, each from a curator that has never answered before."""
+        first, second = (
+            rehearsed(rules, tables, folder / name)
+            for tables, name in zip(self.pair.tables, ("x", "neighbour"), strict=True)
+        )
+        with asking((first, second), self.names, sql, asked, self.prepared.question) as sides:
+            return lower_bound(
+                answering(),
+                *sides,
+                claim=self.claim,
+                delta=telling_delta(self.claim.loss),
+                confidence=self.confidence,
+                budget=self.clock.until(1.0),
+                workers=1,
+                watch=part_of(watch, RELEASED, 1.0),
+            )
+
+
+def _asked(pricing: Pricing, epsilon: Number | None, analyst: str) -> Asked:
+    """The wishes of the analyst; with no ε and no default of the policy, the most that a question may cost."""
+    asked = Asked.of(epsilon=epsilon, error=None, weights=None, confidence=Fraction(19, 20), analyst=analyst)
+    if epsilon is None and pricing.policy.budget.default_epsilon is None:
+        return replace(asked, epsilon=pricing.most_epsilon(analyst))
+    return asked
+
+
+def _prices(pricing: Pricing, sql: str, prepared: Prepared, asked: Asked) -> Sequence[Priced]:
+    """The price, or where bounds are searched for, prices on bounds that a search may find."""
+    if prepared.search_budget is None:
+        return (prepared.priced,)
+    bounds = [Interval(Fraction(low), Fraction(high)) for low, high in FOUND]
+    return [pricing.with_bounds(sql, prepared, asked, dict.fromkeys(prepared.searched, each)) for each in bounds]

@@ -1,0 +1,93 @@
+"""``dither attack``: what somebody could learn from a release, and from a private one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dither.attacks import Attack, Outcome, Release
+from dither.cli.bar import bar
+from dither.cli.screen import console, say
+from dither.errors import InvalidParameter, MissingLibrary
+
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which attack; --list shows all.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="NUMBER", min=0, help="Makes the data; noise is fresh each time.")]
+Picture = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Where the picture goes: .svg or .png [attack-NAME.svg].")
+]
+
+
+def attack(
+    name: Name = None,
+    *,
+    every: Annotated[bool, typer.Option("--list", help="Say which attacks there are.")] = False,
+    seed: Seed = 0,
+    plot: Picture = None,
+    picture: Annotated[bool, typer.Option("--picture/--no-picture", help="Whether to save a picture.")] = True,
+) -> None:
+    """Attack a release of made-up data, then a private one.
+
+    Makes its own data, attacks the exact release, prints its success beside the published figure, then attacks a
+    private release of the same data as well as it can, and saves a picture of both.
+
+    Examples:  dither attack --list   ·   dither attack linkage   ·   dither attack ratings --plot ratings.png
+    """
+    # loaded here: the other commands start without it
+    from dither.attacks.registry import ATTACKS, attack_named
+
+    screen = console()
+    if every or name is None:
+        _list(ATTACKS.values(), screen)
+        return
+    chosen = attack_named(name)
+    place = plot or Path(f"attack-{name}.svg")
+    if picture and place.suffix not in (".svg", ".png"):
+        raise InvalidParameter(f"--plot takes a file that ends in .svg or .png; got {place.name!r}")
+    with bar() as watch:
+        outcome = chosen.run(seed=seed, watch=watch)
+    show_outcome(chosen.title, outcome, screen)
+    if picture:
+        try:
+            screen.print(Text(f"picture: {outcome.plot(place)}"))
+        except MissingLibrary as missing:
+            say(str(missing))
+
+
+def _list(attacks: Iterable[Attack], screen: Console) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column("attack", no_wrap=True)
+    table.add_column("what it shows")
+    for one in attacks:
+        table.add_row(one.name, Text(one.question))
+    screen.print(table)
+    screen.print("\nRun one:  dither attack NAME")
+
+
+def show_outcome(title: str, outcome: Outcome, screen: Console) -> None:
+    """The scores as a table, what was published below, then the summary."""
+    screen.print(Text(title, style="bold"))
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("release", "what the attacker gets", "success", "without it"):
+        table.add_column(heading, justify="right" if heading in ("success", "without it") else "left")
+    for score in outcome.scores:
+        style = "red" if score.release is Release.UNPROTECTED else "cyan"
+        guessing = "" if score.guessing is None else f"{100 * score.guessing:.1f}%"
+        table.add_row(
+            Text(score.release.value, style=style), Text(score.what), Text(f"{100 * score.value:.1f}%"), guessing
+        )
+    screen.print(table)
+    for score in outcome.scores:
+        for note in (
+            score.detail,
+            score.published and f"published: {score.published.figure}, {score.published.source}",
+        ):
+            if note:
+                screen.print(Text(f"  {score.what}: {note}", style="dim"))
+    screen.print()
+    screen.print(Text(outcome.summary))

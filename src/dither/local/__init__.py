@@ -1,0 +1,1 @@
+"""Local privacy: values are randomised before they leave their owner; nobody is trusted."""

@@ -1,0 +1,409 @@
+"""RAPPOR: how often texts of an open domain occur, from people who may report the same thing every day.
+
+Erlingsson, Pihur & Korolova 2014. A value sets a few bits of a Bloom filter; every bit is turned round by noise that is
+drawn once and kept, and again by noise that is drawn for every report. ``rappor_decoding`` reads the counted bits
+against a list of candidates; ``rappor_association`` estimates two variables together. The proofs are in ``rappor.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.entropy import SYSTEM, Source, below_many, bernoulli_many
+from dither.errors import InvalidData, InvalidParameter
+from dither.local.bits import coin_rows, column_sums, packed, padding_is_zero
+from dither.local.clients.base import fraction
+from dither.local.clients.rappor import (
+    COHORT_BYTES,
+    LARGEST_BITS,
+    LARGEST_COHORTS,
+    LARGEST_HASHES,
+    bloom_places,
+    check_probabilities,
+    check_sizes,
+    describe,
+    text_of,
+)
+from dither.local.losses import response_loss
+from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol
+from dither.local.wire import Json
+from dither.mechanisms.base import failure_probability
+from dither.mechanisms.randomized_response import RandomizedResponseLoss, odds_for_epsilon
+from dither.mechanisms.response_estimates import Target, interval, share_variance, unbiased_variance
+from dither.numeric import Number, as_fraction, log_up, positive, positive_int, probability
+from dither.privacy import Adjacency, ApproximateLoss, PrivacyLoss, PureLoss, compose
+
+if TYPE_CHECKING:
+    from dither.local.rappor_decoding import Control, Decoding
+
+# Work is done in blocks of about this many coins, one byte each, which stay in the second-level cache.
+BLOCK_BYTES = 1 << 20
+# So many reports of one value are priced exactly; more are priced like endlessly many, of which they fall short little.
+MOST_EXACT_REPORTS = 256
+# Ratios of probabilities over several reports are rounded up to this: their fractions would have thousands of digits.
+ROUNDED_TO = 1 << 64
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Rappor(Protocol, name="rappor"):
+    """A collection of texts by RAPPOR, with the letters of the paper: f, p and q.
+
+    ``bits`` and ``hashes`` size the Bloom filter, ``cohorts`` is how many groups with hash functions of their own the
+    clients fall into. A bit of the filter is turned round for ever with probability f/2; a permanent 1 is reported as 1
+    with probability q, a permanent 0 with probability p.
+
+    Guarantee: one report is h·ln(q*(1−p*)/(p*(1−q*)))-private under REPLACE, where q* and p* are the probabilities that
+        a bit of the filter that is 1 or 0 is reported as 1 (``hit`` and ``miss``). Any number of reports about one
+        value is 2h·ln((1−f/2)/(f/2))-private together (Erlingsson, Pihur & Korolova 2014, Theorems 1 and 2).
+    Assumes: for more than one report, that the client keeps its memory, and that *when* somebody's value changes is no
+        secret: who looks at reports of one person sees whether they have permanent bits in common. See
+        ``secret_changes_loss``.
+    Accuracy: the estimated share of set bits is unbiased (``variance``); see ``rappor_decoding.detection_limit`` for
+        how frequent a value must be to be found.
+
+    Example:
+        >>> rappor = Rappor(bits=128, hashes=2, cohorts=64, f="1/2", p="1/2", q="3/4")
+        >>> f"{rappor.loss().pure():.4f} {rappor.permanent_loss().pure():.4f}"
+        '1.0743 4.3944'
+        >>> f"{rappor.longitudinal_loss(10, values=1).pure():.4f} {rappor.longitudinal_loss(10).pure():.4f}"
+        '4.2993 10.7429'
+        >>> Rappor.for_epsilon(1, permanent=2).loss().pure() <= 1
+        True
+    """
+
+    bits: int
+    hashes: int
+    cohorts: int
+    f: Fraction
+    p: Fraction
+    q: Fraction
+
+    def __init__(
+        self,
+        *,
+        bits: int = 128,
+        hashes: int = 2,
+        cohorts: int = 64,
+        f: Number,
+        p: Number = 0,
+        q: Number = 1,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "hashes", _within(hashes, "hashes", 1, LARGEST_HASHES))
+        put(self, "bits", _within(bits, "bits (at least twice the hashes)", 2 * self.hashes, LARGEST_BITS))
+        put(self, "cohorts", _within(cohorts, "cohorts", 1, LARGEST_COHORTS))
+        for name, value in (("f", f), ("p", p), ("q", q)):
+            put(self, name, probability(value, name))
+        check_sizes(self.bits, self.cohorts)
+        check_probabilities(self.f, self.p, self.q)
+
+    @classmethod
+    def for_epsilon(
+        cls, epsilon: Number, *, permanent: Number | None = None, bits: int = 128, hashes: int = 2, cohorts: int = 64
+    ) -> Self:
+        """The most honest collection whose loss per report is no more than ``epsilon``, rounded the safe way.
+
+        ``permanent`` is the most that all reports about one value may cost together. Without it, or where it is no more
+        than ``epsilon``, there is no second step of noise: one-time RAPPOR, whose reports of one value are all alike.
+        """
+        one = positive(epsilon, "epsilon")
+        whole = one if permanent is None else positive(permanent, "permanent")
+        lie = 1 / (1 + odds_for_epsilon(whole / (2 * positive_int(hashes, "hashes"))))
+        p, q = Fraction(0), Fraction(1)
+        if whole > one:
+            # a bit is reported truly with probability lie·p + (1 − lie)·q, p = 1 − q: solved for q
+            true = 1 - 1 / (1 + odds_for_epsilon(one / (2 * hashes)))
+            q = min(Fraction(1), (true - lie) / (1 - 2 * lie))
+            p = 1 - q
+        return cls(bits=bits, hashes=hashes, cohorts=cohorts, f=2 * lie, p=p, q=q)
+
+    # ------------------------------------------------------------------ what it costs
+
+    @property
+    def hit(self) -> Fraction:
+        """The probability q* that a bit of the filter that is 1 is reported as 1."""
+        return self.q * (1 - self.f / 2) + self.p * self.f / 2
+
+    @property
+    def miss(self) -> Fraction:
+        """The probability p* that a bit of the filter that is 0 is reported as 1."""
+        return self.p * (1 - self.f / 2) + self.q * self.f / 2
+
+    def loss(self) -> PrivacyLoss:
+        """What one report costs: of two values, each sets at most h bits that the other doesn't."""
+        return self._filter_loss(self.hit, self.miss)
+
+    def permanent_loss(self) -> PrivacyLoss:
+        """What all reports about one value cost together, however many: they are made from its permanent bits."""
+        return self._filter_loss(1 - self.f / 2, self.f / 2)
+
+    def longitudinal_loss(self, reports: int, *, values: int | None = None) -> PrivacyLoss:
+        """What ``reports`` reports of one person cost together, about at most ``values`` different values.
+
+        By default every report is about another value; this is also what they cost if the client doesn't keep its
+        memory, whatever they are about. Fewer ``values`` are cheaper, up to ``values`` times the permanent loss, if the
+        client keeps its memory and the times at which the value changes are no secret.
+        """
+        times = positive_int(reports, "reports")
+        different = times if values is None else min(positive_int(values, "values"), times)
+        # the loss of several reports about one value is concave in their number: an even split costs most
+        size, larger = divmod(times, different)
+        parts = [(self._repeated_loss(size), different - larger)]
+        if larger:
+            parts.append((self._repeated_loss(size + 1), larger))
+        return compose([(loss, count) for loss, count in parts if count])
+
+    def secret_changes_loss(self, reports: int) -> PrivacyLoss:
+        """What ``reports`` reports cost together if it is also secret when, and whether, the value changes.
+
+        A bound, and a bad one, because little is kept secret: the reports of a new value have new permanent bits, in
+        all places. Without a second step of noise everybody sees that, and there is no finite ε.
+        """
+        later = positive_int(reports, "reports") - 1
+        if not later:
+            return self.loss()
+        if self.p == 0 or self.q == 1:
+            return ApproximateLoss(0, 1, Adjacency.REPLACE)
+        odds = max(self.q / self.p, (1 - self.p) / (1 - self.q))
+        return self.loss() + PureLoss(later * self.bits * as_fraction(log_up(odds)), Adjacency.REPLACE)
+
+    def _repeated_loss(self, reports: int) -> PrivacyLoss:
+        """What so many reports about one value cost together."""
+        if reports == 1:
+            return self.loss()
+        if reports > MOST_EXACT_REPORTS:
+            return self.permanent_loss()
+        lie, p, q = self.f / 2, self.p**reports, self.q**reports
+        no_p, no_q = (1 - self.p) ** reports, (1 - self.q) ** reports
+        most = (1 - lie) / lie
+        ones = min(most, _rounded_up(((1 - lie) * q + lie * p) / (lie * q + (1 - lie) * p)))
+        zeros = min(most, _rounded_up(((1 - lie) * no_p + lie * no_q) / (lie * no_p + (1 - lie) * no_q)))
+        # the binary response whose two answers are as telling as the two most telling sequences of bits
+        miss = (zeros - 1) / (ones * zeros - 1)
+        found, permanent = self._filter_loss(ones * miss, miss), self.permanent_loss()
+        return found if found.pure() < permanent.pure() else permanent
+
+    def _filter_loss(self, hit: Fraction, miss: Fraction) -> PrivacyLoss:
+        """The loss of a Bloom filter whose bits are sent as 1 with probability ``hit`` where 1, ``miss`` where 0."""
+        if hit + miss == 1:
+            return compose([(RandomizedResponseLoss(hit / miss), 2 * self.hashes)])
+        # a bit of one value and one of the other: they speak for the first, for the second, or (both alike) for neither
+        pair = response_loss(hit * (1 - miss) / (miss * (1 - hit)), miss * (1 - hit))
+        return compose([(pair, self.hashes)])
+
+    def variance(self, n: int, share: Number = Fraction(1, 2)) -> float:
+        """The variance of the estimated share of people in a cohort with a given bit set, from ``n`` reports of it."""
+        theta = probability(share, "share")
+        return float(share_variance(positive_int(n, "n"), theta, self.hit, self.miss, Target.POPULATION))
+
+    def reduced(self) -> Rappor:
+        """The same coins with so few bits that the law of the client can be listed in full."""
+        return replace(self, bits=2, hashes=1, cohorts=1)
+
+    # ------------------------------------------------------------------ the wire
+
+    @property
+    def width(self) -> int:
+        """Two bytes for the cohort, and the bits."""
+        return COHORT_BYTES + (self.bits + 7) // 8
+
+    def describe(self) -> Json:
+        """The description."""
+        return describe(self.bits, self.hashes, self.cohorts, (self.f, self.p, self.q))
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Any]) -> Self:
+        """The inverse."""
+        f, p, q = (fraction(description, name) for name in "fpq")
+        sizes = [description.get(name) for name in ("bits", "hashes", "cohorts")]
+        found = cls(bits=sizes[0], hashes=sizes[1], cohorts=sizes[2], f=f, p=p, q=q)  # type: ignore[arg-type]
+        if found.describe() != dict(description):
+            raise InvalidParameter(
+                f"a description of {cls.name!r} has the fields {', '.join(found.describe())} and no others, with "
+                "fractions in lowest terms"
+            )
+        return found
+
+    def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
+        """A cohort that there is, and no bit beyond the last."""
+        return (cohorts_of(payloads) < self.cohorts) & padding_is_zero(payloads, self.bits)
+
+    # ------------------------------------------------------------------ many people at once
+
+    def randomize(self, values: Any, *, candidates: Sequence[str] | None = None, source: Source = SYSTEM) -> Payloads:
+        """First reports of many people, one row each; each has a cohort of their own.
+
+        ``values`` are texts, or whole numbers: places in the list ``candidates`` if one is given, else standing for
+        their decimal text.
+        """
+        texts, codes = _coded(values, candidates)
+        cohorts = below_many(self.cohorts, codes.size, source)
+        # only the pairs of cohort and value that occur are hashed
+        pairs, rows_of = np.unique(cohorts * len(texts) + codes, return_inverse=True)
+        places = self._places([(int(pair) // len(texts), texts[int(pair) % len(texts)]) for pair in pairs])
+        rows = np.empty((codes.size, self.width), dtype=np.uint8)
+        rows[:, :COHORT_BYTES] = cohorts.astype("<u2").view(np.uint8).reshape(-1, COHORT_BYTES)
+        block = max(1, BLOCK_BYTES // self.bits)
+        for start in range(0, codes.size, block):
+            some = places[rows_of[start : start + block]]
+            people = np.arange(some.shape[0])
+            bits = coin_rows(self.miss, some.shape[0], self.bits, source)
+            for j in range(self.hashes):
+                # where two hashes agree the second coin takes the place of the first: one coin of the same law
+                bits[people, some[:, j]] = bernoulli_many(self.hit, some.shape[0], source)
+            rows[start : start + block, COHORT_BYTES:] = packed(bits)
+        return rows
+
+    def places(self, texts: Sequence[str | bytes]) -> npt.NDArray[np.int64]:
+        """The places of the bits of every text in every cohort: an array of cohorts × texts × hashes."""
+        written = [text if isinstance(text, bytes) else text_of(text) for text in texts]
+        found = self._places([(cohort, text) for cohort in range(self.cohorts) for text in written])
+        return found.reshape(self.cohorts, len(written), self.hashes)
+
+    def _places(self, pairs: Sequence[tuple[int, bytes]]) -> npt.NDArray[np.int64]:
+        bits, hashes = self.bits, self.hashes
+        found = [bloom_places(text, cohort, bits=bits, hashes=hashes) for cohort, text in pairs]
+        return np.array(found, dtype=np.int64).reshape(len(pairs), hashes)
+
+    def aggregator(self) -> RapporAggregator:
+        """An empty aggregate for this collection."""
+        return RapporAggregator(self)
+
+
+class RapporAggregator(Aggregator["BitEstimates"]):
+    """Counts for every cohort its reports, and for each of its bits how many have it set."""
+
+    protocol: Rappor
+
+    def __init__(self, protocol: Rappor) -> None:
+        super().__init__(protocol)
+        self.ones: Counts = np.zeros((protocol.cohorts, protocol.bits), dtype=np.int64)
+        self.cohort_reports: Counts = np.zeros(protocol.cohorts, dtype=np.int64)
+
+    def count(self, payloads: Payloads) -> None:
+        """Add valid payloads."""
+        cohorts = cohorts_of(payloads)
+        order = np.argsort(cohorts, kind="stable")
+        bits = payloads[order, COHORT_BYTES:]
+        present, starts = np.unique(cohorts[order], return_index=True)
+        ends = np.append(starts[1:], order.size)
+        for cohort, start, end in zip(present, starts, ends, strict=True):
+            self.ones[cohort] += column_sums(bits[start:end], self.protocol.bits)
+            self.cohort_reports[cohort] += end - start
+
+    def state(self) -> dict[str, Counts]:
+        """The counters."""
+        return {"ones": self.ones, "cohort_reports": self.cohort_reports}
+
+    def put(self, state: Mapping[str, Counts]) -> None:
+        """Take a state in place of one's own."""
+        ones, reports = (np.array(state[name], dtype=np.int64) for name in ("ones", "cohort_reports"))
+        if (ones < 0).any() or (ones > reports[:, None]).any():
+            raise InvalidData("a saved aggregate is damaged: a bit is set in at most as many reports as there are")
+        self.ones, self.cohort_reports = ones, reports
+
+    def estimate(self, confidence: float = 0.95) -> BitEstimates:
+        """How many people of each cohort have each bit set; the intervals hold for all bits of all cohorts together."""
+        if not self.reports:
+            raise InvalidData("there are no reports to estimate from")
+        hit, miss = self.protocol.hit, self.protocol.miss
+        failure = failure_probability(confidence) / self.ones.size
+        gap = float(hit - miss)
+        sizes = np.broadcast_to(self.cohort_reports[:, None], self.ones.shape)
+        heard = sizes > 0
+        shares = np.where(heard, (self.ones / np.maximum(sizes, 1) - float(miss)) / gap, 0.0)
+        variances, ends = np.full(self.ones.shape, math.inf), np.empty((*self.ones.shape, 2))
+        ends[...] = 0.0, 1.0
+        # equal counts have equal estimates
+        pairs, places = np.unique(np.stack([self.ones[heard], sizes[heard]]), axis=1, return_inverse=True)
+        found = [
+            (
+                unbiased_variance(int(count), int(n), hit, miss, Target.POPULATION),
+                *interval(int(count), int(n), hit, miss, failure, Target.POPULATION),
+            )
+            for count, n in pairs.T
+        ]
+        known = np.array(found)[places.ravel()]
+        variances[heard], ends[heard] = known[:, 0], np.clip(known[:, 1:], 0.0, 1.0)
+        return BitEstimates(
+            shares=shares,
+            variances=variances,
+            intervals=ends,
+            cohort_reports=self.cohort_reports.copy(),
+            confidence=float(as_fraction(confidence)),
+        )
+
+    def decode(
+        self, candidates: Sequence[str], *, confidence: float = 0.95, control: Control | None = None
+    ) -> Decoding:
+        """Which of the candidates people have, and how many of them: see ``rappor_decoding.decode``."""
+        from dither.local.rappor_decoding import Control, decode
+
+        return decode(self, candidates, confidence=confidence, control=control or Control.FAMILYWISE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BitEstimates:
+    """How many people have each bit of the Bloom filter set, by cohort.
+
+    ``shares`` are unbiased, so they may leave [0, 1]; a cohort without reports has the share 0, an infinite variance
+    and the interval [0, 1]. The intervals hold for all bits of all cohorts together (Clopper & Pearson 1934;
+    Bonferroni), for the population that the people who report are an independent sample of.
+    """
+
+    shares: Floats
+    variances: Floats
+    intervals: Floats
+    cohort_reports: Counts
+    confidence: float
+
+    def __post_init__(self) -> None:
+        for array in (self.shares, self.variances, self.intervals, self.cohort_reports):
+            array.flags.writeable = False
+
+    @property
+    def counts(self) -> Floats:
+        """The shares times the reports of their cohort."""
+        return self.shares * self.cohort_reports[:, None]
+
+
+def cohorts_of(payloads: Payloads) -> npt.NDArray[np.uint16]:
+    """The cohorts that payloads name."""
+    return np.ascontiguousarray(payloads[:, :COHORT_BYTES]).view("<u2").ravel()
+
+
+def _coded(values: Any, candidates: Sequence[str] | None) -> tuple[list[bytes], npt.NDArray[np.int64]]:
+    """The different values as they are hashed, and which of them each person has."""
+    array = values if isinstance(values, np.ndarray) else None
+    if candidates is not None:
+        codes = np.asarray(values)
+        inside = codes.size == 0 or (codes.dtype.kind in "iu" and codes.min() >= 0 and codes.max() < len(candidates))
+        if codes.ndim != 1 or not inside:
+            raise InvalidData("with candidates, values are a list of places in it, from 0; nothing was drawn")
+        return [text_of(text) for text in candidates], codes.astype(np.int64)
+    if array is not None and array.ndim == 1 and array.dtype.kind in "iu":
+        different, codes = np.unique(array, return_inverse=True)
+        return [text_of(int(value)) for value in different], codes.astype(np.int64)
+    if isinstance(values, str | bytes | int) or (array is not None and array.ndim != 1):
+        raise InvalidData("values are a list of texts or whole numbers; nothing was drawn")
+    known: dict[bytes, int] = {}
+    plain = values.tolist() if hasattr(values, "tolist") else values
+    codes = np.fromiter((known.setdefault(text_of(value), len(known)) for value in plain), dtype=np.int64)
+    return list(known), codes
+
+
+def _within(value: object, name: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        raise InvalidParameter(f"{name} must be a whole number from {least} to {most}; got {value!r}")
+    return int(value)
+
+
+def _rounded_up(value: Fraction) -> Fraction:
+    return Fraction(-(-value.numerator * ROUNDED_TO // value.denominator), ROUNDED_TO)
