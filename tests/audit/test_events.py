@@ -87,7 +87,7 @@ def test_a_simpler_event_is_the_same_event(fit, fresh, cut, below):
 @given(numbers=NUMBERS, cut=st.floats(-4, 4), below=st.booleans())
 def test_an_event_and_its_complement_are_everything(numbers, cut, below):
     numbers[0] = np.nan
-    layout, sample, _ = columns_of(numbers, numbers)
+    _, sample, _ = columns_of(numbers, numbers)
     event = Event(Value(OUTPUT, missing=True), cut, below, first=True)
     assert (event.inside(sample) ^ event.complement.inside(sample)).all()
     assert event.complement.complement == event
@@ -176,7 +176,7 @@ def test_finalists_are_decided_by_the_larger_sample():
     found, _ = chosen(on_a_grid(RNG.laplace(0, 0.5, 20_000)), on_a_grid(RNG.laplace(1, 0.5, 20_000)))
     (events,) = found.finalists
     assert len(events) > 1
-    inside = {event: (10, 10) for event in events}
+    inside = dict.fromkeys(events, (10, 10))
     inside[events[1]] = (90, 10) if events[1].first else (10, 90)
     assert decided(found, inside, 100, (Bound(0.0),)).bound.event == events[1]
 

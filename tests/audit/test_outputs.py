@@ -154,14 +154,34 @@ def test_tables_of_every_library_are_the_same_columns(table):
 def test_other_values():
     assert numbers([Record(1.5, "x")] * 2)["output['total']"] == [1.5, 1.5]
     assert numbers([Fraction(1, 2), Decimal("0.25"), None])["output"][:2] == [0.5, 0.25]
-    assert canonical(pa.array([1, 2])) == canonical([1, 2]) == canonical(np.array([1, 2])) == canonical(pl.Series([1, 2]))
+    assert (
+        canonical(pa.array([1, 2])) == canonical([1, 2]) == canonical(np.array([1, 2])) == canonical(pl.Series([1, 2]))
+    )
     assert canonical(np.float64(1)) == canonical(1.0)
     assert canonical(dt.date(2020, 1, 1)) != canonical(dt.date(2020, 1, 2))
     assert canonical(object()) == canonical(object())  # an address is no output
 
 
 def test_what_differs_has_another_code():
-    values = [1, 1.0, True, "1", b"1", None, (1,), ((1,),), (1, 1), [], {}, {1}, {1: 1}, -0.0, 0.0, Colour.RED, float("nan")]
+    values = [
+        1,
+        1.0,
+        True,
+        "1",
+        b"1",
+        None,
+        (1,),
+        ((1,),),
+        (1, 1),
+        [],
+        {},
+        {1},
+        {1: 1},
+        -0.0,
+        0.0,
+        Colour.RED,
+        float("nan"),
+    ]
     codes = [canonical(value) for value in values]
     assert len(set(codes)) == len(values)
     assert canonical(float("nan")) == canonical(-float("nan"))

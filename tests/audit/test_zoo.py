@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import dither as dp
 from dither.audit import zoo
@@ -101,6 +102,19 @@ def test_a_right_twin_is_caught_if_it_claims_a_tenth_less():
     specimen = specimen_of("geometric")
     boasting = replace(specimen, claim=type(specimen.claim)(specimen.claim.scale * 10 / 9, 1))
     assert zoo.audit_specimen(boasting, budget=PATIENCE, confidence=CONFIDENCE).verdict is Verdict.BROKEN
+
+
+def test_false_alarms_are_as_rare_as_stated():
+    """At 90% confidence at most one audit in ten may accuse; an auditor who compares bare frequencies does in half."""
+    coins, times = specimen_of("fair-coins"), 100
+    most = int(stats.binom.isf(1e-9, times, 0.1))
+    alarms = sum(zoo.audit_specimen(coins, budget=0.03, confidence=0.9, workers=1).broken for _ in range(times))
+    assert alarms <= most
+    hasty = 0
+    for _ in range(times):
+        yes, no = (coins.mechanism.draw(truth, 20_000).mean() for truth in coins.pairs[0])
+        hasty += yes > 3 * no or 1 - no > 3 * (1 - yes)
+    assert hasty > most
 
 
 def test_every_broken_one_has_a_right_twin():

@@ -1,4 +1,4 @@
-"""Every frequency oracle by its exact law: the client run on every way its coins can fall, against all that is stated."""
+"""Every frequency oracle by its exact law: the client, run on every way its coins can fall, against what is stated."""
 
 import itertools
 import math
@@ -33,7 +33,6 @@ ORACLES = {
     "warner": Kary(["no", "yes"], keep="3/4"),
     "two bits": Unary(2, keep="1/2", noise="1/4"),
     "uneven buckets": LocalHashing(4, buckets=3, keep="1/2", word=4),
-    "six bits": LocalHashing(8, buckets=5, keep="1/2", word=6),
     "large subset": SubsetSelection(5, subset=4, keep="5/6"),
     "subset of two": SubsetSelection(6, subset=2, keep="1/2"),
     "seven columns": HadamardResponse(7, keep="2/3"),

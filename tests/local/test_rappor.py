@@ -386,7 +386,7 @@ def payload_p_value(claimed, drawn, value):
 def test_many_people_follow_the_law_of_the_client(setting):
     protocol = Rappor(bits=4, hashes=2, cohorts=2, **setting)
     mutant = Rappor(bits=4, hashes=2, cohorts=2, **(setting | {"f": setting["f"] + Fraction(1, 20)}))
-    for value in ("a", "b"): 
+    for value in ("a", "b"):
         assert payload_p_value(protocol, protocol, value) > ALPHA
         assert payload_p_value(protocol, mutant, value) < ALPHA
 

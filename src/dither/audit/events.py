@@ -168,10 +168,13 @@ def choose(
     end = time.perf_counter() + seconds
     offered = recipes(layout, *(part.head(FIRST_TRY) for part in fit))
     tried = _tried(offered, fit, sample, merits, FIRST_TRY, time.perf_counter() + 0.5 * seconds)
-    if max(fit[0].size, sample[0].size) > FIRST_TRY:
-        leading = {id(one) for place in range(len(merits)) for one in _leading(tried, place)}
-        promising = iter([one.recipe for one in tried if id(one) in leading])
-        tried = _tried(promising, fit, sample, merits, max(fit[0].size, sample[0].size), end)
+    largest = max(fit[0].size, sample[0].size)
+    if largest > FIRST_TRY:
+        # the most promising first, should the time not last; then the simple ones first again
+        ranks = zip(*(_leading(tried, place) for place in range(len(merits))), strict=True)
+        promising = list(dict.fromkeys(tried.index(one) for rank in ranks for one in rank))
+        again = _tried((tried[place].recipe for place in promising), fit, sample, merits, largest, end)
+        tried = [one for _, one in sorted(zip(promising, again, strict=False), key=lambda pair: pair[0])]
     places = range(len(merits))
     best = [_preferred([one.best[place][0] for one in tried], merits[place]) for place in places]
     finalists = tuple(_finalists(tried, best[place], place) for place in places)
@@ -191,7 +194,7 @@ def decided(choice: Choice, inside: Mapping[Event, tuple[int, int]], draws: int,
     return Choice(bound=best[0], contradiction=best[1] if len(best) > 1 else None, finalists=choice.finalists)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Tried:
     """A kind of score, and the events that it makes for each objective, best first."""
 

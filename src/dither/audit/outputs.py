@@ -45,18 +45,23 @@ NOT_A_NUMBER = np.uint64(0x7FF8_0000_0000_0000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """A sample by column: numbers (NaN where there is none) and codes of what isn't a number."""
+    """A sample by column: numbers (NaN where there is none) and codes of what isn't a number.
+
+    ``flags`` are the numbers that are 1 where something is in the output and 0 where it isn't.
+    """
 
     size: int
     numbers: Mapping[str, Floats]
     kinds: Mapping[str, Codes]
+    flags: frozenset[str] = frozenset()
 
     def head(self, size: int) -> Columns:
         """The first ones."""
         if size >= self.size:
             return self
         numbers = {name: column[:size] for name, column in self.numbers.items()}
-        return Columns(size=size, numbers=numbers, kinds={name: column[:size] for name, column in self.kinds.items()})
+        kinds = {name: column[:size] for name, column in self.kinds.items()}
+        return Columns(size=size, numbers=numbers, kinds=kinds, flags=self.flags)
 
 
 class Layout(Protocol):
@@ -292,7 +297,7 @@ class ObjectLayout:
                 if name in kinds:
                     kinds[name][row] = _code(word.encode())
             kinds[WHOLE][row] = _code(encoded)
-        return Columns(size=size, numbers={**numbers, **flags}, kinds=kinds)
+        return Columns(size=size, numbers={**flags, **numbers}, kinds=kinds, flags=frozenset(flags))
 
     def words(self, kind: str, code: int) -> str | None:
         """The text, or the keys, that a code stands for."""

@@ -37,7 +37,7 @@ from dither.query.kinds import Interval
 from dither.query.price import Priced
 
 # Of the time: the neighbour test until the first, releases until the second, whole answers after that.
-MEASURED, RELEASED = 0.25, 0.8
+MEASURED, RELEASED = 0.25, 0.6
 # What is left of the time for a step that comes late, in seconds.
 LEAST = 0.3
 # Where bounds are searched for, the neighbour test stands on some that a search may find.

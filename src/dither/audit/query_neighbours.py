@@ -28,6 +28,8 @@ NEIGHBOURS_OF_A_WORLD = 2
 # A group is shown surely enough if a quarter more units are in it than it takes 19 times in 20.
 CROWD_MARGIN = 1.25
 SALT_BYTES = 16
+# However little time there is: one world alone is seldom a hard one.
+FEWEST_PAIRS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +114,7 @@ def measure_neighbours(
                 tally.add_search(name, before[place], after[place], searches[name].rows)
         passed = time.monotonic() - started
         watch(max(tally.pairs / pairs, passed / seconds), f"{tally.pairs} pairs of tables")
-        if passed > seconds:
+        if passed > seconds and tally.pairs >= FEWEST_PAIRS:
             break
     assert tally.furthest is not None
     return tally.result(), tally.furthest

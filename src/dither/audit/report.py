@@ -16,9 +16,9 @@ TITLE = "Audit of dither"
 HEADINGS = ("what", "claimed ε", "lower bound", "of the claim", "verdict", "event")
 METHOD = (
     "An audit draws outputs on two neighbouring inputs, looks for an event that tells them apart, and counts it on "
-    "fresh draws. That gives a lower bound on ε, whatever a mechanism says about itself. A bound above the claim refutes the "
-    "claim. A bound just below it says that the claim is tight, and that the audit would have noticed a smaller one; a "
-    "bound far below it says that the time was too short, or that no input tried was the worst."
+    "fresh draws. That gives a lower bound on ε, whatever is claimed. A bound above the claimed ε refutes the claim. A "
+    "bound just below it says that the claim is tight, and that the audit would have refuted a smaller one. A bound "
+    "far below it says that the time was too short, or that no input tried was the worst."
 )
 CONFIDENCE = (
     "With probability at least {:g}% no claim on this page is called broken that holds: the failure is divided among "

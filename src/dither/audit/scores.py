@@ -15,13 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dither.audit.learned import MOST_PAIRED, Learned
 from dither.audit.outputs import Columns, Layout
 from dither.mechanisms.base import Floats
 
 BINS = 200
 MOST_ATOMS = 100_000
 MOST_SINGLE = 16
-MOST_PAIRED = 6
 MOST_LEARNED = 60
 FIRST_LOOK = 4000
 # Codes of bins that aren't between edges, and of the lowest bit of what has none.
@@ -56,11 +56,12 @@ class Score(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """A number of the output: a column, the difference of two, or the sum of several."""
+    """A number of the output: a column, the difference of two, or the sum of several; or a flag, 1 or 0."""
 
     name: str
     plus: tuple[str, ...]
     minus: tuple[str, ...] = ()
+    flag: bool = False
 
     def of(self, columns: Columns) -> Floats:
         """The numbers."""
@@ -86,11 +87,15 @@ class Value:
         return np.where(np.isnan(numbers), -np.inf, numbers) if self.missing or np.isnan(numbers).any() else numbers
 
     def above(self, cut: float) -> str:
-        """A half line."""
+        """A half line, or that something is there."""
+        if self.column.flag and 0 < cut <= 1:
+            return self.column.name
         return f"{self.column.name} ≥ {cut:.6g}"
 
     def below(self, cut: float) -> str:
         """The other one."""
+        if self.column.flag and 0 < cut <= 1:
+            return f"not {self.column.name}"
         return f"{self.column.name} < {cut:.6g}" + (" or missing" if self.missing else "")
 
     @property
@@ -324,72 +329,25 @@ class Kind:
         return None
 
 
-# ------------------------------------------------------------------ learned from all columns
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Learned:
-    """Logistic regression on all numbers of the output, their sizes, and products of two where there are few."""
-
-    columns: tuple[str, ...]
-    centre: Floats
-    spread: Floats
-    weights: Floats
-    products: bool
-
-    @classmethod
-    def fitted(cls, names: tuple[str, ...], first: Columns, second: Columns) -> Learned:
-        """By Newton's method with a small ridge, on at most 20,000 draws of each input."""
-        rows = [np.column_stack([sample.numbers[name][:20_000] for name in names]) for sample in (first, second)]
-        both = np.where(np.isfinite(np.concatenate(rows)), np.concatenate(rows), np.nan)
-        known = np.isfinite(both).any(axis=0)
-        both[:, ~known] = 0.0
-        centre, spread = np.nanmedian(both, axis=0), np.nanstd(both, axis=0)
-        model = cls(names, centre, np.where(spread > 0, spread, 1.0), np.array([]), products=len(names) <= MOST_PAIRED)
-        design = np.concatenate([model._features(part) for part in rows])
-        truth = np.concatenate([np.ones(len(rows[0])), np.zeros(len(rows[1]))])
-        weights = np.zeros(design.shape[1])
-        for _ in range(25):
-            chance = 1 / (1 + np.exp(-np.clip(design @ weights, -30, 30)))
-            curve = (design * (chance * (1 - chance))[:, None]).T @ design + 1e-2 * np.eye(weights.size)
-            step = np.linalg.solve(curve, design.T @ (truth - chance) - 1e-2 * weights)
-            weights = weights + step
-            if np.abs(step).max() < 1e-6:
-                break
-        return cls(names, model.centre, model.spread, weights, model.products)
-
-    def _features(self, rows: Floats) -> Floats:
-        with np.errstate(invalid="ignore", over="ignore"):
-            scaled = np.clip((rows - self.centre) / self.spread, -8.0, 8.0)
-        missing = np.isnan(scaled)
-        scaled = np.where(missing, 0.0, scaled)
-        parts = [np.ones((len(rows), 1)), scaled, np.abs(scaled), missing.astype(np.float64)]
-        if self.products:
-            width = scaled.shape[1]
-            parts += [scaled[:, [i]] * scaled[:, [j]] for i in range(width) for j in range(i)]
-        return np.concatenate(parts, axis=1)
+class Anything:
+    """The score of outputs that are all alike."""
 
     def of(self, columns: Columns) -> Floats:
-        """The logarithm of the odds."""
-        return np.asarray(self._features(np.column_stack([columns.numbers[n] for n in self.columns])) @ self.weights)
-
-    def _words(self) -> str:
-        width = len(self.columns)
-        weight = np.abs(self.weights[1 : 1 + width]) + np.abs(self.weights[1 + width : 1 + 2 * width])
-        most = ", ".join(self.columns[i] for i in np.argsort(-weight)[:3])
-        return f"a learned score of {width} numbers (mostly {most})"
+        """Always 0."""
+        return np.zeros(columns.size)
 
     def above(self, cut: float) -> str:
-        """In terms of the score."""
-        return f"{self._words()} is at least {cut:.4g}"
+        """All or nothing."""
+        return "any output" if cut <= 0 else "no output"
 
     def below(self, cut: float) -> str:
-        """In terms of the score."""
-        return f"{self._words()} is below {cut:.4g}"
+        """Nothing or all."""
+        return "any output" if cut > 0 else "no output"
 
     @property
     def axis(self) -> None:
-        """Many columns."""
+        """Nothing to see."""
         return None
 
 
@@ -403,7 +361,7 @@ Recipe = Callable[[Columns, Columns], "Score | None"]
 def recipes(layout: Layout, first: Columns, second: Columns) -> Iterator[Recipe]:
     """Scores worth fitting on samples like these, the simple and promising ones first."""
     names = _promising(first, second)
-    single = [Column(name, (name,)) for name in names[:MOST_SINGLE]]
+    single = [Column(name, (name,), flag=name in first.flags) for name in names[:MOST_SINGLE]]
     derived = []
     if len(names) > 1:
         few = names[:MOST_PAIRED]
@@ -427,6 +385,12 @@ def recipes(layout: Layout, first: Columns, second: Columns) -> Iterator[Recipe]
         yield partial(_between, column)
         yield partial(_ratio, LowestBit(column, magnitude=False))
         yield partial(_atoms, column)
+    if not names:
+        yield _anything
+
+
+def _anything(first: Columns, second: Columns) -> Anything:  # noqa: ARG001
+    return Anything()
 
 
 def _value(column: Column, first: Columns, second: Columns) -> Value:

@@ -70,24 +70,28 @@ def _list(attacks: Iterable[Attack], screen: Console) -> None:
 
 
 def show_outcome(title: str, outcome: Outcome, screen: Console) -> None:
-    """The scores as a table, what was published below, then the summary."""
+    """The scores as a table, remarks and what was published as numbered notes below, then the summary."""
     screen.print(Text(title, style="bold"))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("release", "what the attacker gets", "success", "without it"):
+    for heading in ("release", "what the attacker gets", "success", "without it", "note"):
         table.add_column(heading, justify="right" if heading in ("success", "without it") else "left")
+    notes: list[str] = []
     for score in outcome.scores:
         style = "red" if score.release is Release.UNPROTECTED else "cyan"
         guessing = "" if score.guessing is None else f"{100 * score.guessing:.1f}%"
+        published = f"published: {score.published.figure}, {score.published.source}" if score.published else ""
+        remarks = [remark for remark in (published, score.detail) if remark]
+        if remarks:
+            notes.append("; ".join(remarks))
         table.add_row(
-            Text(score.release.value, style=style), Text(score.what), Text(f"{100 * score.value:.1f}%"), guessing
+            Text(score.release.value, style=style),
+            Text(score.what),
+            Text(f"{100 * score.value:.1f}%"),
+            guessing,
+            f"{len(notes)}" if remarks else "",
         )
     screen.print(table)
-    for score in outcome.scores:
-        for note in (
-            score.detail,
-            score.published and f"published: {score.published.figure}, {score.published.source}",
-        ):
-            if note:
-                screen.print(Text(f"  {score.what}: {note}", style="dim"))
+    for number, note in enumerate(notes, start=1):
+        screen.print(Text(f"{number:>3}  {note}", style="dim"))
     screen.print()
     screen.print(Text(outcome.summary))

@@ -45,7 +45,7 @@ SMALLEST_CONDITION = 1e-8
 # The variance among cohorts says something about a candidate's error if there are this many.
 ENOUGH_COHORTS = 16
 # The joint law of a value's own bits is followed for this many of the most frequent candidates, and bounded for others.
-FOLLOWED = 500
+FOLLOWED = 64
 CHUNK = 1 << 22
 
 

@@ -32,13 +32,13 @@ class AttributesClient(Client, protocol="attributes"):
         if not all(isinstance(name, str) for name in self.names) or len(set(self.names)) != len(self.names):
             raise InvalidParameter('every attribute must have its own "name"')
         self.joint: Client | None = None
-        self.domains: tuple[Domain, ...] = ()
         self.parts: tuple[Client, ...] = ()
         if self.strategy == "joint":
-            self.domains = tuple(Domain(part.get("domain")) for part in listed)
             self.joint = client_of(description.get("joint"))
+            self.domains = tuple(Domain(part.get("domain")) for part in listed)
         else:
             self.parts = tuple(client_of(part.get("collection")) for part in listed)
+            self.domains = tuple(Domain(part.description.get("domain")) for part in self.parts)
 
     @property
     def width(self) -> int:
@@ -52,10 +52,12 @@ class AttributesClient(Client, protocol="attributes"):
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The randomised record."""
         values = self._in_order(value)
+        # all are looked up, also those that won't be asked: whether a mistake is noticed must not depend on the coins
+        places = [domain.place(one) for domain, one in zip(self.domains, values, strict=True)]
         if self.joint is not None:
             place = 0
-            for domain, one in zip(self.domains, values, strict=True):
-                place = place * domain.size + domain.place(one)
+            for domain, one in zip(self.domains, places, strict=True):
+                place = place * domain.size + one
             return self.joint.payload(place, coins)
         if self.strategy == "split":
             return b"".join(part.payload(one, coins) for part, one in zip(self.parts, values, strict=True))
