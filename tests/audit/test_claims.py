@@ -114,7 +114,9 @@ def test_no_line_of_the_curve_is_lower(loss, q):
 def test_claims_say_what_they_are():
     assert str(claim_of("1/2")) == "ε = 0.5"
     assert str(claim_of(Guarantee(12, 1e-5))) == "ε = 12 at δ = 1e-05"
-    assert "gaussian" in str(claim_of(GaussianLoss(Fraction(1))))
+    assert str(claim_of(GaussianLoss(Fraction(1)))) == "the gaussian curve with ε = 4.88655 at δ = 1e-06"
+    assert str(claim_of(5 * ApproximateLoss("0.1", "1e-6"))).endswith("at δ = 1e-05")
+    assert "infinite" in str(claim_of(2 * ApproximateLoss(1, "1/2")))
     assert claim_of(Guarantee(1)).loss == PureLoss(1)
     assert claim_of(claim_of(2)).epsilon(0) == 2
 

@@ -77,6 +77,20 @@ def test_coordinates_are_columns():
     assert numbers(rows) == {"output[0]": [1, 3], "output[1]": [2, 4]}
 
 
+def test_long_rows_keep_what_differs():
+    first, second = np.zeros((5, 300)), np.zeros((5, 300))
+    first[:, 0] = [0, 1, 2, 3, 4]
+    second[:, 0] = first[:, 0]
+    first[:, 250], second[:, 250] = [1, 2, 3, 4, 5], [0, 1, 2, 3, 4]
+    layout = layout_of(first, second)
+    columns = layout.read(first)
+    assert "output[250]" in columns.numbers
+    assert len(columns.numbers) <= 101
+    weighted = columns.numbers["a weighted sum of the output"]
+    assert np.diff(weighted).tolist() == pytest.approx([1 / 2.25] * 4)
+    assert layout.width == 300  # what an output takes in memory
+
+
 def test_rows_that_repeat_have_codes_with_names():
     rows = np.array([[0.0, 1.0], [0.0, 1.0], [np.nan, 1.0], [-np.nan, 1.0]] * 3)
     layout = layout_of(rows, rows)

@@ -173,7 +173,7 @@ def test_a_client_with_other_coins_at_full_size():
     class Client(UnaryClient):
         def __init__(self, description):
             super().__init__(description)
-            self.keep += Fraction(1, 10)
+            self.keep += Fraction(1, 5)
 
     class Mutant(Unary):
         def client(self):
@@ -190,7 +190,7 @@ def test_a_coin_that_is_two_per_cent_off():
         def randomize_places(self, truths, source):
             return Kary(self.domain, self.keep * Fraction(98, 100)).randomize_places(truths, source)
 
-    assert "many at once follow the same law" in failed(Mutant(3, keep="1/2"), draws=600_000)
+    assert "many at once follow the same law" in failed(Mutant(3, keep="1/2"), draws=1_200_000)
 
 
 def test_a_subset_that_prefers_the_first_values():

@@ -1,4 +1,4 @@
-"""RAPPOR: the client's exact laws against every claimed loss, many people at once, counting."""
+"""RAPPOR: the client's exact laws against every claimed loss, and what it keeps."""
 
 from __future__ import annotations
 
@@ -9,21 +9,17 @@ import subprocess
 import sys
 from copy import copy
 from fractions import Fraction
-from functools import lru_cache
-from itertools import product
+from functools import cache
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import client_of
 from dither.local.clients.rappor import RapporClient, bloom_places
 from dither.local.coins import law_of
-from dither.local.protocol import aggregator_of, load, protocol_of
-from dither.local.rappor import Rappor, RapporAggregator
-from dither.local.wire import Dropped
+from dither.local.protocol import protocol_of
+from dither.local.rappor import Rappor
 from dither.privacy import Adjacency, PrivacyLoss
 
 ALPHA = 1e-9
@@ -43,7 +39,7 @@ def values_by_filter(protocol, most=200):
     return list({filter_of(protocol, value): value for value in range(most)}.values())
 
 
-@lru_cache(maxsize=None)
+@cache
 def law(protocol, *history):
     """The exact law of a client's reports about these values, one after the other."""
     return law_of(lambda coins: reports_of(new_client(protocol), history, coins))
@@ -55,7 +51,7 @@ def new_client(protocol):
     return client
 
 
-@lru_cache(maxsize=None)
+@cache
 def a_client(protocol):
     return protocol.client()
 
@@ -126,28 +122,6 @@ def test_client_needs_nothing_but_python():
 
 
 # ------------------------------------------------------------------ one report
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize(("bits", "hashes", "cohorts"), [(2, 1, 3), (4, 2, 1)])
-def test_law_of_the_client_is_the_product_of_its_bits(setting, bits, hashes, cohorts):
-    protocol = Rappor(bits=bits, hashes=hashes, cohorts=cohorts, **setting)
-    for value in ("a", 17):
-        assert law(protocol, value) == {(output,): p for output, p in product_law(protocol, value).items()}
-
-
-def product_law(protocol, value):
-    """The law of a first report, by formula."""
-    found = {}
-    for cohort, numbers in product(range(protocol.cohorts), product((0, 1), repeat=protocol.bits)):
-        probability = Fraction(1, protocol.cohorts)
-        for place, number in enumerate(numbers):
-            one = protocol.hit if place in filter_of(protocol, value, cohort) else protocol.miss
-            probability *= one if number else 1 - one
-        code = sum(number << place for place, number in enumerate(numbers))
-        if probability:
-            found[cohort.to_bytes(2, "little") + bytes([code])] = probability
-    return found
 
 
 @pytest.mark.parametrize(
@@ -252,6 +226,18 @@ def test_several_values_at_known_times_cost_at_most_the_sum():
     assert losses[1] == 2 * protocol.longitudinal_loss(6, values=1).pure()
 
 
+@pytest.mark.parametrize("setting", [ONE_TIME, PAPER])
+def test_values_that_share_a_filter_have_permanent_bits_of_their_own(setting):
+    """Kept by filter, they would share them, and a history of other values wouldn't: an infinite ratio without p, q."""
+    protocol = Rappor(bits=2, hashes=1, cohorts=1, **setting)
+    v, w = values_by_filter(protocol)
+    twin = next(x for x in range(1000, 1100) if filter_of(protocol, x) == filter_of(protocol, v))
+    alike, unlike = law(protocol, v, twin), law(protocol, v, w)
+    odds = one_report_odds(protocol)
+    assert largest_ratio(alike, unlike) == largest_ratio(unlike, alike) == odds
+    assert math.log(odds) <= protocol.longitudinal_loss(2, values=2).pure()
+
+
 def test_times_of_change_are_not_hidden():
     """Two reports of one value share permanent bits in every place; those of two values don't."""
     protocol = Rappor(bits=2, hashes=1, cohorts=1, f="1/2", p="1/100", q="99/100")
@@ -331,9 +317,10 @@ def test_instantaneous_noise_is_fresh_and_permanent_noise_is_not():
     "change",
     [
         {"cohort": 4}, {"cohort": -1}, {"cohort": True}, {"cohort": None}, {"cohort": "1"}, {"kind": "x"},
-        {"version": 2}, {"collection": "00" * 8}, {"permanent": {"00": "00"}}, {"permanent": {"0x": "y"}},
-        {"permanent": {"ff0f": "ff1f"}}, {"permanent": {"ff0f": "ff0f00"}}, {"permanent": []}, {"permanent": None},
-        {"permanent": {"FF0F": "ff0f"}}, {"permanent": {"ff0f": 3}},
+        {"version": 2}, {"collection": "00" * 8}, {"permanent": {"00": "ff0f"}},
+        {"permanent": {"0x" * 32: "ff0f"}}, {"permanent": {"00" * 32: "y"}}, {"permanent": []}, {"permanent": None},
+        {"permanent": {"00" * 32: "ff1f"}}, {"permanent": {"00" * 32: "ff0f00"}},
+        {"permanent": {"FF" * 32: "ff0f"}}, {"permanent": {"00" * 32: 3}},
     ],
 )  # fmt: skip
 def test_damaged_memory_is_refused(change):
@@ -359,160 +346,11 @@ def test_values_that_are_no_texts_are_refused_before_anything_is_drawn(value):
 
 
 def test_parameters_are_checked():
-    for wrong in ({"f": 0}, {"f": 1}, {"f": "1/2", "p": "1/2", "q": "1/2"}, {"f": "1/2", "bits": 3}, {"f": float("nan")},
-                  {"f": "1/2", "hashes": 9}, {"f": "1/2", "cohorts": 0}, {"f": "1/2", "cohorts": 1 << 18}):  # fmt: skip
+    half = {"f": "1/2"}
+    for wrong in ({"f": 0}, {"f": 1}, {"f": float("nan")}, half | {"p": "1/2", "q": "1/2"}, half | {"bits": 3},
+                  half | {"hashes": 9}, half | {"cohorts": 0}, half | {"cohorts": 1 << 18}):  # fmt: skip
         with pytest.raises(InvalidParameter):
             Rappor(**wrong)
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(InvalidParameter):
             Rappor(**PAPER).longitudinal_loss(wrong)
-
-
-# ------------------------------------------------------------------ many people at once
-
-
-def payload_p_value(claimed, drawn, value):
-    """Pearson's test of payloads drawn by one collection against the law of a value in another."""
-    rows = drawn.randomize([value] * 200_000, source=InsecureSeededSource(11))
-    codes = rows[:, 0].astype(np.int64) * 256 + rows[:, 2]
-    exact = product_law(claimed, value)
-    outputs = sorted(exact)
-    counts = np.array([np.count_nonzero(codes == output[0] * 256 + output[2]) for output in outputs])
-    assert counts.sum() == codes.size
-    return float(stats.chisquare(counts, [float(exact[o]) * codes.size for o in outputs]).pvalue)
-
-
-@pytest.mark.parametrize("setting", [PAPER, SYMMETRIC, {"f": Fraction(1, 3), "p": Fraction(0), "q": Fraction(4, 5)}])
-def test_many_people_follow_the_law_of_the_client(setting):
-    protocol = Rappor(bits=4, hashes=2, cohorts=2, **setting)
-    mutant = Rappor(bits=4, hashes=2, cohorts=2, **(setting | {"f": setting["f"] + Fraction(1, 20)}))
-    for value in ("a", "b"):
-        assert payload_p_value(protocol, protocol, value) > ALPHA
-        assert payload_p_value(protocol, mutant, value) < ALPHA
-
-
-def test_values_come_as_texts_numbers_or_places():
-    quiet = Rappor(bits=64, hashes=2, cohorts=3, f=Fraction(1, 10**15))
-    names = ["10", "news", "ünïcode"]
-    ways = [
-        quiet.randomize(["10", "news", "ünïcode", "10"] * 50),
-        quiet.randomize(np.array(["10", "news", "ünïcode", "10"] * 50)),
-        quiet.randomize([10, "news", "ünïcode", "10"] * 50),
-        quiet.randomize(np.array([0, 1, 2, 0] * 50), candidates=names),
-    ]
-    for rows in ways:
-        for row, value in zip(rows, ["10", "news", "ünïcode", "10"] * 50, strict=True):
-            places = np.flatnonzero(np.unpackbits(row[2:], bitorder="little"))
-            assert set(places) == set(bloom_places(value.encode(), int(row[0]), bits=64, hashes=2))
-    assert {int(row[0]) for row in ways[0]} == {0, 1, 2}
-    numbers = quiet.randomize(np.array([7, 10, 7]))
-    assert set(np.flatnonzero(np.unpackbits(numbers[1, 2:], bitorder="little"))) == set(
-        bloom_places(b"10", int(numbers[1, 0]), bits=64, hashes=2)
-    )
-    assert quiet.randomize([]).shape == (0, quiet.width)
-    assert quiet.randomize(np.zeros(0, dtype=np.int64), candidates=names).shape == (0, quiet.width)
-    for wrong in ("news", 3, np.zeros((2, 2)), [1.5]):
-        with pytest.raises(InvalidData):
-            quiet.randomize(wrong)
-    for wrong in ([3], [-1], [[0]], ["news"], [0.0]):
-        with pytest.raises(InvalidData):
-            quiet.randomize(wrong, candidates=names)
-
-
-# ------------------------------------------------------------------ counting
-
-
-def test_counts_are_those_of_the_payloads():
-    protocol = Rappor(bits=20, hashes=2, cohorts=5, **PAPER)
-    rows = protocol.randomize(np.arange(3000) % 7, source=InsecureSeededSource(1))
-    aggregate = protocol.aggregator().add(rows)
-    bits = np.unpackbits(rows[:, 2:], axis=1, count=20, bitorder="little").astype(np.int64)
-    for cohort in range(5):
-        assert np.array_equal(aggregate.ones[cohort], bits[rows[:, 0] == cohort].sum(axis=0))
-    assert aggregate.cohort_reports.sum() == aggregate.reports == 3000
-    parts = [protocol.aggregator().add(rows[i::3]) for i in range(3)]
-    merged = parts[2] + parts[0] + parts[1]
-    assert np.array_equal(merged.ones, aggregate.ones)
-    assert np.array_equal(merged.cohort_reports, aggregate.cohort_reports)
-    with pytest.raises(InvalidParameter):
-        aggregate + Rappor(bits=20, hashes=2, cohorts=5, **SYMMETRIC).aggregator()
-
-
-def test_clients_reports_arrive_and_others_are_dropped(tmp_path):
-    protocol = Rappor(bits=20, hashes=2, cohorts=5, **PAPER)
-    other = Rappor(bits=20, hashes=2, cohorts=5, **SYMMETRIC)
-    good = [protocol.client().report("x") for _ in range(20)] + [protocol.client().text("y") for _ in range(20)]
-    head = good[0][:9]
-    far, padded = head + bytes([5, 0, 0, 0, 0]), head + bytes([0, 0, 0, 0, 0x10])
-    wrong = [far, head + bytes([0, 1, 0, 0, 0]), padded, good[0][:-1], bytes([2]) + good[0][1:], "!", b"",
-             other.client().report("x"), None]  # fmt: skip
-    aggregate = protocol.aggregator().add_reports(good + wrong)
-    assert aggregate.reports == 40
-    assert aggregate.dropped == {
-        Dropped.OUT_OF_RANGE: 3,
-        Dropped.LENGTH: 1,
-        Dropped.VERSION: 1,
-        Dropped.NOT_A_REPORT: 3,
-        Dropped.OTHER_COLLECTION: 1,
-    }
-    place = tmp_path / "aggregate.json"
-    aggregate.save(place)
-    again = load(place)
-    assert isinstance(again, RapporAggregator)
-    assert np.array_equal(again.ones, aggregate.ones)
-    assert again.dropped == aggregate.dropped
-    assert aggregator_of(aggregate.to_json()).reports == 40
-    damaged = protocol.aggregator()
-    damaged.ones[0, 0] = 1
-    with pytest.raises(InvalidData):
-        aggregator_of(damaged.to_json())
-
-
-def test_bit_estimates_are_unbiased_with_the_stated_variance():
-    protocol = Rappor(bits=8, hashes=1, cohorts=2, **PAPER)
-    values = values_by_filter(protocol)[:4]
-    truth = np.zeros((2, 8))
-    for cohort, value in product(range(2), values):
-        truth[cohort, list(filter_of(protocol, value, cohort))] += 0.25
-    n, rounds, source = 2000, 300, InsecureSeededSource(3)
-    rng = np.random.default_rng(4)
-    found, stated, covered = [], [], 0
-    for _ in range(rounds):
-        people = rng.integers(0, 4, n)
-        estimate = protocol.aggregator().add(
-            protocol.randomize(people, candidates=[str(v) for v in values], source=source)
-        ).estimate(confidence=0.8)  # fmt: skip
-        found.append(estimate.shares)
-        stated.append(estimate.variances)
-        low, high = estimate.intervals[..., 0], estimate.intervals[..., 1]
-        covered += bool(((low <= truth) & (truth <= high)).all())
-        assert np.allclose(estimate.counts, estimate.shares * estimate.cohort_reports[:, None])
-    mean, spread, claimed = np.mean(found, axis=0), np.var(found, axis=0, ddof=1), np.mean(stated, axis=0)
-    z = (mean - truth) / np.sqrt(claimed / rounds)
-    assert 2 * stats.norm.sf(np.abs(z)).min() * z.size > ALPHA
-    # the whole spread against the stated variances: 16 × 299 degrees of freedom, 10% is noticed
-    statistic, freedom = float((spread / claimed).sum()) * (rounds - 1), z.size * (rounds - 1)
-    assert ALPHA < stats.chi2.cdf(statistic, freedom) < 1 - ALPHA
-    assert stats.chi2.cdf(1.25 * statistic, freedom) > 1 - ALPHA
-    assert stats.binom.cdf(covered, rounds, 0.8) > ALPHA
-    # close to the exact variance, averaged over the sizes of the cohorts
-    exact = np.array([[protocol.variance(n // 2, Fraction(t)) for t in row] for row in truth])
-    assert np.allclose(claimed, exact, rtol=0.05)
-
-
-def test_cohorts_without_reports_say_nothing():
-    protocol = Rappor(bits=8, hashes=1, cohorts=50, **PAPER)
-    with pytest.raises(InvalidData):
-        protocol.aggregator().estimate()
-    estimate = protocol.aggregator().add(protocol.randomize(["x"])).estimate()
-    empty = estimate.cohort_reports == 0
-    assert empty.sum() == 49
-    assert np.isinf(estimate.variances[empty]).all()
-    assert (estimate.intervals[empty] == [0.0, 1.0]).all()
-    assert np.isfinite(estimate.variances[~empty]).all()
-
-
-def test_reduced_keeps_the_coins():
-    small = Rappor(**PAPER).reduced()
-    assert (small.hit, small.miss) == (Rappor(**PAPER).hit, Rappor(**PAPER).miss)
-    assert len(law(small, "x")) == 4

@@ -53,6 +53,28 @@ class Score:
                 raise InvalidParameter(f"a score is a share between 0 and 1; got {share!r}")
 
 
+def percent(share: float) -> str:
+    """A share as it is printed: with one decimal, and with more below 1%, so that small rates can be compared.
+
+    Example:
+        >>> percent(0.731), percent(0.0027), percent(1 / 30_000), percent(0.0)
+        ('73.1%', '0.27%', '0.003%', '0.0%')
+    """
+    if share == 0 or share >= 0.00995:
+        return f"{100 * share:.1f}%"
+    return f"{100 * share:.2f}%" if share >= 0.0001 else f"{100 * share:.1g}%"
+
+
+def chance_error(share: float, people: int) -> float:
+    """How far chance moves a share of so many people: two standard deviations, exceeded in one run out of twenty.
+
+    Example:
+        >>> chance_error(0.5, 10_000)
+        0.01
+    """
+    return 2 * math.sqrt(share * (1 - share) / people)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What came out of an attack: the scores, a sentence or two in plain words, and its picture (size in inches)."""
@@ -77,9 +99,9 @@ class Outcome:
     def __str__(self) -> str:
         rows = []
         for score in self.scores:
-            row = f"{score.release.value:<12}{score.what}: {100 * score.value:.1f}%"
+            row = f"{score.release.value:<12}{score.what}: {percent(score.value)}"
             if score.guessing is not None:
-                row += f" (without the release {100 * score.guessing:.1f}%)"
+                row += f" (without the release {percent(score.guessing)})"
             if score.published is not None:
                 row += f"; published: {score.published.figure}, {score.published.source}"
             if score.detail:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score
+from dither.attacks.base import Attack, Outcome, Published, Release, Score, chance_error
 from dither.errors import InvalidParameter
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace, Laplace, RandomizedResponse
 from dither.numeric import Number, as_fraction, positive, positive_int, probability
@@ -253,7 +253,7 @@ def bayes(
         extremes[suspicion] = (float(beliefs.min()), float(beliefs.max()))
     watch(1.0, "done")
     first = seen[0]
-    guessing = float(max(first.secrets.mean(), 1 - first.secrets.mean()))
+    guessing = float(max(belief, 1 - belief))
     cost = f"ε = {float(as_fraction(epsilon)):g}"
     what = {
         DL: f"bit guessed from a noisy count, {cost}",
@@ -279,7 +279,10 @@ def bayes(
                 value=one.accuracy,
                 guessing=guessing,
                 published=_theorem(bound) if one is first else None,
-                detail=f"on average nobody exceeds {100 * bound:.1f}%; {_promise_kept(one, prior)}",
+                detail=(
+                    f"±{100 * chance_error(one.accuracy, people):.1f}% by chance; on average nobody exceeds "
+                    f"{100 * bound:.1f}%; {_promise_kept(one, prior)}"
+                ),
             )
         )
     return Outcome(
@@ -315,7 +318,8 @@ def _summary(seen: Sequence[_Seen], prior: Number, guessing: float) -> str:
         f"A suspicion of {100 * float(as_fraction(prior)):g}% stays between {100 * low:.1f}% and {100 * high:.1f}% "
         f"after each of {first.secrets.size:,} noisy counts. Where the attacker was surest "
         f"({100 * surest.believed:.1f}%), it was so in {100 * surest.share:.1f}%: beliefs mean what they say, so the "
-        f"noise is as large as stated. All guesses together: {100 * first.accuracy:.1f}% right, "
+        f"noise is as large as stated. All guesses together: {100 * first.accuracy:.1f}% right "
+        f"(±{100 * chance_error(first.accuracy, first.secrets.size):.1f}% by chance), "
         f"{100 * guessing:.1f}% without the release."
     )
 

@@ -6,6 +6,7 @@ promise to that person. So members found are counted at few false alarms (Carlin
 
 from __future__ import annotations
 
+import math
 from typing import TypeAlias
 
 import numpy as np
@@ -37,6 +38,20 @@ def detected(members: Floats, others: Floats, false_alarms: npt.ArrayLike) -> Fl
     threshold = np.append(outside, -np.inf)[np.minimum(allowed, outside.size)]
     above = inside.size - np.searchsorted(np.sort(inside), threshold, side="right")
     return np.asarray(above / inside.size, dtype=np.float64)
+
+
+def detection_error(found: float, false_alarms: float, *, members: int, others: int) -> float:
+    """How far chance moves the share of members found: two standard deviations, exceeded in one run out of twenty.
+
+    It has two parts: which members are tested, and which others set the threshold. A threshold that lets pass a share
+    α·(1 + x) in truth finds about found·(1 + x), and never more than that where detection is concave in false alarms.
+
+    Example:
+        >>> round(detection_error(0.02, 0.01, members=1000, others=2000), 3)
+        0.012
+    """
+    own, threshold = found * (1 - found) / members, found**2 * (1 - false_alarms) / (false_alarms * others)
+    return 2 * math.sqrt(own + threshold)
 
 
 def most_detected(false_alarms: npt.ArrayLike, guarantee: Guarantee) -> Floats:

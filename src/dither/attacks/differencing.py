@@ -8,7 +8,9 @@ is certainty.
 
 Against a private release the attacker of this module does better than to subtract. It knows the law of the noise and
 how often each vote and each salary occurs, weighs every answer by its likelihood, rewords questions to get fresh noise,
-and finally gives up subtracting: it asks for one group per seat, which spends the whole budget on everybody at once.
+and finally gives up subtracting: it asks for one group per seat, which spends the whole budget on everybody at once
+(``groups``). Where the budget is for adding or removing a member, the strongest such question sums 1 for a yes and −1
+for a no: it costs as much as a count of yeses and finds a share 1 − e^−ε/2 of fair votes, which nothing exceeds.
 """
 
 from __future__ import annotations
@@ -22,11 +24,24 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy.special import expit, ndtr
+from scipy.special import expit
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score
-from dither.attacks.bayes import best_accuracy, best_accuracy_of_value, posterior
+from dither.attacks.base import Attack, Outcome, Published, Release, Score, chance_error
+from dither.attacks.bayes import best_accuracy, best_accuracy_of_value
 from dither.attacks.databases import ATTACKER, Ask, as_budget, column, curated_database, exact_database, noise_of
+from dither.attacks.groups import bits_by_count, bits_by_sum
+from dither.attacks.salaries import (
+    LARGEST,
+    STEP,
+    Salaries,
+    draw_salaries,
+    evidence_by_band,
+    guesses_by_band,
+    guesses_by_sums,
+    log_of_difference,
+    salary_from_averages,
+    share_found,
+)
 from dither.curator import Curator
 from dither.errors import InvalidParameter, OutOfBudget
 from dither.mechanisms import DiscreteLaplace
@@ -52,31 +67,12 @@ seat = {{ type = "integer", between = [1, {members}] }}
 yes = {{ type = "boolean" }}
 salary = {{ type = "integer", between = [0, {largest}], step = {step} }}
 """
-LARGEST, STEP, BAND = 200_000, 100, 5_000
-# Salaries are made lognormal; the attacker knows that, as somebody who has seen the statistics of the country does.
-MEDIAN, SPREAD = 60_000.0, 0.35
-TOLERANCE = 0.05
 YES = 0.5
 SWEEP = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 TIMES = (1, 4, 16, 64, 256, 1024, 4096)
 EVERYONE = "SELECT COUNT(*) AS n FROM members WHERE yes"
-BY_SEAT = "SELECT seat, COUNT(*) AS n FROM members WHERE yes GROUP BY seat"
-BY_BAND = f"SELECT seat, floor(salary / {BAND}) AS band, COUNT(*) AS n FROM members GROUP BY seat, band"  # noqa: S608
-
-
-def salary_from_averages(before: tuple[int, float], after: tuple[int, float]) -> float:
-    """What the person earns who left between two published averages, each given as (people, mean).
-
-    Means that were rounded to d give it away to within n·d all the same.
-
-    Example:
-        >>> salary_from_averages((435, 61_010.0), (434, 60_875.0))
-        119600.0
-    """
-    (n, mean), (left, other) = before, after
-    if positive_int(n, "people before", least=2) - positive_int(left, "people after") != 1:
-        raise InvalidParameter(f"one person leaves between the two averages; got {n} people before and {left} after")
-    return n * float(mean) - left * float(other)
+# So many parliaments are asked about by seat: one alone would leave 5% to chance.
+HOUSES = 10
 
 
 def posterior_of_bit(differences: Any, noise: DiscreteLaplace | None = None, *, prior: Number = 0.5) -> Floats:
@@ -100,55 +96,8 @@ def posterior_of_bit(differences: Any, noise: DiscreteLaplace | None = None, *, 
         return np.asarray(seen[..., 0])
     if belief in (0.0, 1.0):
         return np.full(seen.shape[:-1], belief)
-    weight = (_log_of_difference(seen - 1, noise) - _log_of_difference(seen, noise)).sum(axis=-1)
+    weight = (log_of_difference(seen - 1, noise) - log_of_difference(seen, noise)).sum(axis=-1)
     return np.asarray(expit(math.log(belief) - math.log1p(-belief) + weight))
-
-
-def _log_of_difference(distance: Floats, noise: DiscreteLaplace) -> Floats:
-    scale = float(noise.scale)
-    # (1+q²)/(1−q²) = coth(1/scale)
-    return np.asarray(-np.abs(distance) / scale + np.log(np.abs(distance) + 1 / math.tanh(1 / scale)))
-
-
-@dataclass(frozen=True, slots=True)
-class Salaries:
-    """What somebody believes about salaries: the weight of each whole multiple of the step; rows are people."""
-
-    weights: Floats
-
-    @property
-    def values(self) -> Floats:
-        """The salaries that the weights are of."""
-        return STEP * np.arange(self.weights.shape[-1], dtype=np.float64)
-
-    @classmethod
-    def prior(cls) -> Salaries:
-        """How salaries are distributed among everybody."""
-        edges = STEP * (np.arange(LARGEST // STEP + 2) - 0.5)
-        edges[-1] = math.inf
-        with np.errstate(divide="ignore"):
-            shares = ndtr(np.log(np.maximum(edges, 0.0) / MEDIAN) / SPREAD)
-        return cls(np.diff(shares))
-
-    def after(self, log_likelihood: Floats) -> Salaries:
-        """The beliefs after evidence; a row of it for each person."""
-        weights = self.weights * np.exp(log_likelihood - log_likelihood.max(axis=-1, keepdims=True))
-        return Salaries(weights / weights.sum(axis=-1, keepdims=True))
-
-    def best_guess(self, tolerance: float = TOLERANCE) -> tuple[Floats, Floats]:
-        """The salary that is most probably within the tolerance of the truth, and that probability."""
-        values = self.values
-        # v is within the tolerance of a guess g if g/(1+t) ≤ v ≤ g/(1−t)
-        low = np.searchsorted(values, values / (1 + tolerance) - 1e-9)
-        high = np.searchsorted(values, values / (1 - tolerance) + 1e-9)
-        sums = np.concatenate([np.zeros((*self.weights.shape[:-1], 1)), np.cumsum(self.weights, axis=-1)], axis=-1)
-        mass = sums[..., high] - sums[..., low]
-        best = mass.argmax(axis=-1)
-        return np.asarray(values[best]), np.asarray(mass.max(axis=-1))
-
-
-def _close(guesses: Floats | float, salaries: Floats) -> float:
-    return float(np.mean(np.abs(guesses - salaries) <= TOLERANCE * salaries + 1e-9))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +111,11 @@ class House:
     @classmethod
     def made_up(cls, members: int, maker: np.random.Generator) -> House:
         """Votes are fair coins, salaries lognormal on multiples of the step; seats are numbered."""
-        raw = MEDIAN * np.exp(SPREAD * maker.standard_normal(members))
+        salary = draw_salaries(members, maker)
         return cls(
             member=1000 + maker.permutation(9 * members)[:members].astype(np.int64),
             yes=maker.random(members) < YES,
-            salary=STEP * np.clip(np.round(raw / STEP), 0, LARGEST // STEP).astype(np.int64),
+            salary=salary,
         )
 
     def table(self) -> pa.Table:
@@ -197,7 +146,7 @@ def _exactly(ask: Ask, house: House, watch: Watch) -> tuple[float, float]:
         left = ask(f"{means} WHERE member <> {member}")
         after = int(column(left, "n")[0]), float(column(left, "mean")[0])
         salaries.append(salary_from_averages(before, after))
-    return float(np.mean((np.array(votes) > 0.5) == house.yes)), _close(np.array(salaries), house.salary.astype(float))
+    return float(np.mean((np.array(votes) > 0.5) == house.yes)), share_found(np.array(salaries), house.salary)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,38 +206,28 @@ def found_by_differencing(noise: DiscreteLaplace, times: int, *, worlds: int, ma
     return right / worlds
 
 
-def votes_by_seat(curator: Curator) -> Floats:
-    """What to believe of every member's vote after one question with a group for each seat.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BySeat:
+    """Shares of votes found with a group for each seat, by ε: from counts of yeses, and from sums of ±1."""
 
-    Nothing does better with counts of yeses: noise on a group of one reaches the bound of ``best_accuracy``.
-    """
-    budget = curator.policy.budget.epsilon_budget
-    answer = curator.sql(BY_SEAT, epsilon=budget, analyst=ATTACKER)
-    order = np.argsort(column(answer.table, "seat"))
-    return posterior(noise_of(curator, BY_SEAT, budget), column(answer.table, "n")[order], prior=YES)
+    counts: dict[Fraction, float]
+    sums: dict[Fraction, float]
+    members: int
 
 
-def salaries_by_band(curator: Curator, members: int) -> Salaries:
-    """What to believe of every member's salary after one question with a group for each seat and band of salaries."""
-    budget = curator.policy.budget.epsilon_budget
-    answer = curator.sql(BY_BAND, epsilon=budget, analyst=ATTACKER)
-    noise = noise_of(curator, BY_BAND, budget)
-    counts = np.zeros((members, LARGEST // BAND + 1))
-    seats, bands = column(answer.table, "seat").astype(int), column(answer.table, "band").astype(int)
-    counts[seats - 1, bands] = column(answer.table, "n")
-    scale = float(noise.scale)
-    weights = (np.abs(counts) - np.abs(counts - 1)) / scale
-    place = np.arange(LARGEST // STEP + 1) * STEP // BAND
-    return Salaries.prior().after(weights[:, place])
-
-
-def salaries_by_sums(house: House, noise: DiscreteLaplace) -> Salaries:
-    """The same from two sums, with each member and without, in a world for each: the textbook way."""
-    whole = house.salary // STEP
-    rest = int(whole.sum()) - whole
-    seen = noise.release(rest + whole) - noise.release(rest)
-    grid = np.arange(LARGEST // STEP + 1, dtype=np.float64)
-    return Salaries.prior().after(_log_of_difference(seen[:, np.newaxis] - grid, noise))
+def votes_by_seat(house: House, epsilons: Sequence[Fraction], watch: Watch = unwatched) -> BySeat:
+    """Ask for one group per seat, with each ε and in both ways, each by itself: an attacker gets one of the answers."""
+    ways = (bits_by_count, bits_by_sum)
+    found: tuple[dict[Fraction, float], dict[Fraction, float]] = ({}, {})
+    # a whole number, which a policy states exactly; each answer is charged to it
+    budget = Fraction(math.ceil(len(ways) * sum(epsilons)))
+    with curated_database("members", house.table(), tables=house.policy(), epsilon=budget) as curator:
+        for place, epsilon in enumerate(epsilons):
+            watch(place / len(epsilons), "one group for each seat")
+            for shares, ask in zip(found, ways, strict=True):
+                beliefs = ask(curator, table="members", key="seat", bit="yes", epsilon=epsilon, prior=YES)
+                shares[epsilon] = float(np.mean((beliefs > 0.5) == house.yes))
+    return BySeat(counts=found[0], sums=found[1], members=house.yes.size)
 
 
 def differencing(
@@ -303,7 +242,8 @@ def differencing(
     """Find how each member of a parliament voted and what they earn, from counts and averages with and without them.
 
     Each private attack spends a budget of ``epsilon`` of its own; ``pairs`` is how many times the two questions are
-    reworded, ``worlds`` in how many made-up worlds the textbook attack is repeated.
+    reworded, ``worlds`` in how many made-up worlds the textbook attack is repeated. Questions by seat are asked about
+    ten such parliaments, so that chance moves their figures less.
     """
     positive_int(members, "members", least=10)
     positive_int(pairs, "pairs")
@@ -317,87 +257,98 @@ def differencing(
     with curated_database("members", house.table(), tables=house.policy(), epsilon=budget) as curator:
         refusal = reword_until_refused(curator, int(house.member[0]), pairs=pairs)
         noise = noise_of(curator, "SELECT SUM(salary) AS s FROM members", budget / 2)
-    sums = salaries_by_sums(house, noise).best_guess()[0]
-    by_epsilon = {}
-    for place, one in enumerate(sorted({*map(as_budget, SWEEP), budget})):
-        watch(0.45 + 0.04 * place, "one group for each seat")
-        with curated_database("members", house.table(), tables=house.policy(), epsilon=one) as curator:
-            by_epsilon[one] = float(np.mean((votes_by_seat(curator) > 0.5) == house.yes))
-    watch(0.75, "one group for each seat and band of salaries")
-    with curated_database("members", house.table(), tables=house.policy(), epsilon=budget) as curator:
-        bands = salaries_by_band(curator, members).best_guess()[0]
+    several = House.made_up(HOUSES * members, maker)
+    by_seat = votes_by_seat(several, sorted({*map(as_budget, SWEEP), budget}), part_of(watch, 0.4, 0.7))
+    watch(0.7, "one group for each seat and band of salaries")
+    with curated_database("members", several.table(), tables=several.policy(), epsilon=budget) as curator:
+        bands = guesses_by_band(evidence_by_band(curator, several.member.size, epsilon=budget))
+    watch(0.77, "adding up salaries with each member and without")
+    sums = guesses_by_sums(several.salary, noise)
     reworded, unlimited = [], []
     for place, times in enumerate(TIMES):
         watch(0.8 + 0.2 * place / len(TIMES), "averaging noise, with a budget and without")
         reworded.append(found_by_differencing(DiscreteLaplace(2 * times / budget), times, worlds=worlds, maker=maker))
         unlimited.append(found_by_differencing(DiscreteLaplace(2 / budget), times, worlds=worlds, maker=maker))
+    textbook = found_by_differencing(refusal.noise, refusal.pairs, worlds=10 * worlds, maker=maker)
     watch(1.0, "done")
-    textbook = found_by_differencing(refusal.noise, refusal.pairs, worlds=worlds, maker=maker)
-    salary = house.salary.astype(np.float64)
-    guess, mass = Salaries.prior().best_guess()
     scores = _scores(
-        members=members,
         epsilon=budget,
         exact=exact,
-        private=(by_epsilon[budget], textbook, _close(bands, salary), _close(sums, salary)),
-        guessing=(float(max(house.yes.mean(), 1 - house.yes.mean())), _close(guess, salary)),
+        by_seat=by_seat,
+        textbook=(textbook, 10 * worlds),
+        salaries=(share_found(bands, several.salary), share_found(sums, several.salary)),
         refusal=refusal,
-        most=min(1.0, math.exp(budget) * float(mass)),
     )
     return Outcome(
         attack="differencing",
         scores=scores,
-        summary=_summary(refusal, budget, scores),
-        draw=lambda figure: _draw(figure, budget, reworded, unlimited, by_epsilon),
-        size=(9.5, 4.2),
+        summary=_summary(refusal, budget, scores, by_seat.members),
+        draw=lambda figure: _draw(figure, budget, reworded, unlimited, by_seat),
+        size=(9.5, 4.4),
     )
 
 
 def _scores(
     *,
-    members: int,
     epsilon: Fraction,
     exact: tuple[float, float],
-    private: tuple[float, float, float, float],
-    guessing: tuple[float, float],
+    by_seat: BySeat,
+    textbook: tuple[float, int],
+    salaries: tuple[float, float],
     refusal: Refusal,
-    most: float,
 ) -> tuple[Score, ...]:
     cost, certain = f"ε = {float(epsilon):g}", Published(figure="certainty", source="Dwork & Roth 2014, section 1.1")
-    bound, any_question = best_accuracy(YES, Guarantee(epsilon)), best_accuracy_of_value(YES, epsilon)
-    vote, salary = guessing
-    chance = 2 * math.sqrt(bound * (1 - bound) / members)
+    by_count, by_sum = best_accuracy(YES, Guarantee(epsilon)), best_accuracy_of_value(YES, epsilon)
+    # what the attacker knows beforehand: the laws from which votes and salaries are drawn
+    vote, salary = max(YES, 1 - YES), float(Salaries.prior().best_guess()[1])
+    most = min(1.0, math.exp(epsilon) * salary)
+
+    def among(share: float, people: int) -> str:
+        return f"{people:,} members, ±{100 * chance_error(share, people):.1f}% by chance"
+
     rows: Sequence[tuple[Release, str, float, float, Published | None, str]] = (
         (Release.UNPROTECTED, "votes found from two exact counts", exact[0], vote, certain, ""),
         (Release.UNPROTECTED, "salaries found (±5%) from two exact averages", exact[1], salary, None, ""),
         (
             Release.PRIVATE,
-            f"votes found from one group per seat, {cost}",
-            private[0],
+            f"votes found from one sum per seat (yes 1, no −1), {cost}",
+            by_seat.sums[epsilon],
             vote,
             None,
-            (
-                f"±{100 * chance:.1f}% by chance; on average nobody exceeds {100 * bound:.1f}% with such counts, or "
-                f"{100 * any_question:.1f}% with others"
-            ),
+            f"{among(by_sum, by_seat.members)}; on average no question exceeds {100 * by_sum:.1f}%",
+        ),
+        (
+            Release.PRIVATE,
+            f"votes found from one count of yeses per seat, {cost}",
+            by_seat.counts[epsilon],
+            vote,
+            None,
+            f"{among(by_count, by_seat.members)}; on average counts of yeses don't exceed {100 * by_count:.1f}%",
         ),
         (
             Release.PRIVATE,
             f"votes found from {refusal.pairs} reworded pairs of counts, {cost} in all",
-            private[1],
+            textbook[0],
             vote,
             None,
-            "then the budget refuses",
+            f"then the budget refuses; {among(textbook[0], textbook[1])}",
         ),
         (
             Release.PRIVATE,
             f"salaries found (±5%) from one group per seat and band, {cost}",
-            private[2],
+            salaries[0],
             salary,
             None,
-            f"on average nobody exceeds e^ε times guessing, {100 * most:.1f}%",
+            (f"{among(salaries[0], by_seat.members)}; on average nobody exceeds e^ε times guessing, {100 * most:.1f}%"),
         ),
-        (Release.PRIVATE, f"salaries found (±5%) from two sums, {cost} in all", private[3], salary, None, ""),
+        (
+            Release.PRIVATE,
+            f"salaries found (±5%) from two sums, {cost} in all",
+            salaries[1],
+            salary,
+            None,
+            among(salaries[1], by_seat.members),
+        ),
     )
     return tuple(
         Score(release=release, what=what, value=value, guessing=guess, published=published, detail=detail)
@@ -405,14 +356,15 @@ def _scores(
     )
 
 
-def _summary(refusal: Refusal, epsilon: Fraction, scores: Sequence[Score]) -> str:
-    low, high = Guarantee(epsilon).posterior(YES)
+def _summary(refusal: Refusal, epsilon: Fraction, scores: Sequence[Score], members: int) -> str:
+    most = best_accuracy_of_value(YES, epsilon)
     return (
         f"Exact answers gave everybody away. The curator gave the same number, free, to {refusal.repeats} repeats of a "
         f"question; {refusal.pairs} rewordings of both questions used up its budget of ε = {float(epsilon):g}, and the "
-        f"next was refused. The best attack found {100 * scores[2].value:.1f}% of the votes, where a coin finds 50%: "
-        f"counts of yeses that cost ε = {float(epsilon):g} in all leave a suspicion of 50% between {100 * low:.1f}% "
-        f"and {100 * high:.1f}%."
+        f"next was refused: {100 * scores[4].value:.1f}% of the votes were found, where a coin finds 50%. The best "
+        f"attack doesn't subtract: it asks for one sum per seat, and found {100 * scores[2].value:.1f}% "
+        f"(±{100 * chance_error(most, members):.1f}% by chance). With ε = {float(epsilon):g} for a member's presence, "
+        f"nobody finds more than {100 * most:.1f}% on average."
     )
 
 
@@ -421,7 +373,7 @@ def _draw(
     epsilon: Fraction,
     reworded: Sequence[float],
     unlimited: Sequence[float],
-    by_epsilon: dict[Fraction, float],
+    by_seat: BySeat,
 ) -> None:
     left, right = figure.subplots(1, 2, sharey=True)
     left.axhline(100, color=EXACT, label="exact answers")
@@ -432,11 +384,13 @@ def _draw(
     left.set(title="With minus without, again and again")
     fine = np.geomspace(0.08, 5.0, 80)
     right.axhline(100, color=EXACT)
-    right.plot(fine, 100 * expit(fine), color=LINE, label=r"bound $e^\varepsilon/(1+e^\varepsilon)$")
-    places = [float(one) for one in by_epsilon]
-    right.plot(places, [100 * v for v in by_epsilon.values()], "o", color=PRIVATE, label="one group per seat")
+    places = [float(one) for one in by_seat.sums]
+    right.plot(fine, 100 * (1 - np.exp(-fine) / 2), color=PRIVATE, lw=1, label=r"bound $1-e^{-\varepsilon}/2$")
+    right.plot(places, [100 * v for v in by_seat.sums.values()], "o", color=PRIVATE, label="a sum of ±1 per seat")
+    right.plot(fine, 100 * expit(fine), color=LINE, lw=1, label=r"bound $e^\varepsilon/(1+e^\varepsilon)$")
+    right.plot(places, [100 * v for v in by_seat.counts.values()], "s", color=LINE, ms=4, label="a count per seat")
     right.axhline(50, color=FAINT, ls="--")
-    right.set(xscale="log", xlabel="budget ε", title="The best attack")
+    right.set(xscale="log", xlabel="budget ε", title="One group per seat")
     right.set_xticks(SWEEP, [f"{one:g}" for one in SWEEP])
     right.minorticks_off()
     for axes in (left, right):

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from dither.attacks.base import Attack, Outcome, Published, Release, Score
-from dither.attacks.detection import RATES, Floats, detected, most_detected
+from dither.attacks.detection import RATES, Floats, detected, detection_error, most_detected
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms import DiscreteGaussian
 from dither.numeric import Number, positive_int
@@ -296,14 +296,14 @@ def genomes(
                 what=f"{what}, likelihood ratio that knows the noise",
                 value=float(outsider.at(FALSE_ALARMS)),
                 guessing=FALSE_ALARMS,
-                detail=f"{cost}; on average nobody finds more than {most:.1f}%",
+                detail=f"{_chance(outsider)}; {cost}; on average nobody finds more than {most:.1f}%",
             ),
             Score(
                 release=Release.PRIVATE,
                 what=f"{what}, by one who knows all other genomes",
                 value=float(insider.at(FALSE_ALARMS)),
                 guessing=FALSE_ALARMS,
-                detail=f"{cost}; on average nobody finds more than {most:.1f}%",
+                detail=f"{_chance(insider)}; {cost}; on average nobody finds more than {most:.1f}%",
             ),
         ),
         summary=(
@@ -356,6 +356,13 @@ def _looked_up(genomes: Genotypes, table: Floats) -> Floats:
 def _more(found: Found) -> str:
     """The same at other rates of false alarms."""
     return ", ".join(f"{100 * float(found.at(rate)):.1f}% at {100 * rate:g}%" for rate in (0.001, 0.05))
+
+
+def _chance(found: Found) -> str:
+    """How far chance moves the share that is found at the main rate of false alarms."""
+    share = float(found.at(FALSE_ALARMS))
+    error = detection_error(share, FALSE_ALARMS, members=found.participants.size, others=found.others.size)
+    return f"±{100 * error:.1f}% by chance"
 
 
 def _log_normal(x: Floats, mean: Floats, variance: Floats) -> Floats:

@@ -16,6 +16,7 @@ theirs did; one of two hundred, fitted to 250 patients, shows what an overfitted
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -262,17 +263,17 @@ def inversion(
     rich, plain, private, watched = (_mean(each) for each in (all_rich, all_plain, all_private, all_watched))
     loss = plan.loss()
     cost = f"ε = {loss.epsilon(guarantee.delta):.3g}, δ = {float(guarantee.delta):g}"
-    limit = f"{cost}: taking part adds at most {100 * loss.delta(0):.1f} points"
+    limit = f"{cost}: taking part adds at most {100 * loss.delta(0):.1f} points on average"
     exact, noisy = Release.UNPROTECTED, Release.PRIVATE
     prior, few = float(PRIORS.max()), f"{FEW} features"
     return Outcome(
         attack="inversion",
         scores=(
-            *_scores(exact, f"overfitted model, {FEW + items} features", rich, guessing=prior),
-            *_scores(exact, f"plain model, {few}", plain, guessing=prior, published=FREDRIKSON),
-            *_scores(noisy, f"private model, {few}", private, guessing=prior, limit=limit),
+            *_scores(exact, f"overfitted model, {FEW + items} features", all_rich, guessing=prior),
+            *_scores(exact, f"plain model, {few}", all_plain, guessing=prior, published=FREDRIKSON),
+            *_scores(noisy, f"private model, {few}", all_private, guessing=prior, limit=limit),
             *_scores(
-                noisy, "each step watched, all others known", watched, guessing=float(np.mean(unaided)), limit=limit
+                noisy, "each step watched, all others known", all_watched, guessing=float(np.mean(unaided)), limit=limit
             ),
         ),
         summary=(
@@ -325,14 +326,18 @@ def _mean(results: list[Inverted]) -> Inverted:
 def _scores(
     release: Release,
     model: str,
-    result: Inverted,
+    rounds: list[Inverted],
     *,
     guessing: float,
     limit: str = "",
     published: Published | None = None,
 ) -> tuple[Score, Score]:
     """How many genotypes are named, and how many of them only because their owners took part."""
+    result, gaps = _mean(rounds), [each.gap for each in rounds]
     without = f"{100 * result.outside:.1f}% with a model made without them"
+    # rounds have patients of their own, so their gaps are independent
+    error = 2 * float(np.std(gaps, ddof=1)) / math.sqrt(len(gaps)) if len(gaps) > 1 else 1.0
+    chance = f"{100 * result.gap:+.1f} points, ±{100 * error:.1f} by chance"
     return (
         Score(
             release=release,
@@ -346,7 +351,7 @@ def _scores(
             what=f"… because they took part: {model}",
             value=max(0.0, result.gap),
             published=published,
-            detail=limit,
+            detail=f"{chance}; {limit}" if limit else chance,
         ),
     )
 

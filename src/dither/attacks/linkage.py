@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -187,8 +188,9 @@ def ask_for_counts(patients: Patients, postcodes: int, epsilons: Sequence[float]
         f'{name} = {{ type = "integer", in = {list(range(size))} }}' for name, size in zip(GROUPED, shape, strict=True)
     )
     answers = {}
-    facts, budget = POLICY.format(columns=columns), sum(map(as_budget, epsilons))
-    with curated_database("patients", table, tables=facts, epsilon=as_budget(budget)) as curator:
+    # a whole number, which a policy states exactly; each answer is charged to it
+    facts, budget = POLICY.format(columns=columns), Fraction(math.ceil(sum(map(as_budget, epsilons))))
+    with curated_database("patients", table, tables=facts, epsilon=budget) as curator:
         for index, epsilon in enumerate(epsilons):
             watch(index / len(epsilons), f"asking the curator with ε = {epsilon:g}")
             answer = curator.sql(QUESTION, epsilon=epsilon).table

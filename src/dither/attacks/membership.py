@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score
-from dither.attacks.detection import RATES, Floats, best_accuracy, detected, most_detected
+from dither.attacks.base import Attack, Outcome, Published, Release, Score, percent
+from dither.attacks.detection import RATES, Floats, best_accuracy, detected, detection_error, most_detected
 from dither.attacks.training import NoisyDescent, Objective, fitted, watched_ratio
 from dither.errors import InvalidData, InvalidParameter
 from dither.numeric import Number, positive_int
@@ -245,12 +245,17 @@ def membership(
 
     def score(release: Release, attacker: Attacker, detail: str, published: Published | None = None) -> Score:
         measured = exact if release is Release.UNPROTECTED else private
+        share = float(measured.at(attacker, FALSE_ALARMS))
         more = f"{100 * float(measured.at(attacker, 0.01)):.1f}% at 1%, balanced accuracy "
         more += f"{100 * measured.balanced(attacker):.1f}%"
+        if release is Release.PRIVATE:
+            inside = int(measured.members.sum())
+            error = detection_error(share, FALSE_ALARMS, members=inside, others=measured.members.size - inside)
+            more = f"±{100 * error:.2f}% by chance, {more}"
         return Score(
             release=release,
             what=f"{what}, {attacker.value}",
-            value=float(measured.at(attacker, FALSE_ALARMS)),
+            value=share,
             guessing=FALSE_ALARMS,
             published=published,
             detail=f"{more}; {detail}" if detail else more,
@@ -270,8 +275,9 @@ def membership(
         summary=(
             f"The overfitted model betrays {100 * float(exact.at(Attacker.SHADOWS, FALSE_ALARMS)):.0f}% of its members "
             f"at one false alarm in a thousand, and is right about {100 * exact.accuracy:.1f}% of new people. Trained "
-            f"with {cost}, its twin is right about {100 * private.accuracy:.1f}%, and not even an attacker who knows "
-            "all other records and watches each step does much better than guessing."
+            f"with {cost}, its twin is right about {100 * private.accuracy:.1f}%; an attacker who knows all other "
+            f"records and watches each step finds {percent(float(private.at(Attacker.WATCHING, FALSE_ALARMS)))} of its "
+            f"members, and guessing finds {percent(FALSE_ALARMS)}."
         ),
         draw=lambda figure: _draw(figure, exact, private, guarantee),
         size=(9.0, 4.0),

@@ -1,6 +1,7 @@
 """Audit: evidence, measured on running code, that what is claimed about privacy holds."""
 
 from dither.audit.claims import Claim, claim_of
+from dither.audit.everything import Part, Row, audit_everything
 from dither.audit.lower_bound import lower_bound
 from dither.audit.neighbours import (
     Breach,
@@ -12,6 +13,9 @@ from dither.audit.neighbours import (
     neighbour_of,
     reading,
 )
+from dither.audit.queries import QueryAudit, audit_query
+from dither.audit.query_neighbours import NeighbourTest
+from dither.audit.report import write_report
 from dither.audit.result import Assumption, LowerBound, Sketch, Verdict
 from dither.audit.sampling import Batched
 from dither.audit.search import neighbouring_tables, query_patterns, search, search_tables
@@ -23,9 +27,15 @@ __all__ = [
     "Claim",
     "Fault",
     "LowerBound",
+    "NeighbourTest",
     "Neighbours",
+    "Part",
+    "QueryAudit",
+    "Row",
     "Sketch",
     "Verdict",
+    "audit_everything",
+    "audit_query",
     "breaches",
     "check_question",
     "claim_of",
@@ -37,4 +47,5 @@ __all__ = [
     "reading",
     "search",
     "search_tables",
+    "write_report",
 ]

@@ -44,6 +44,8 @@ ROUNDS = (
     Round(failure=0.85, seconds=1.0, fit=100_000, choose=1_000_000),
 )
 ONE_ROUND = (Round(failure=1.0, seconds=1.0, fit=100_000, choose=1_000_000),)
+# With time for fewer draws than this of each input, none is spent on timing.
+FEW = 40
 # Short rounds are worth their time only where so many outputs can be had in the first one.
 QUICK = 2_000
 
@@ -51,9 +53,11 @@ QUICK = 2_000
 def by_sampling(task: Task) -> list[Finding]:
     """All that sampling finds until the time is over, or until the claim is refuted."""
     pair = task.draws()
-    for draws in pair:
-        draws(1)  # whatever is loaded or compiled at the first call isn't what a draw costs
-    reading = _reading(collect(pair, most=64, seconds=0.02 * task.left))
+    # whatever is loaded or compiled at the first call isn't what a draw costs
+    raw = (pair[0](1), pair[1](1))
+    if task.left > FEW * sum(draws.each for draws in pair):
+        raw = collect(pair, most=64, seconds=0.02 * task.left)
+    reading = _reading(raw)
     each = sum(draws.each + reading for draws in pair)
     short = task.stop and task.claim is not None and ROUNDS[0].seconds * task.left / each > QUICK
     findings: list[Finding] = []
@@ -73,17 +77,23 @@ def _reading(raw: tuple[Block, Block]) -> float:
 
 
 def _round(task: Task, pair: tuple[Draws, Draws], plan: Round, reading: float) -> list[Finding]:
+    if task.left <= 0:
+        return []
     seconds = plan.seconds * task.left
     end = time.perf_counter() + seconds
     task.tell("fitting scores of outputs")
     # settling the layout takes as long as reading
     raw = collect(pair, most=plan.fit, seconds=0.1 * seconds, later=2 * reading)
+    if task.left <= 0:
+        return []
     layout = layout_of(*raw)
     fit = (layout.read(raw[0]), layout.read(raw[1]))
     task.tell("choosing an event")
     # columns of many numbers fill the memory sooner
     most = max(1000, min(plan.choose, (1 << 22) // layout.width))
     raw = collect(pair, most=most, seconds=0.12 * seconds, numbers=layout.width, later=reading)
+    if task.left <= 0:
+        return []
     sample = (layout.read(raw[0]), layout.read(raw[1]))
     del raw
     merits = objectives(task.delta, task.claim)
@@ -99,7 +109,7 @@ def _final(
     """Let the finalists meet on more draws than fit into memory: none of these counts for the bound."""
     end = time.perf_counter() + seconds
     events = tuple(dict.fromkeys(event for finalists in choice.finalists for event in finalists))
-    if len(events) < 2:
+    if len(events) < 2 or seconds < FEW * sum(draws.each for draws in pair):
         return choice
     tally, _ = _sized(pair, layout, events, 0.5, seconds)
     total = tally()
@@ -174,10 +184,12 @@ def _sized(
     pair: tuple[Draws, Draws], layout: Layout, events: tuple[Event, ...], share: float, seconds: float
 ) -> tuple[Tally, float]:
     """Blocks of a good length, from the time that a small one takes; and the time of one."""
-    trial = max(1, min(1 << 14, int(0.01 * seconds / max(pair[0].each + pair[1].each, 1e-9))))
-    start = time.perf_counter()
-    Tally(pair, layout, events, (trial, trial))()
-    each = (time.perf_counter() - start) / (2 * trial)
+    each = (pair[0].each + pair[1].each) / 2
+    trial = min(1 << 14, int(0.005 * seconds / max(each, 1e-9)))
+    if trial > 0:
+        start = time.perf_counter()
+        Tally(pair, layout, events, (trial, trial))()
+        each = (time.perf_counter() - start) / (2 * trial)
     step = min(LONGEST_STEP, seconds / 100)
     most = max(2, LARGEST_BLOCK // max(1, layout.width))
     size = max(2, min(most, int(step / max(each, 1e-10))) // 2 * 2)

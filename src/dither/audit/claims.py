@@ -28,6 +28,8 @@ POINTS = 2001
 # Curves with corners (discrete mechanisms, compositions of stated guarantees) are looked at more closely around them.
 CORNERS = 100
 POINTS_AT_CORNER = 24
+# A curve is named by the first of these δ at which it has a finite ε.
+SHOWN_DELTAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,12 @@ class Claim:
             return f"ε = {float(self.loss.exact_epsilon):.6g} at δ = {float(self.loss.exact_delta):.3g}"
         if math.isfinite(self.loss.pure()):
             return f"ε = {self.loss.pure():.6g}"
-        return f"the {self.loss.kind.replace('_', ' ')} curve with ε = {self.loss.epsilon(1e-6):.6g} at δ = 1e-06"
+        kind = self.loss.kind.replace("_", " ")
+        for delta in SHOWN_DELTAS:
+            epsilon = self.loss.epsilon(delta)
+            if math.isfinite(epsilon):
+                return f"the {kind} curve with ε = {epsilon:.6g} at δ = {delta:g}"
+        return f"the {kind} curve, which is infinite at every small δ"
 
 
 def claim_of(claim: Claimable | Claim) -> Claim:

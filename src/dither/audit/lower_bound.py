@@ -67,7 +67,7 @@ def lower_bound(
         >>> import numpy as np
         >>> answers = Batched(lambda x, n: np.random.default_rng().random(n) < (0.9 if x else 0.1))
         >>> found = lower_bound(answers, True, False, claim=1, budget="2s", confidence=0.999999)
-        >>> found.verdict, 1 < found.epsilon <= np.log(9)
+        >>> found.verdict, bool(1 < found.epsilon <= np.log(9))
         (<Verdict.BROKEN: 'the claim is false'>, True)
     """
     start = time.perf_counter()

@@ -16,7 +16,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -34,6 +34,7 @@ Block: TypeAlias = "npt.NDArray[Any] | list[Any]"
 OUTPUT = "output"
 WHOLE = "the whole output"
 SHAPE = "the shape of the output"
+WEIGHTED = "a weighted sum of the output"
 LONGEST_LIST = 32
 MOST_COLUMNS = 200
 DEEPEST = 8
@@ -139,15 +140,19 @@ def joined(parts: list[Block]) -> Block:
         return np.concatenate(arrays)
     if len(parts) == 1:
         return parts[0]
-    return [value for part in parts for value in (part.tolist() if isinstance(part, np.ndarray) else part)]
+    return [value for part in parts for value in as_objects(part)]
 
 
 def layout_of(first: Block, second: Block) -> Layout:
     """How to read outputs, from a sample of each input."""
-    both = joined([first, second])
-    if isinstance(both, np.ndarray):
-        return ArrayLayout.of(both)
-    return ObjectLayout.of(both)
+    if isinstance(first, np.ndarray) and isinstance(second, np.ndarray) and first.shape[1:] == second.shape[1:]:
+        return ArrayLayout.of(first, second)
+    return ObjectLayout.of([value for part in (first, second) for value in as_objects(part)])
+
+
+def as_objects(block: Block) -> list[Any]:
+    """Outputs as Python's own values."""
+    return list(block.tolist()) if isinstance(block, np.ndarray) else block
 
 
 # ------------------------------------------------------------------ arrays of numbers
@@ -155,10 +160,15 @@ def layout_of(first: Block, second: Block) -> Layout:
 
 @dataclass(frozen=True, slots=True)
 class ArrayLayout:
-    """One column for each coordinate; rows that repeat have a code too."""
+    """One column for each coordinate; rows that repeat have a code too.
+
+    Of very long rows only the coordinates that differ most are columns, with a sum of all, weighted by how they differ.
+    """
 
     coordinates: int | None
-    rows: Mapping[int, str]
+    rows: Mapping[int, str] = field(default_factory=dict)
+    kept: tuple[int, ...] = ()
+    weights: Floats | None = None
 
     @property
     def width(self) -> int:
@@ -166,18 +176,22 @@ class ArrayLayout:
         return (self.coordinates or 1) + bool(self.rows)
 
     @classmethod
-    def of(cls, sample: npt.NDArray[Any]) -> ArrayLayout:
-        """The layout of arrays like this one."""
-        coordinates = None if sample.ndim == 1 else sample.shape[1]
-        if coordinates is None and (
-            sample.dtype.kind in "bf" or np.abs(sample.astype(np.float64)).max(initial=0) < 2.0**53
-        ):
-            return cls(None, {})  # the number itself says it all
-        codes, places, counts = np.unique(_row_codes(sample), return_index=True, return_counts=True)
-        if codes.size > sample.shape[0] // 2:
-            return cls(coordinates, {})
-        often = np.argsort(-counts)[:1000]
-        return cls(coordinates, {int(codes[i]): str(tuple(np.atleast_1d(sample[places[i]]).tolist())) for i in often})
+    def of(cls, first: npt.NDArray[Any], second: npt.NDArray[Any]) -> ArrayLayout:
+        """The layout of arrays like these."""
+        both = np.concatenate([first, second])
+        if both.ndim == 1:
+            # the number itself says it all, unless it is a whole number that no float holds
+            short = both.dtype.kind in "bf" or np.abs(both.astype(np.float64)).max(initial=0) < 2.0**53
+            return cls(None) if short else cls(None, _repeated(both))
+        wide = both.shape[1]
+        if wide <= MOST_COLUMNS:
+            return cls(wide, _repeated(both), tuple(range(wide)))
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            difference = first.mean(axis=0, dtype=np.float64) - second.mean(axis=0, dtype=np.float64)
+            weights = np.nan_to_num(difference / both.var(axis=0, dtype=np.float64), posinf=0.0, neginf=0.0)
+            telling = np.nan_to_num(np.abs(difference * weights))
+        kept = np.sort(np.argsort(-telling, kind="stable")[: MOST_COLUMNS // 2])
+        return cls(wide, _repeated(both), tuple(kept.tolist()), weights)
 
     def read(self, block: Block) -> Columns:
         """The columns of a sample; what isn't of this shape counts as NaN."""
@@ -190,12 +204,24 @@ class ArrayLayout:
         kinds = {WHOLE: _row_codes(block)} if self.rows else {}
         if self.coordinates is None:
             return Columns(size=len(numbers), numbers={OUTPUT: numbers}, kinds=kinds)
-        named = {f"{OUTPUT}[{place}]": numbers[:, place] for place in range(self.coordinates)}
+        named = {f"{OUTPUT}[{place}]": numbers[:, place] for place in self.kept}
+        if self.weights is not None:
+            with np.errstate(invalid="ignore", over="ignore"):
+                named[WEIGHTED] = numbers @ self.weights
         return Columns(size=len(numbers), numbers=named, kinds=kinds)
 
     def words(self, kind: str, code: int) -> str | None:
         """The row."""
         return self.rows.get(code) if kind == WHOLE else None
+
+
+def _repeated(sample: npt.NDArray[Any]) -> Mapping[int, str]:
+    """Codes of rows with the rows, where many repeat."""
+    codes, places, counts = np.unique(_row_codes(sample), return_index=True, return_counts=True)
+    if codes.size > sample.shape[0] // 2:
+        return {}
+    often = np.argsort(-counts)[:1000]
+    return {int(codes[i]): str(tuple(np.atleast_1d(sample[places[i]]).tolist())) for i in often}
 
 
 def _as_row(value: Any, width: int | None) -> Any:
@@ -276,7 +302,7 @@ class ObjectLayout:
 
     def read(self, block: Block) -> Columns:
         """The columns of a sample."""
-        values = block.tolist() if isinstance(block, np.ndarray) else block
+        values = as_objects(block)
         size = len(values)
         numbers = {name: np.full(size, np.nan) for name in self.numbers}
         flags = {name: np.zeros(size) for name in self.flags}

@@ -39,7 +39,7 @@ from dither.query.price import Priced
 # Of the time: the neighbour test until the first, releases until the second, whole answers after that.
 MEASURED, RELEASED = 0.25, 0.6
 # What is left of the time for a step that comes late, in seconds.
-LEAST = 0.3
+LEAST = 0.15
 # Where bounds are searched for, the neighbour test stands on some that a search may find.
 FOUND = ((0, 1024), (-1, 1), (1, 2))
 SCORED = "the score of a release says how much likelier its noisy cells are on x than on x_neighbour"
@@ -96,19 +96,29 @@ class QueryAudit:
             f"{100 * self.neighbours.furthest:.0f}% of what it was charged for"
         )
 
-    def __str__(self) -> str:
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """All of it in words: titles and texts."""
         delta = f", δ = {self.quote.delta:.2g}" if self.quote.delta else ""
-        lines = [
+        return (
             ("question", " ".join(self.sql.split())),
             ("protects", self.quote.unit),
             ("claim", f"ε = {self.quote.epsilon:.4g}{delta} ({self.quote.booked})"),
             ("neighbours", str(self.neighbours)),
             ("compared", f"x is {self.names[0]}; x_neighbour is {self.names[1]}\n{SCORED}"),
-            *([("releases", str(self.release))] if self.release is not None else []),
-            ("answers", str(self.answers)),
+            *([("releases", self._in_words(self.release))] if self.release is not None else []),
+            ("answers", self._in_words(self.answers)),
             ("verdict", self.verdict),
-        ]
-        return "\n".join(f"{title:<12}" + text.replace("\n", "\n" + 12 * " ") for title, text in lines)
+        )
+
+    def _in_words(self, bound: LowerBound) -> str:
+        there = self.claim.epsilon(bound.delta)
+        return (
+            f"{bound}\nAt δ = {bound.delta:g} the claim is ε = {there:.4g}; this bound shows ε ≥ {bound.epsilon:.4f}."
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(f"{title:<12}" + text.replace("\n", "\n" + 12 * " ") for title, text in self.parts)
 
 
 def audit_query(

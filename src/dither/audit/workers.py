@@ -15,7 +15,7 @@ import random
 import signal
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
@@ -35,6 +35,7 @@ Probe: TypeAlias = Callable[[], frozenset[bytes]]
 Arrival: TypeAlias = "tuple[int, Floats] | None"
 
 PAUSE = 0.05
+LAST_BLOCK = 1 << 62
 
 
 def blocks(work: Work, probe: Probe, workers: int, *, patience: float) -> Generator[Arrival, None, None]:
@@ -43,9 +44,10 @@ def blocks(work: Work, probe: Probe, workers: int, *, patience: float) -> Genera
     ``patience`` is how many seconds copies may take to begin; if they don't, the work is done here.
     """
     if workers > 1 and hasattr(os, "fork"):
-        crew = _Crew(work, probe, workers)
+        crew = _Crew()
         try:
-            if crew.independent(time.perf_counter() + patience):
+            crew.start(work, probe, workers)
+            if crew.independent(probe, time.perf_counter() + patience):
                 yield from crew.arrivals()
         finally:
             crew.end()
@@ -85,35 +87,33 @@ class _Member:
 class _Crew:
     """Copies of this process, each at its own share of the blocks."""
 
-    def __init__(self, work: Work, probe: Probe, size: int) -> None:
-        self._probe = probe
+    def __init__(self) -> None:
         self._members: list[_Member] = []
+
+    def start(self, work: Work, probe: Probe, size: int) -> None:
+        """Make so many copies, or none."""
         # an interrupt between a fork and its entry in the list would leave a process behind
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             for number in range(size):
                 receiver, sender = Pipe(duplex=False)
-                with warnings.catch_warnings():
-                    # newer Pythons warn where there are threads; those of numpy's libraries are made for forks
-                    warnings.simplefilter("ignore", DeprecationWarning)
-                    process = os.fork()
+                process = _forked()
                 if process == 0:
-                    for other in (*(member.results for member in self._members), receiver):
-                        other.close()
-                    _serve(work, probe, number, size, sender, blocked)
+                    listening = [*(member.results for member in self._members), receiver]
+                    _serve(work, probe, range(number, LAST_BLOCK, size), sender, listening, mask)
                 sender.close()
                 self._members.append(_Member(process, receiver))
         except OSError:
             # no more processes to be had: those that exist would leave blocks out
             self.end()
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
-    def independent(self, until: float) -> bool:
+    def independent(self, probe: Probe, until: float) -> bool:
         """Whether all copies began, with draws that nobody else has."""
         if not self._members:
             return False
-        streams = [self._probe()]
+        streams = [probe()]
         for member in self._members:
             if not member.results.poll(max(0.0, until - time.perf_counter())):
                 return False
@@ -133,14 +133,25 @@ class _Crew:
 
     def end(self) -> None:
         """End all copies and wait until they are gone."""
-        for member in self._members:
-            with suppress(ProcessLookupError):
-                os.kill(member.process, signal.SIGKILL)
-        for member in self._members:
-            with suppress(ChildProcessError):
-                os.waitpid(member.process, 0)
-            member.results.close()
-        self._members = []
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for member in self._members:
+                with suppress(ProcessLookupError):
+                    os.kill(member.process, signal.SIGKILL)
+            for member in self._members:
+                with suppress(ChildProcessError):
+                    os.waitpid(member.process, 0)
+                member.results.close()
+            self._members = []
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _forked() -> int:
+    with warnings.catch_warnings():
+        # newer Pythons warn where there are threads; those of numpy's libraries are made for forks
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def _received(member: _Member) -> Any:
@@ -164,9 +175,19 @@ class _Failure:
     cause: bytes | None
 
 
-def _serve(work: Work, probe: Probe, number: int, step: int, results: Connection[Any, Any], mask: Any) -> NoReturn:
+def _serve(
+    work: Work,
+    probe: Probe,
+    numbers: Iterable[int],
+    results: Connection[Any, Any],
+    others: list[Connection[Any, Any]],
+    mask: Any,
+) -> NoReturn:
     """The life of a copy: never returns, never prints, ends when nobody listens any more."""
     try:
+        # ends that others read from: as long as they are open here, nobody would notice that the reader is gone
+        for other in others:
+            other.close()
         # interrupts are for the process that started this one, which then ends it
         with suppress(ValueError):
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -174,8 +195,8 @@ def _serve(work: Work, probe: Probe, number: int, step: int, results: Connection
         random.seed(os.urandom(32))
         np.random.seed()  # noqa: NPY002  the mechanism may use it
         results.send(probe())
-        for place in itertools.count(number, step):
-            results.send((place, work()))
+        for number in numbers:
+            results.send((number, work()))
     except BaseException as problem:  # noqa: BLE001  whatever it is, it is told to the process that waits
         with suppress(BaseException):
             results.send(_failure(problem))

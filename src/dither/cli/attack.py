@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dither.attacks import Attack, Outcome, Release
+from dither.attacks.base import percent
 from dither.cli.bar import bar
 from dither.cli.screen import console, say
 from dither.errors import InvalidParameter, MissingLibrary
@@ -47,8 +49,8 @@ def attack(
         return
     chosen = attack_named(name)
     place = plot or Path(f"attack-{name}.svg")
-    if picture and place.suffix not in (".svg", ".png"):
-        raise InvalidParameter(f"--plot takes a file that ends in .svg or .png; got {place.name!r}")
+    if picture:
+        _check_place(place)
     with bar() as watch:
         outcome = chosen.run(seed=seed, watch=watch)
     show_outcome(chosen.title, outcome, screen)
@@ -57,6 +59,24 @@ def attack(
             screen.print(Text(f"picture: {outcome.plot(place)}"))
         except MissingLibrary as missing:
             say(str(missing))
+        except OSError:
+            raise _cannot_be_written(place) from None
+
+
+def _check_place(place: Path) -> None:
+    """Before an attack is run, which takes a while: whether its picture can be saved."""
+    if place.suffix not in (".svg", ".png"):
+        raise InvalidParameter(f"--plot takes a file that ends in .svg or .png; got {place.name!r}")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        raise _cannot_be_written(place) from None
+    if place.is_dir() or not os.access(place if place.exists() else place.parent, os.W_OK):
+        raise _cannot_be_written(place)
+
+
+def _cannot_be_written(place: Path) -> InvalidParameter:
+    return InvalidParameter(f"the picture can't be saved as {str(place)!r}: choose another --plot, or --no-picture")
 
 
 def _list(attacks: Iterable[Attack], screen: Console) -> None:
@@ -78,7 +98,7 @@ def show_outcome(title: str, outcome: Outcome, screen: Console) -> None:
     notes: list[str] = []
     for score in outcome.scores:
         style = "red" if score.release is Release.UNPROTECTED else "cyan"
-        guessing = "" if score.guessing is None else f"{100 * score.guessing:.1f}%"
+        guessing = "" if score.guessing is None else percent(score.guessing)
         published = f"published: {score.published.figure}, {score.published.source}" if score.published else ""
         remarks = [remark for remark in (published, score.detail) if remark]
         if remarks:
@@ -86,7 +106,7 @@ def show_outcome(title: str, outcome: Outcome, screen: Console) -> None:
         table.add_row(
             Text(score.release.value, style=style),
             Text(score.what),
-            Text(f"{100 * score.value:.1f}%"),
+            Text(percent(score.value)),
             guessing,
             f"{len(notes)}" if remarks else "",
         )

@@ -96,7 +96,12 @@ def query(
     except Refused as refusal:
         explain(refusal, sql)
         raise typer.Exit(1) from None
-    console().print(Text(printable_lines(str(audit))))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for title, text in audit.parts:
+        table.add_row(Text(title, style="bold"), Text(printable_lines(text)))
+    console().print(table)
     if report is not None:
         _write(rows_of(audit), report, confidence, f"Audit of a question to {policy.name}")
     if audit.broken:

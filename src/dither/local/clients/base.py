@@ -19,14 +19,26 @@ from dither.local.coins import SYSTEM, Coins
 # Where the client of each protocol lives; loaded when one is made.
 MODULES: dict[str, str] = {
     "attributes": "dither.local.clients.attributes",
+    "count_mean_sketch": "dither.local.clients.sketch",
     "hadamard": "dither.local.clients.hadamard",
+    "hadamard_sketch": "dither.local.clients.sketch",
+    "heavy_hitters": "dither.local.clients.heavy",
+    "hierarchical_ranges": "dither.local.clients.ranges",
+    "hybrid_mean": "dither.local.clients.means",
     "kary": "dither.local.clients.kary",
+    "laplace_mean": "dither.local.clients.means",
     "local_hashing": "dither.local.clients.hashing",
+    "one_bit_mean": "dither.local.clients.means",
+    "one_bit_vector": "dither.local.clients.vectors",
     "participation": "dither.local.clients.participation",
+    "piecewise_mean": "dither.local.clients.means",
     "projective": "dither.local.clients.projective",
     "rappor": "dither.local.clients.rappor",
+    "sampled_vector": "dither.local.clients.vectors",
+    "sequence_fragments": "dither.local.clients.fragments",
     "subset_selection": "dither.local.clients.subset",
     "unary": "dither.local.clients.unary",
+    "wavelet_ranges": "dither.local.clients.ranges",
 }
 
 

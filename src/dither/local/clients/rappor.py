@@ -6,7 +6,8 @@ To write such a client in another language:
 - *Filter*: SHA-256 of the 13 bytes ``dither-rappor``, the cohort as two bytes, the lowest first, and the value in
   UTF-8. Bytes 4j … 4j+3 of the digest, the lowest first, modulo ``bits``, are the place of hash j, for j below
   ``hashes``. Those bits are 1, the others 0.
-- *Permanent bits*: every bit of the filter is turned round with probability f/2. Drawn once for each filter and kept.
+- *Permanent bits*: every bit of the filter is turned round with probability f/2. Drawn once for each value and kept, by
+  the digest. (Not by the filter: two values that happen to share one would show it.)
 - *Report*: where the permanent bit is 1 a bit is 1 with probability q, else with probability p. Drawn for every report.
 - *Payload*: the cohort as two bytes, the lowest first; then the bits, bit i in bit i mod 8, from the lowest, of byte
   i div 8; what is left of the last byte is 0.
@@ -60,7 +61,7 @@ class RapporClient(Client, protocol="rappor"):
                 "with fractions in lowest terms"
             )
         self._cohort: int | None = None
-        self._permanent: dict[int, int] = {}
+        self._permanent: dict[str, int] = {}
         if memory is not None:
             self._restore(memory)
 
@@ -82,7 +83,7 @@ class RapporClient(Client, protocol="rappor"):
         for place in bloom_places(text, self._cohort, bits=self.bits, hashes=self.hashes):
             truth |= 1 << place
         lies = sum(coins.chance(self.f / 2) << place for place in range(self.bits))
-        permanent = self._permanent.setdefault(truth, truth ^ lies)
+        permanent = self._permanent.setdefault(digest_of(text, self._cohort).hex(), truth ^ lies)
         report = 0
         for place in range(self.bits):
             # both coins are drawn, so that the time taken doesn't depend on the bit
@@ -92,7 +93,7 @@ class RapporClient(Client, protocol="rappor"):
 
     @property
     def memory(self) -> Json:
-        """What to keep between reports, as JSON: the cohort, and the permanent bits of every filter so far.
+        """What to keep between reports, as JSON: the cohort, and the permanent bits of every value, by its digest.
 
         Save it before the report is sent: a crash in between then costs nothing.
         """
@@ -101,7 +102,7 @@ class RapporClient(Client, protocol="rappor"):
             "version": MEMORY_VERSION,
             "collection": self._print.hex(),
             "cohort": self._cohort,
-            "permanent": {self._bytes(true).hex(): self._bytes(kept).hex() for true, kept in self._permanent.items()},
+            "permanent": {digest: self._bytes(kept).hex() for digest, kept in self._permanent.items()},
         }
 
     def _restore(self, memory: object) -> None:
@@ -112,7 +113,7 @@ class RapporClient(Client, protocol="rappor"):
             if memory["collection"] != self._print.hex():
                 raise InvalidData("this memory was kept for another collection: its parameters differ")
             cohort = memory["cohort"]
-            permanent = {self._number(true): self._number(kept) for true, kept in memory["permanent"].items()}
+            permanent = {_digest(text): self._number(kept) for text, kept in memory["permanent"].items()}
             fits = isinstance(cohort, int) and not isinstance(cohort, bool) and 0 <= cohort < self.cohorts
             if not fits and (cohort is not None or permanent):
                 raise InvalidData("a memory holds the cohort of the client")
@@ -139,8 +140,19 @@ def bloom_places(text: bytes, cohort: int, *, bits: int, hashes: int) -> tuple[i
         >>> bloom_places(b"news.example", 3, bits=128, hashes=2)
         (88, 39)
     """
-    digest = hashlib.sha256(PREFIX + cohort.to_bytes(COHORT_BYTES, "little") + text).digest()
+    digest = digest_of(text, cohort)
     return tuple(int.from_bytes(digest[4 * j : 4 * j + 4], "little") % bits for j in range(hashes))
+
+
+def digest_of(text: bytes, cohort: int) -> bytes:
+    """The hash of a value in a cohort, from which its places come."""
+    return hashlib.sha256(PREFIX + cohort.to_bytes(COHORT_BYTES, "little") + text).digest()
+
+
+def _digest(text: str) -> str:
+    if len(text) != 2 * hashlib.sha256().digest_size or bytes.fromhex(text).hex() != text:
+        raise InvalidData("a memory names values by their digests")
+    return text
 
 
 def text_of(value: Any) -> bytes:

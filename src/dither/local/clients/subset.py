@@ -8,6 +8,7 @@ from typing import Any
 
 from dither.errors import InvalidParameter
 from dither.local.clients.base import Client, Domain, fraction, whole
+from dither.local.clients.unary import check_size
 from dither.local.coins import SYSTEM, Coins
 
 
@@ -17,6 +18,7 @@ class SubsetSelectionClient(Client, protocol="subset_selection"):
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
         self.domain = Domain(description.get("domain"))
+        check_size(self.domain.size)
         self.subset = whole(description, "subset", least=1, most=self.domain.size - 1)
         self.keep = fraction(description, "keep")
         if not Fraction(self.subset, self.domain.size) < self.keep < 1:

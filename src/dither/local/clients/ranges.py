@@ -1,0 +1,95 @@
+"""Clients that report a value of an ordered domain so that ranges of values can be counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dither.errors import InvalidParameter
+from dither.local.clients.base import Client, Domain, bytes_for, client_of, fraction, whole
+from dither.local.clients.means import check_bit
+from dither.local.coins import SYSTEM, Coins
+
+LARGEST_LEVELS = 24
+
+
+class HierarchicalRangesClient(Client, protocol="hierarchical_ranges"):
+    """Draws a level of a tree over the domain and reports the value's node there; the tree has ``branching`` branches.
+
+    ``collection`` is that of several attributes of which one is sampled: for each level, from the coarsest, the node.
+    """
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        super().__init__(description)
+        self.domain = Domain(description.get("domain"))
+        self.branching = whole(description, "branching", least=2, most=2**LARGEST_LEVELS)
+        self.levels = levels_of(self.domain.size, self.branching)
+        collection = description.get("collection")
+        listed = collection.get("attributes") if isinstance(collection, Mapping) else None
+        sizes = [part["collection"].get("domain") for part in listed] if _nested(listed) else None
+        if sizes != [self.branching ** (level + 1) for level in range(self.levels)]:
+            raise InvalidParameter(
+                f"the collection must have an attribute for each of {self.levels} levels, of branching^level values"
+            )
+        if not isinstance(collection, Mapping) or collection.get("strategy") != "sample":
+            raise InvalidParameter('the "strategy" of the collection must be "sample": one level is drawn')
+        self.inner = client_of(collection)
+
+    @property
+    def width(self) -> int:
+        """The number of bytes of every payload."""
+        return self.inner.width
+
+    def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
+        """The payload of the level that was drawn."""
+        place = self.domain.place(value)
+        nodes = [place // self.branching ** (self.levels - level) for level in range(1, self.levels + 1)]
+        return self.inner.payload(nodes, coins)
+
+
+def _nested(listed: Any) -> bool:
+    return isinstance(listed, list) and all(
+        isinstance(part, Mapping) and isinstance(part.get("collection"), Mapping) for part in listed
+    )
+
+
+class WaveletRangesClient(Client, protocol="wavelet_ranges"):
+    """Draws a level of a binary tree and a row of a Hadamard matrix, and sends one bit about the value's half there.
+
+    The tree has 2^levels leaves, as few as the domain needs. At level l, from 0, the node of a value is the number that
+    its first l of ``levels`` binary digits spell, and its half is the next digit. The row r is uniform below 2^l; the
+    bit is the half, plus the number of ones that r and the node have in common, modulo 2. It is sent as it is with
+    probability ``keep``, else turned.
+    """
+
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        super().__init__(description)
+        self.domain = Domain(description.get("domain"))
+        self.keep = fraction(description, "keep")
+        check_bit(self.keep)
+        self.levels = levels_of(self.domain.size, 2)
+
+    @property
+    def width(self) -> int:
+        """A byte for the level; row and bit."""
+        return 1 + bytes_for(2**self.levels)
+
+    def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
+        """The level in the first byte, then 2·row + bit, the lowest byte first."""
+        place = self.domain.place(value)
+        level = coins.below(self.levels)
+        row = coins.below(1 << level)
+        rest = place >> (self.levels - level - 1)
+        node, half = rest >> 1, rest & 1
+        bit = (half + (row & node).bit_count() + (not coins.chance(self.keep))) % 2
+        return bytes([level]) + (2 * row + bit).to_bytes(self.width - 1, "little")
+
+
+def levels_of(size: int, branching: int) -> int:
+    """How many levels a tree needs below its root to have a leaf for every value."""
+    levels, leaves = 1, branching
+    while leaves < size:
+        levels, leaves = levels + 1, leaves * branching
+    if leaves > 2**LARGEST_LEVELS:
+        raise InvalidParameter(f"a tree for ranges has at most 2^{LARGEST_LEVELS} leaves; got {leaves}")
+    return levels

@@ -1,0 +1,244 @@
+"""The hockey-stick curve of a report hidden among the reports of others, summed term by term and rounded up.
+
+``shuffle.md`` derives the pair of laws. With C ~ Binomial(users − 1, 2·weight) clones, S(C, k) = Pr[Bin(C, ½) ≥ k] and
+b(C, k) = Pr[Bin(C, ½) = k], its curve is Σ_C Pr[C]·(b(C, k−1)·x − S(C, k)·y) with a threshold k for each C. Nothing
+cancels much in it: x·b is at most about z² times the difference, z being the threshold in standard deviations.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from dither.numeric import fraction_up, log_up
+from dither.numeric.rounding import SLACK
+from dither.privacy import Array
+
+# Numbers of clones outside of the window have a probability below this, which is added to δ.
+TAIL = 1e-30
+# e^−FAR is below every tail: a curve that small isn't summed.
+FAR = 105.0
+# Allowances for b(C, k): that of its logarithm, and of a sum of so many of them.
+RELATIVE = 1e-12
+# Sums of b are begun anew after C has grown by one in so many, or by so many times its root: before S changes by more
+# than a factor of e, or more than 200 times its value was added up.
+FRESH_SHARE, FRESH_ROOTS = 100, 16
+# Beyond twelve standard deviations from the threshold nothing is left to add.
+TERMS_PER_ROOT = 6
+# More users than this are counted as so many: more can only hide better, and the window stays within memory.
+MOST_USERS = 10**10
+# Where even odds·odds exceeds a float, no crowd hides anything.
+LARGEST_ODDS = Fraction(10**150)
+
+Ints = npt.NDArray[np.int64]
+
+
+class ShuffledCurve:
+    """The curve for one local randomiser and one number of users; the law of the clones is worked out once."""
+
+    def __init__(self, odds: Fraction, weight: Fraction, users: int) -> None:
+        self.others = min(users, MOST_USERS) - 1
+        self.pure = log_up(odds)
+        self.gain = fraction_up(odds - 1)
+        self.weight = fraction_up(weight)
+        self.local = fraction_up(odds * weight) * (1 + SLACK)
+        apart = (odds + 1) * weight
+        self.apart, self.rest = float(apart), float(1 - apart)
+        # the chance that a given other user is a clone, and the odds of that
+        self.clone = float(2 * weight)
+        self.thin = float(2 * weight / (1 - 2 * weight))
+        self.rest_share = float((1 - apart) / ((1 - 2 * weight) * (odds - 1)))
+        self.first, self.masses = _binomial_window(self.others, self.clone)
+        whole = self.first == 0 and self.masses.size == self.others + 1
+        self.outside = 0.0 if whole else 3 * TAIL
+
+    def delta_up(self, epsilon: float) -> float:
+        """An upper bound of the curve at ε ≥ 0."""
+        if epsilon >= self.pure:
+            return 0.0
+        local = -math.expm1(epsilon - self.pure) * self.local
+        outside = self.outside * local
+        if self._out_of_sight(epsilon):
+            return min(local, outside)
+        clones = self.first + np.arange(self.masses.size)
+        k = self._thresholds(clones + 1, epsilon)
+        at, above = _tails(clones, k)
+        more = math.expm1(epsilon)
+        ratio = self.thin * (self.others - clones) / (clones + 1)
+        # p − t, from two numbers that may be equal but for their rounding
+        lead = self.gain * (1 + SLACK) - more * (1 - SLACK)
+        upper = at * (self.weight * lead * (1 + RELATIVE))
+        lower = (0.5 * at * self.rest * ratio + above * (self.apart + self.rest * ratio)) * (more * (1 - RELATIVE))
+        terms = np.maximum(upper - lower, 0.0) * self.masses
+        total = float(np.sum(terms)) * (1 + clones.size * 2.0**-50) * (1 + SLACK)
+        return min(local, total + outside)
+
+    def log_up(self, epsilon: float) -> float:
+        """A simpler bound of the curve's logarithm at 0 < ε < the pure one, however low it is.
+
+        What P has above the threshold is at most S(C, k−1) ≤ 2·Pr[Bin(C+1, ½) ≥ s·(C+1)] ≤ 2·exp(−(C+1)·g) with
+        g = KL(s, ½) (Chernoff), and the mean of e^{−Cg} is (1 − 2·weight·(1 − e^{−g}))^others.
+        """
+        share = min(1.0, 1 / (1 + math.exp(-epsilon)) + math.tanh(epsilon / 2) / self.gain)
+        g = math.log(2) + share * math.log(share) + ((1 - share) * math.log1p(-share) if share < 1 else 0.0)
+        g = max(0.0, g * (1 - 1e-9) - 1e-15)
+        hidden = self.others * math.log1p(math.expm1(-g) * self.clone)
+        local = -math.expm1(epsilon - self.pure) * self.local
+        return math.log(local) + min(0.0, math.log(2) - g + hidden * (1 - SLACK)) + SLACK
+
+    def _slope(self, epsilon: float) -> tuple[float, float]:
+        """The real threshold is the first times the reports of user and clones, plus the second."""
+        half = math.tanh(epsilon / 2)
+        return (
+            1 / (1 + math.exp(-epsilon)) + half * (1 / self.gain - self.rest_share),
+            half * self.rest_share * (self.others + 1),
+        )
+
+    def _thresholds(self, counts: Ints, epsilon: float) -> Ints:
+        """From how many reports for the one value, of so many for either, P is above e^ε·Q."""
+        slope, start = self._slope(epsilon)
+        k = np.ceil(counts * slope + start).astype(np.int64)
+        # the real threshold rises by ½ to 1 at every step; rounding must not make 2 of it, on which the sums rely
+        steps = np.arange(k.size)
+        return np.asarray(np.maximum.accumulate(np.minimum.accumulate(k - steps) + steps))
+
+    def _out_of_sight(self, epsilon: float) -> bool:
+        """Whether b(C, k−1) ≤ exp(−(2(k−1) − C)²/2C) (Hoeffding 1963) is below all tails for all C of the window."""
+        slope, start = self._slope(epsilon)
+        first, last = max(1, self.first), max(1, self.first + self.masses.size - 1)
+        excess, fixed = 2 * slope - 1, 2 * slope + 2 * start - 2
+        if fixed <= 0:
+            lowest = first
+        else:
+            lowest = min(last, max(first, fixed / excess if excess > 0 else last))
+        distance = excess * lowest + fixed
+        return distance > 0 and distance**2 / (2 * lowest) > FAR and self.first > 0
+
+
+@lru_cache(maxsize=64)
+def curve_of(odds: Fraction, weight: Fraction, users: int) -> ShuffledCurve:
+    """The curve, remembered for the next ε."""
+    return ShuffledCurve(odds, weight, users)
+
+
+def _binomial_window(n: int, p: float) -> tuple[int, Array]:
+    """Binomial probabilities from above, but for tails below TAIL on each side: the first number, and the masses.
+
+    Masses are products of exact quotients from the mode on; divided by their sum over the window they are no smaller
+    than the true ones, so that no gamma function is needed.
+    """
+    middle = min(n, int((n + 1) * p))
+    enough = -math.log(TAIL)
+    first = _edge(n, p, middle, -1, enough)
+    last = _edge(n, p, middle, 1, enough)
+    odds = p / (1 - p)
+    rising = np.arange(middle, last, dtype=np.float64)
+    falling = np.arange(middle, first, -1, dtype=np.float64)
+    right = np.cumprod((n - rising) / (rising + 1) * odds)
+    left = np.cumprod(falling / (n - falling + 1) / odds)
+    masses = np.concatenate([left[::-1], [1.0], right])
+    return first, masses / masses.sum()
+
+
+def _edge(n: int, p: float, middle: int, side: int, enough: float) -> int:
+    """The number on this side of the mode beyond which less than e^−enough lies, by Chernoff's bound."""
+    near, far = middle, 0 if side < 0 else n
+
+    def beyond(x: int) -> bool:
+        # Pr[C ≤ x] or Pr[C ≥ x] is at most exp(−n·KL(x/n, p))
+        return side * (x - n * p) > 0 and _divergence(n, p, x) > enough
+
+    if not beyond(far):
+        return far
+    while abs(far - near) > 1:
+        between = (near + far) // 2
+        near, far = (near, between) if beyond(between) else (between, far)
+    return far
+
+
+def _divergence(n: int, p: float, x: int) -> float:
+    """n·KL(x/n, p), a little below."""
+    inner = x * math.log(x / (n * p)) if x else 0.0
+    outer = (n - x) * math.log((n - x) / (n * (1 - p))) if n - x else 0.0
+    return inner + outer - 1e-13 * (abs(inner) + abs(outer)) - 1e-9
+
+
+def _tails(clones: Ints, k: Ints) -> tuple[Array, Array]:
+    """b(C, k−1) and, from below, S(C, k) along a path on which C rises by 1 and k by 0 or 1.
+
+    S(C+1, k) = S(C, k) + ½·b(C, k−1) and S(C+1, k+1) = S(C, k) − ½·b(C, k).
+    """
+    at = half_binomial(clones, k - 1)
+    following = at * np.maximum(clones - k + 1, 0) / k
+    moves = np.where(np.diff(k, append=k[-1]) > 0, -0.5 * following, 0.5 * at)
+    size, lowest = clones.size, int(clones[0])
+    length = max(1, min(lowest // FRESH_SHARE, int(FRESH_ROOTS * math.sqrt(lowest)), size))
+    heads = np.arange(0, size, length)
+    sums = _upper_sums(clones[heads], k[heads])
+    # one line for each sum that is begun anew: its value, then what moves it
+    lines = np.zeros((heads.size, length))
+    lines.ravel()[1:size] = moves[: size - 1]
+    lines[:, 0] = sums
+    doubt = np.cumsum(np.abs(lines), axis=1) * (RELATIVE + length * 2.0**-52)
+    above = (np.cumsum(lines, axis=1) - doubt).ravel()[:size]
+    return at, np.maximum(above, 0.0)
+
+
+def _upper_sums(clones: Ints, k: Ints) -> Array:
+    """S(C, k) from below, by its own sum: each term is the one before it times (C − j)/(j + 1)."""
+    terms = int(min(np.max(clones - k, initial=0), TERMS_PER_ROOT * math.sqrt(int(clones.max()) + 1) + 60))
+    first = half_binomial(clones, k)
+    if terms <= 0:
+        return first * (1 - RELATIVE)
+    j = k[:, None] + np.arange(terms)
+    ratios = np.maximum(clones[:, None] - j, 0) / (j + 1)
+    total = first * (1.0 + np.cumprod(ratios, axis=1).sum(axis=1))
+    return np.asarray(total * (1 - RELATIVE - terms * 2.0**-51))
+
+
+# ------------------------------------------------------------------ one binomial probability
+
+
+# ln n! − (n + ½)·ln n + n − ½·ln 2π for small n, where Stirling's series is not exact enough
+_SMALL = np.array(
+    [0.0, *(math.lgamma(n + 1) - (n + 0.5) * math.log(n) + n - 0.5 * math.log(2 * math.pi) for n in range(1, 16))]
+)
+
+
+def _stirling(n: Array) -> Array:
+    """What Stirling's formula leaves out of ln n!; the series is good to 1e-16 from 16 on."""
+    large = np.maximum(n, 16.0)
+    inverse = 1 / (large * large)
+    terms = 1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse * (1 / 1680 - inverse / 1188)))
+    return np.where(n < 16, _SMALL[np.minimum(n, 15).astype(np.int64)], terms / large)
+
+
+def half_binomial(n: Ints, k: Ints) -> Array:
+    """Pr[Bin(n, ½) = k] to a relative 1e-12, for values above e^−FAR; by the deviance, as Loader (2000) does it.
+
+    Example:
+        >>> [float(round(b, 6)) for b in half_binomial(np.array([4, 4, 4]), np.array([0, 2, 5]))]
+        [0.0625, 0.375, 0.0]
+    """
+    size = np.maximum(n, 1).astype(np.float64)
+    inside = (k >= 0) & (k <= n)
+    edge = (k <= 0) | (k >= n)
+    middle = np.where(edge, size / 2, k.astype(np.float64))
+    other = size - middle
+    u = (middle - other) / size
+    square = u * u
+    series = np.zeros_like(u)
+    for i in range(9, 0, -1):
+        series = square * (series + 1 / (i * (2 * i - 1)))
+    far = np.abs(u) > 0.1
+    if far.any():
+        v = np.where(far, u, 0.0)
+        series = np.where(far, (1 + v) * np.log1p(v) + (1 - v) * np.log1p(-v), series)
+    inner = _stirling(size) - _stirling(middle) - _stirling(other) - 0.5 * size * series
+    found = np.exp(inner) * np.sqrt(size / (2 * math.pi * middle * other))
+    ends = np.exp(-np.where(n > 0, size, 0.0) * math.log(2))
+    return np.where(inside, np.where(edge, ends, found), 0.0)
