@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 import dither as dp
-from dither.attacks.detection import best_accuracy, detected, most_detected
+from dither.attacks.detection import best_accuracy, detected, detection_error, most_detected
 from dither.errors import InvalidData, InvalidParameter
 
 
@@ -61,3 +61,13 @@ def test_wrong_input():
         detected(np.array([]), np.ones(3), 0.5)
     with pytest.raises(InvalidData, match="numbers"):
         best_accuracy(np.array([np.nan]), np.ones(3))
+
+
+@pytest.mark.parametrize("found", [0.01, 0.02])
+def test_the_error_of_detection_is_that_of_repeated_runs(found):
+    """Two normal laws apart: the spread of the share found, threshold from the others included, is about as stated."""
+    rng, shift = np.random.default_rng(3), float(norm.ppf(0.99) - norm.ppf(1 - found))
+    shares = [float(detected(rng.normal(size=1000) + shift, rng.normal(size=2000), 0.01)) for _ in range(400)]
+    stated = detection_error(found, 0.01, members=1000, others=2000)
+    # 400 runs tell a standard deviation to within 3.5%; the slope is a little below found/α
+    assert 0.8 * stated <= 2 * float(np.std(shares)) <= 1.15 * stated

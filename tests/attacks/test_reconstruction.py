@@ -18,6 +18,7 @@ from dither.attacks.base import Release
 from dither.attacks.databases import curated_database, exact_database
 from dither.attacks.linear import reconstruct_least_squares, reconstruct_lp, variance_of
 from dither.attacks.reconstruction import (
+    TOWNS,
     Subset,
     Town,
     ask_exactly,
@@ -31,6 +32,8 @@ from dither.errors import InvalidData, InvalidParameter
 
 DEVIATIONS = 6.2
 BOUND = math.e / (1 + math.e)
+# what somebody's bit is, who is known to be in the data: two steps of adding and removing
+SAID = 1 - 1 / (2 * math.e)
 PEOPLE = 256
 
 
@@ -153,15 +156,17 @@ def test_counts_without_noise_in_place_of_private_ones_are_noticed(town, monkeyp
     assert max(shares_with_a_budget(town, 512)) == 1.0
 
 
-def test_one_group_for_each_flat_reaches_the_bound_and_does_not_exceed_it(town, curator):
-    assert np.mean(bits_by_flat(curator) == town.sick) == pytest.approx(BOUND, abs=margin(BOUND, PEOPLE))
+def test_one_group_for_each_flat_reaches_the_bounds_and_does_not_exceed_them(town):
+    found = bits_by_flat(town, epsilon=Fraction(1))
+    assert found.counts == pytest.approx(BOUND, abs=margin(BOUND, PEOPLE))
+    assert found.sums == pytest.approx(SAID, abs=margin(SAID, PEOPLE))
 
 
-def test_exact_groups_in_place_of_private_ones_are_noticed(town, curator, monkeypatch):
+def test_exact_groups_in_place_of_private_ones_are_noticed(town, monkeypatch):
     monkeypatch.setattr(dp.DiscreteLaplace, "release", lambda self, exact, **_: exact)
-    found = np.mean(bits_by_flat(curator) == town.sick)
-    assert found == 1.0
-    assert found > BOUND + margin(BOUND, PEOPLE)
+    found = bits_by_flat(town, epsilon=Fraction(1))
+    assert found.counts == found.sums == 1.0
+    assert SAID + margin(SAID, PEOPLE) < 1
 
 
 @pytest.fixture
@@ -176,9 +181,10 @@ def test_the_attack_succeeds_without_protection_and_fails_through_the_curator(tm
     exact, noisy = (score.value for score in outcome.scores if score.release is Release.UNPROTECTED)
     assert exact == 1.0
     assert noisy > 0.98
-    curated, by_flat = (score.value for score in outcome.scores if score.release is Release.PRIVATE)
+    signed, counted, curated = (score.value for score in outcome.scores if score.release is Release.PRIVATE)
     assert curated <= 0.53 + margin(0.5, PEOPLE)
-    assert by_flat <= BOUND + margin(BOUND, PEOPLE)
+    assert signed == pytest.approx(SAID, abs=margin(SAID, TOWNS * PEOPLE))
+    assert counted == pytest.approx(BOUND, abs=margin(BOUND, TOWNS * PEOPLE))
     assert "answered 64 such questions for ε = 1 and refused the next" in outcome.summary
     assert shares == sorted(shares)
     assert shares[-1] == 1

@@ -126,6 +126,62 @@ def test_an_auditor_that_certifies_on_the_draws_that_chose_is_caught():
     assert wrong > allowed
 
 
+@pytest.mark.parametrize("stop", [True, False])
+def test_all_statements_together_spend_no_more_than_the_failure(monkeypatch, stop):
+    """Every look at every event in every round is a statement: their failures add up to at most what was allowed."""
+    spent = []
+
+    def recording(in_p, p_draws, in_q, q_draws, failure):
+        spent.append(failure)
+        return event_intervals(in_p, p_draws, in_q, q_draws, failure)
+
+    monkeypatch.setattr("dither.audit.certify.event_intervals", recording)
+    noisy = Batched(lambda x, n: np.random.default_rng().normal(x, 1, n))
+    lower_bound(noisy, 0.0, 1.0, claim=GaussianLoss(Fraction(1)), confidence=0.9, budget="1s", stop_when_broken=stop)
+    assert len(spent) > 5
+    assert sum(spent) <= 0.1 * (1 + 1e-9)
+
+
+def test_normal_statements_spend_no_more_than_the_failure(monkeypatch):
+    from dither.audit import normal
+
+    spent, box = [], normal._box
+    monkeypatch.setattr(normal, "_box", lambda total, failure: spent.append(failure) or box(total, failure))
+    noisy = Batched(lambda x, n: np.random.default_rng().normal(x, 1, n))
+    lower_bound(noisy, 0.0, 1.0, confidence=0.9, budget="0.5s", assuming=Assumption.NORMAL)
+    assert len(spent) > 3
+    assert sum(spent) <= 0.1 * (1 + 1e-9)
+
+
+def test_no_draw_has_two_uses(monkeypatch):
+    """What fits, what chooses and what is counted are different draws, also over several rounds."""
+    from dither.audit import certify
+
+    drawn, counted, uses = iter(range(10**12)), [], []
+    chosen, called = certify.choose, certify.Tally.__call__
+
+    def numbered(x, n):
+        return np.array([next(drawn) for _ in range(n)])
+
+    def choosing(layout, fit, sample, *rest):
+        uses.extend(side.numbers["output"] for part in (fit, sample) for side in part)
+        return chosen(layout, fit, sample, *rest)
+
+    def counting(tally):
+        first = next(drawn)
+        found = called(tally)
+        counted.append(np.arange(first, next(drawn)))
+        return found
+
+    monkeypatch.setattr(certify, "choose", choosing)
+    monkeypatch.setattr(certify.Tally, "__call__", counting)
+    lower_bound(Batched(numbered), 0, 1, claim=100, budget="0.5s")
+    everything = np.concatenate([*uses, *counted])
+    assert len(uses) >= 4
+    assert counted
+    assert np.unique(everything).size == everything.size
+
+
 # ------------------------------------------------------------------ what is broken
 
 

@@ -1,5 +1,6 @@
 """``dither attack``: the list, one attack, its picture, and what is typed wrong."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,9 +52,14 @@ def test_an_attack_says_both_releases_and_saves_its_picture(capsys):
         (["linkag"], "did you mean linkage?"),
         (["unheard-of"], "There are linkage, ratings"),
         (["bayes", "--plot", "seen.pdf"], "--plot takes a file that ends in .svg or .png; got 'seen.pdf'"),
+        (["bayes", "--plot", "a-file/seen.svg"], "the picture can't be saved as 'a-file/seen.svg'"),
+        (["bayes", "--plot", "a-directory.svg"], "the picture can't be saved as 'a-directory.svg'"),
     ],
 )
-def test_what_is_typed_wrong_is_explained_before_anything_runs(arguments, told, capsys):
+def test_what_is_typed_wrong_is_explained_before_anything_runs(arguments, told, capsys, monkeypatch):
+    Path("a-file").touch()
+    Path("a-directory.svg").mkdir()
+    monkeypatch.setitem(ATTACKS, "bayes", replace(ATTACKS["bayes"], run=None))
     assert main(["attack", *arguments]) == 1
     assert told in capsys.readouterr().err
 

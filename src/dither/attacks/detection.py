@@ -48,7 +48,7 @@ def detection_error(found: float, false_alarms: float, *, members: int, others: 
 
     Example:
         >>> round(detection_error(0.02, 0.01, members=1000, others=2000), 3)
-        0.012
+        0.013
     """
     own, threshold = found * (1 - found) / members, found**2 * (1 - false_alarms) / (false_alarms * others)
     return 2 * math.sqrt(own + threshold)

@@ -116,11 +116,14 @@ def _curve(loss: PrivacyLoss) -> tuple[Floats, Floats]:
     if not math.isfinite(reach):
         reach = max(loss.reach(SMALLEST_DELTA, direction) for direction in loss.directions)
     reach = min(max(reach, 1e-9), LARGEST_EPSILON)
-    stated = [0.0, reach]
+    points = [0.0, reach]
     if isinstance(loss, ApproximateLoss):
-        stated.append(fraction_up(loss.exact_epsilon))
-    grid = np.concatenate([np.linspace(-reach, reach, POINTS), stated, np.negative(stated)])
-    grid = np.unique(grid[np.abs(grid) <= LARGEST_EPSILON])
+        points.append(min(fraction_up(loss.exact_epsilon), LARGEST_EPSILON))
+    stated = np.unique(np.concatenate([points, np.negative(points)]))
+    between = np.linspace(-reach, reach, POINTS)
+    # a point beside a stated one says nothing more, and slopes between the two would be noise
+    apart = np.abs(between[:, None] - stated).min(axis=1) > 1e-6 * reach
+    grid = np.unique(np.concatenate([between[apart], stated]))
     deltas = _worst(loss, grid, pure)
     finer = _around_corners(grid, deltas)
     return (grid, deltas) if finer.size == 0 else _merged(loss, grid, deltas, finer, pure)

@@ -111,7 +111,9 @@ def show_outcome(title: str, outcome: Outcome, screen: Console) -> None:
             f"{len(notes)}" if remarks else "",
         )
     screen.print(table)
+    below = Table(box=None, pad_edge=False, show_header=False, style="dim", padding=(0, 2, 0, 0))
     for number, note in enumerate(notes, start=1):
-        screen.print(Text(f"{number:>3}  {note}", style="dim"))
+        below.add_row(f"{number:>3}", Text(note))
+    screen.print(below)
     screen.print()
     screen.print(Text(outcome.summary))

@@ -145,11 +145,12 @@ class CountMeanAggregator(SketchAggregator):
         drawn = self.protocol.drawn_functions(payloads)
         order = np.argsort(drawn, kind="stable")
         bits = payloads[order, bytes_for(self.protocol.hashes) :]
-        present, starts = np.unique(drawn[order], return_index=True)
-        ends = np.append(starts[1:], order.size)
-        for function, start, end in zip(present, starts, ends, strict=True):
-            self.sums[function] += column_sums(bits[start:end], self.protocol.buckets)
-            self.function_reports[function] += end - start
+        each = np.bincount(drawn, minlength=self.protocol.hashes)
+        ends = np.cumsum(each)
+        for function in np.flatnonzero(each):
+            end = ends[function]
+            self.sums[function] += column_sums(bits[end - each[function] : end], self.protocol.buckets)
+        self.function_reports += each
 
     def supports(self) -> Counts:
         """The bits that are set."""

@@ -233,5 +233,6 @@ class LaplaceMean(LocalMean, name="laplace_mean"):
         return exactly(cls(bounds_of(description), steps=steps, decay=fraction(description, "decay")), description)
 
     def reduced(self) -> LaplaceMean:
-        """The same noise on few steps, between 0 and 1."""
-        return LaplaceMean(UNIT, steps=min(self.steps, FEW_STEPS), decay=self.decay)
+        """About the same noise on few steps, between 0 and 1."""
+        few = min(self.steps, FEW_STEPS)
+        return LaplaceMean(UNIT, steps=few, decay=self.decay ** (self.steps // few))

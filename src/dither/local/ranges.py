@@ -57,7 +57,7 @@ class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
     Example:
         >>> ages = HierarchicalRanges.for_epsilon(100, epsilon=1)
         >>> ages.levels, ages.loss().pure() <= 1
-        (4, True)
+        (7, True)
     """
 
     domain: int | tuple[Label, ...]
@@ -77,7 +77,7 @@ class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
         _fill(self, oracles=tuple(oracles), _known=known, _inner=inner)
 
     @classmethod
-    def for_epsilon(cls, domain: Any, epsilon: Number, *, branching: int = 4) -> Self:
+    def for_epsilon(cls, domain: Any, epsilon: Number, *, branching: int = 2) -> Self:
         """With the oracle of smallest variance at ``epsilon`` for each level."""
         levels = levels_of(checked_domain(domain).size, checked_branching(branching))
         oracles = tuple(best_oracle(epsilon, branching ** (level + 1)).best for level in range(levels))
@@ -111,9 +111,9 @@ class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
     def proxies(self, nodes: Ints, reports: Floats) -> Floats:
         """For every level, how much sums of so many of its nodes vary at most: e^{s²·proxy/2} bounds E[e^{s·error}].
 
-        One node is a coin, of which Kearns & Saul (1998) know the best proxy. The nodes of a k-ary response exclude each
-        other, so that their sum is a coin as well; those of a unary encoding are independent; of others only the
-        triangle inequality is used.
+        One node is a coin, of which Kearns & Saul (1998) know the best proxy. The nodes of a k-ary response exclude
+        each other, so that their sum is a coin as well; those of a unary encoding are negatively associated, so that
+        theirs varies no more than if they were independent; of others only the triangle inequality is used.
         """
         rows = []
         for oracle, count in zip(self.oracles, reports, strict=True):
@@ -167,7 +167,7 @@ class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
         return HierarchicalAggregator(self)
 
     def reduced(self) -> HierarchicalRanges:
-        """Two binary levels of the coarsest oracle's kind, so that the law of the client can be listed in full."""
+        """Two binary levels of k-ary responses with the same odds, so that the law of the client can be listed."""
         odds = max(oracle.odds for oracle in self.oracles)
         kept = tuple(Kary(size, odds / (odds + size - 1)) for size in (2, FEW))
         return HierarchicalRanges(FEW, branching=2, oracles=kept)
@@ -262,7 +262,8 @@ def make_tree_consistent(levels: list[Floats], precisions: list[float], branchin
     given to its children alike (Hay et al. 2010, who have one precision for all).
 
     Example:
-        >>> make_tree_consistent([np.array([0.5, 0.7]), np.array([0.2, 0.2, 0.2, 0.2])], [1.0, 1.0], 2).round(3).tolist()
+        >>> halves, quarters = np.array([0.5, 0.7]), np.array([0.2, 0.2, 0.2, 0.2])
+        >>> make_tree_consistent([halves, quarters], [1.0, 1.0], 2).round(3).tolist()
         [0.217, 0.217, 0.283, 0.283]
     """
     best, precision = [levels[-1]], precisions[-1]

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 from scipy.optimize import brentq
 
 from dither.errors import InvalidParameter
 from dither.local.frequencies import FrequencyOracle
+from dither.local.participation import Participation
 from dither.local.protocol import Protocol
 from dither.local.shuffle_curve import LARGEST_ODDS, ShuffledCurve, curve_of
 from dither.local.shuffle_views import Chords
@@ -27,6 +28,7 @@ from dither.mechanisms.randomized_response import RandomizedResponseLoss, check_
 from dither.numeric import (
     Number,
     as_fraction,
+    down,
     exp_up,
     fraction_down,
     fraction_up,
@@ -37,6 +39,9 @@ from dither.numeric import (
     up,
 )
 from dither.privacy import Adjacency, Array, Direction, Json, PrivacyLoss, PureLoss, mirrored
+
+# Odds, weight and the share of reports that everybody sends alike: see ShuffledLoss.
+Randomiser: TypeAlias = tuple[Fraction, Fraction, Fraction]
 
 # So many points of a curve are worked out one by one; more are read off chords.
 FEW_POINTS = 64
@@ -49,37 +54,44 @@ OVERSTATED = 1e-7
 LARGEST_LOCAL = 50.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShuffledLoss(PrivacyLoss, kind="shuffled"):
     """What one report costs, seen among those of ``users`` people, its own included, in random order.
 
-    ``odds`` and ``weight`` describe the local randomiser: the curve of one report by itself is no more than
-    weight·(odds − e^ε)₊.
+    ``odds``, ``weight`` and ``common`` describe the local randomiser: the curve of one report by itself is no more than
+    weight·(odds − e^ε)₊, and with probability ``common`` a report, whatever it is about, is drawn from one law that
+    doesn't tell two given values apart.
 
-    Guarantee: the pair of Wang et al. 2024 (variation-ratio reduction; with weight = 1/(odds + 1) that of Feldman,
-        McMillan & Talwar 2023) dominates the shuffled reports of any two neighbours, whatever the others report about.
+    Guarantee: the pair of ``shuffle.md`` dominates the shuffled reports of any two neighbours, whatever the others
+        report about. With weight = 1/(odds + 1) it is that of Feldman, McMillan & Talwar 2023.
     Assumes: nobody sees which report is whose, nor when it came; at least ``users`` people send a report drawn as the
         protocol says. Count out those who may tell theirs to whoever looks.
 
     Example:
-        >>> loss = ShuffledLoss(Fraction(3), Fraction(1, 4), 10_000)  # two coins each
+        >>> loss = ShuffledLoss(odds=Fraction(3), weight=Fraction(1, 4), users=10_000)  # two coins each
         >>> f"{loss.epsilon(delta=1e-6):.4f} instead of {loss.pure():.4f}"
         '0.0489 instead of 1.0986'
     """
 
     odds: Fraction
     weight: Fraction
+    common: Fraction = Fraction(0)
     users: int
     adjacency: Adjacency = Adjacency.REPLACE
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", check_odds(self.odds))
         object.__setattr__(self, "weight", as_fraction(self.weight, "weight"))
+        object.__setattr__(self, "common", as_fraction(self.common, "common"))
         object.__setattr__(self, "users", positive_int(self.users, "users"))
         if not 0 < self.weight * (self.odds + 1) <= 1:
             raise InvalidParameter(
                 f"weight must lie above 0 and be at most 1/(odds + 1): both neighbours' probabilities sum to 1; got "
                 f"{float(self.weight):g}"
+            )
+        if not 0 <= self.common <= 1 - self.weight * (self.odds + 1):
+            raise InvalidParameter(
+                f"common must lie between 0 and 1 − weight·(odds + 1), what else a report can be; got {self.common}"
             )
         if self.odds > LARGEST_ODDS:
             raise InvalidParameter(f"odds must be at most {float(LARGEST_ODDS):g}; got {float(self.odds):g}")
@@ -100,7 +112,7 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
 
     @property
     def _curve(self) -> ShuffledCurve:
-        return curve_of(self.odds, self.weight, self.users)
+        return curve_of(self.odds, self.weight, self.common, self.users)
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
         """The sum over the number of clones; many points at once are read off chords, which lie above."""
@@ -145,23 +157,26 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
         return min(pure, up(found, 2.0**-50))
 
     def _epsilon_down(self, delta: float) -> float:
-        return PrivacyLoss._epsilon_down(self, min(1.0, delta * (1 + OVERSTATED)))
+        high = self._epsilon_up(min(1.0, delta * (1 + OVERSTATED) + self.allowance))
+        return max(0.0, down(high, 2.0**-36))
 
     def parameters(self) -> Json:
         """The permanent fields."""
-        return {"odds": str(self.odds), "weight": str(self.weight), "users": self.users}
+        exact = {"odds": str(self.odds), "weight": str(self.weight), "common": str(self.common)}
+        return {**exact, "users": self.users}
 
     @classmethod
     def from_parameters(cls, parameters: Json) -> Self:
         """The inverse."""
-        odds, weight = Fraction(parameters["odds"]), Fraction(parameters["weight"])
-        return cls(odds, weight, parameters["users"], Adjacency(parameters["adjacency"]))
+        odds, weight, common = (Fraction(parameters[name]) for name in ("odds", "weight", "common"))
+        adjacency = Adjacency(parameters["adjacency"])
+        return cls(odds=odds, weight=weight, common=common, users=parameters["users"], adjacency=adjacency)
 
 
 @lru_cache(maxsize=64)
 def _chords(loss: ShuffledLoss) -> Chords:
-    curve = curve_of(loss.odds, loss.weight, loss.users)
-    nodes = max(FEWEST_NODES, min(MOST_NODES, CHORD_WORK // curve.masses.size))
+    curve = curve_of(loss.odds, loss.weight, loss.common, loss.users)
+    nodes = max(FEWEST_NODES, min(MOST_NODES, CHORD_WORK // curve.work))
     return Chords.of(curve.delta_up, curve.log_up, loss.pure(), nodes)
 
 
@@ -184,25 +199,48 @@ def shuffled(local: Protocol | PrivacyLoss | Number, users: int) -> PrivacyLoss:
         0.0432
         0.0072
     """
-    if isinstance(local, FrequencyOracle):
-        return ShuffledLoss(local.odds, local.weight, users)
     if isinstance(local, Protocol):
-        return shuffled(local.loss(), users)
-    if not isinstance(local, PrivacyLoss):
-        return shuffled(PureLoss(positive(local, "epsilon"), Adjacency.REPLACE), users)
+        oracle = local.oracle if isinstance(local, Participation) else local
+        known = _of_oracle(oracle) if isinstance(oracle, FrequencyOracle) else None
+        return _hidden(local.loss(), users, known)
+    if isinstance(local, PrivacyLoss):
+        return _hidden(local, users)
+    return _hidden(PureLoss(positive(local, "epsilon"), Adjacency.REPLACE), users)
+
+
+def _hidden(local: PrivacyLoss, users: int, known: Randomiser | None = None) -> PrivacyLoss:
     count = positive_int(users, "users")
+    odds, weight, common = known or _of_loss(local)
+    # where there is nothing to lose, or no crowd can hide it, the report itself is the bound
+    if odds == 1 or odds > LARGEST_ODDS:
+        return local
+    return ShuffledLoss(odds=odds, weight=weight, common=common, users=count, adjacency=local.adjacency)
+
+
+def _of_oracle(oracle: FrequencyOracle) -> Randomiser:
+    """Odds, weight and the larger of two laws that don't tell two values apart.
+
+    Every report has its least probability, whoever sends it, or ``odds`` times that if it supports the sender's value.
+    So reports that support neither of the two values come from everybody at least as often as from those who have them.
+    """
+    neither = 1 - oracle.hit - oracle.weight
+    rest = 1 - (oracle.odds + 1) * oracle.weight
+    return oracle.odds, oracle.weight, max(neither, rest / oracle.odds)
+
+
+def _of_loss(local: PrivacyLoss) -> Randomiser:
+    """The same where nothing is known but the curve of one report: everybody's is at least 1/odds of anybody's."""
     if isinstance(local, RandomizedResponseLoss):
         odds, weight = local.odds, 1 / (local.odds + 1)
     elif isinstance(local, KaryResponseLoss):
         odds, weight = local.odds, local.weight
     else:
-        odds, weight = _two_numbers(local)
-    # where there is nothing to lose, or no crowd can hide it, the report itself is the bound
-    return local if odds == 1 or odds > LARGEST_ODDS else ShuffledLoss(odds, weight, count, local.adjacency)
+        odds, weight = _ends(local)
+    return odds, weight, (1 - (odds + 1) * weight) / odds
 
 
-def _two_numbers(local: PrivacyLoss) -> tuple[Fraction, Fraction]:
-    """Odds and weight of a curve that touches the loss's own at its two ends: δ(0) and the pure ε."""
+def _ends(local: PrivacyLoss) -> tuple[Fraction, Fraction]:
+    """Odds and weight of a curve that meets the loss's own at its two ends: δ(0) and the pure ε."""
     pure = local.pure()
     if math.isinf(pure):
         raise InvalidParameter(

@@ -1,13 +1,15 @@
 """The hockey-stick curve of a report hidden among the reports of others, summed term by term and rounded up.
 
-``shuffle.md`` derives the pair of laws. With C ~ Binomial(users − 1, 2·weight) clones, S(C, k) = Pr[Bin(C, ½) ≥ k] and
-b(C, k) = Pr[Bin(C, ½) = k], its curve is Σ_C Pr[C]·(b(C, k−1)·x − S(C, k)·y) with a threshold k for each C. Nothing
-cancels much in it: x·b is at most about z² times the difference, z being the threshold in standard deviations.
+``shuffle.md`` derives the pair of laws. Given the number of reports that could be anybody's, C ~ Binomial of them speak
+for one of the two values. With S(C, k) = Pr[Bin(C, ½) ≥ k] and b(C, k) = Pr[Bin(C, ½) = k] the curve is a sum over C of
+Pr[C]·(b(C, k−1)·x − S(C, k)·y), with a threshold k for each C. Nothing cancels much in it: x·b is at most about z²
+times the difference, z being the threshold in standard deviations.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
@@ -18,11 +20,11 @@ from dither.numeric import fraction_up, log_up
 from dither.numeric.rounding import SLACK
 from dither.privacy import Array
 
-# Numbers of clones outside of the window have a probability below this, which is added to δ.
+# Numbers of clones outside of the windows have a probability below this on each side, which is added to δ.
 TAIL = 1e-30
 # e^−FAR is below every tail: a curve that small isn't summed.
 FAR = 105.0
-# Allowances for b(C, k): that of its logarithm, and of a sum of so many of them.
+# Allowance for b(C, k), from that of its logarithm, and for a sum of them.
 RELATIVE = 1e-12
 # Sums of b are begun anew after C has grown by one in so many, or by so many times its root: before S changes by more
 # than a factor of e, or more than 200 times its value was added up.
@@ -31,51 +33,56 @@ FRESH_SHARE, FRESH_ROOTS = 100, 16
 TERMS_PER_ROOT = 6
 # More users than this are counted as so many: more can only hide better, and the window stays within memory.
 MOST_USERS = 10**10
-# Where even odds·odds exceeds a float, no crowd hides anything.
+# Beyond, no crowd hides anything, and products of odds might exceed a float.
 LARGEST_ODDS = Fraction(10**150)
+# The number of reports that could be anybody's is taken in so many steps, each counted as its lower end.
+MOST_STEPS = 48
 
 Ints = npt.NDArray[np.int64]
 
 
 class ShuffledCurve:
-    """The curve for one local randomiser and one number of users; the law of the clones is worked out once."""
+    """The curve for one local randomiser and one number of users; the laws of the clones are worked out once.
 
-    def __init__(self, odds: Fraction, weight: Fraction, users: int) -> None:
-        self.others = min(users, MOST_USERS) - 1
+    A user's report speaks for their value and not for the other with probability odds·weight, the other way round with
+    probability weight. Whatever the value, a report is drawn from the one law or the other with probability weight each
+    (a clone), and from a third law that says nothing about the two with probability ``common``.
+    """
+
+    def __init__(self, odds: Fraction, weight: Fraction, common: Fraction, users: int) -> None:
+        others = min(users, MOST_USERS) - 1
         self.pure = log_up(odds)
         self.gain = fraction_up(odds - 1)
-        self.weight = fraction_up(weight)
         self.local = fraction_up(odds * weight) * (1 + SLACK)
-        apart = (odds + 1) * weight
-        self.apart, self.rest = float(apart), float(1 - apart)
-        # the chance that a given other user is a clone, and the odds of that
-        self.clone = float(2 * weight)
-        self.thin = float(2 * weight / (1 - 2 * weight))
-        self.rest_share = float((1 - apart) / ((1 - 2 * weight) * (odds - 1)))
-        self.first, self.masses = _binomial_window(self.others, self.clone)
-        whole = self.first == 0 and self.masses.size == self.others + 1
-        self.outside = 0.0 if whole else 3 * TAIL
+        self.weight = fraction_up(weight)
+        self.others, self.clone = others, float(2 * weight)
+        alike = 2 * weight + common
+        # without a third law only clones could be anybody's: they are the crowd, and are summed over below
+        lowest, chances, cut = _binomial_window(others, alike if common else Fraction(1))
+        self.crowds: list[tuple[float, Crowd]] = []
+        # of fewer clones more can be made by drawing them: a step counted as its lower end is never too low
+        step = math.ceil(chances.size / MOST_STEPS)
+        for start in range(0, chances.size, step):
+            chance = float(chances[start : start + step].sum()) * (1 + chances.size * 2.0**-50)
+            share = 2 * weight / alike if common else 2 * weight
+            self.crowds.append((chance, Crowd.of(lowest + start, share, others_speak=common > 0)))
+        self.outside = 6 * TAIL if cut or any(crowd.cut for _, crowd in self.crowds) else 0.0
+
+    @property
+    def work(self) -> int:
+        """How many terms one point of the curve takes."""
+        return sum(crowd.masses.size for _, crowd in self.crowds)
 
     def delta_up(self, epsilon: float) -> float:
         """An upper bound of the curve at ε ≥ 0."""
         if epsilon >= self.pure:
             return 0.0
         local = -math.expm1(epsilon - self.pure) * self.local
-        outside = self.outside * local
-        if self._out_of_sight(epsilon):
-            return min(local, outside)
-        clones = self.first + np.arange(self.masses.size)
-        k = self._thresholds(clones + 1, epsilon)
-        at, above = _tails(clones, k)
         more = math.expm1(epsilon)
-        ratio = self.thin * (self.others - clones) / (clones + 1)
         # p − t, from two numbers that may be equal but for their rounding
         lead = self.gain * (1 + SLACK) - more * (1 - SLACK)
-        upper = at * (self.weight * lead * (1 + RELATIVE))
-        lower = (0.5 * at * self.rest * ratio + above * (self.apart + self.rest * ratio)) * (more * (1 - RELATIVE))
-        terms = np.maximum(upper - lower, 0.0) * self.masses
-        total = float(np.sum(terms)) * (1 + clones.size * 2.0**-50) * (1 + SLACK)
-        return min(local, total + outside)
+        total = sum(chance * crowd.sum_up(epsilon, self.gain, lead, more) for chance, crowd in self.crowds)
+        return min(local, total * self.weight * (1 + SLACK) + self.outside * local)
 
     def log_up(self, epsilon: float) -> float:
         """A simpler bound of the curve's logarithm at 0 < ε < the pure one, however low it is.
@@ -90,67 +97,100 @@ class ShuffledCurve:
         local = -math.expm1(epsilon - self.pure) * self.local
         return math.log(local) + min(0.0, math.log(2) - g + hidden * (1 - SLACK)) + SLACK
 
-    def _slope(self, epsilon: float) -> tuple[float, float]:
-        """The real threshold is the first times the reports of user and clones, plus the second."""
-        half = math.tanh(epsilon / 2)
-        return (
-            1 / (1 + math.exp(-epsilon)) + half * (1 / self.gain - self.rest_share),
-            half * self.rest_share * (self.others + 1),
-        )
 
-    def _thresholds(self, counts: Ints, epsilon: float) -> Ints:
+@dataclass(frozen=True, slots=True, eq=False)
+class Crowd:
+    """``size`` reports besides the user's, of which some number C speaks for one of the two values.
+
+    The rest says nothing; it may be taken for the user's report (``others_speak``), or is known not to be it.
+    """
+
+    size: int
+    others_speak: bool
+    first: int
+    masses: Array
+    cut: bool
+
+    @classmethod
+    def of(cls, size: int, share: Fraction, *, others_speak: bool) -> Crowd:
+        """A crowd whose reports speak with probability ``share`` each."""
+        return cls(size, others_speak, *_binomial_window(size, share))
+
+    def sum_up(self, epsilon: float, gain: float, lead: float, more: float) -> float:
+        """The curve over the weight, from above; ``gain`` is odds − 1, ``lead`` odds − e^ε and ``more`` e^ε − 1."""
+        if self._out_of_sight(epsilon, gain):
+            return 0.0
+        clones = self.first + np.arange(self.masses.size)
+        at, above = _tails(clones, self._thresholds(clones + 1, epsilon, gain))
+        silent = (self.size - clones) / (clones + 1) if self.others_speak else np.zeros(1)
+        upper = at * (lead * (1 + RELATIVE))
+        lower = (at * silent + above * (gain + 2 + 2 * silent)) * (more * (1 - RELATIVE))
+        total = float(np.sum(np.maximum(upper - lower, 0.0) * self.masses))
+        return total * (1 + clones.size * 2.0**-50) * (1 + SLACK)
+
+    def _line(self, epsilon: float, gain: float) -> tuple[float, float]:
+        """The real threshold is the first times the number of reports that speak, the user's included, + the second."""
+        even, half = 1 / (1 + math.exp(-epsilon)), math.tanh(epsilon / 2) / gain
+        return (even, half * (self.size + 1)) if self.others_speak else (even + half, 0.0)
+
+    def _thresholds(self, counts: Ints, epsilon: float, gain: float) -> Ints:
         """From how many reports for the one value, of so many for either, P is above e^ε·Q."""
-        slope, start = self._slope(epsilon)
+        slope, start = self._line(epsilon, gain)
         k = np.ceil(counts * slope + start).astype(np.int64)
         # the real threshold rises by ½ to 1 at every step; rounding must not make 2 of it, on which the sums rely
         steps = np.arange(k.size)
         return np.asarray(np.maximum.accumulate(np.minimum.accumulate(k - steps) + steps))
 
-    def _out_of_sight(self, epsilon: float) -> bool:
+    def _out_of_sight(self, epsilon: float, gain: float) -> bool:
         """Whether b(C, k−1) ≤ exp(−(2(k−1) − C)²/2C) (Hoeffding 1963) is below all tails for all C of the window."""
-        slope, start = self._slope(epsilon)
-        first, last = max(1, self.first), max(1, self.first + self.masses.size - 1)
+        if self.first == 0:
+            return False
+        slope, start = self._line(epsilon, gain)
         excess, fixed = 2 * slope - 1, 2 * slope + 2 * start - 2
-        if fixed <= 0:
-            lowest = first
-        else:
-            lowest = min(last, max(first, fixed / excess if excess > 0 else last))
+        # (excess·C + fixed)²/2C is lowest where C = fixed/excess, or at an end
+        turn = 0.0 if fixed <= 0 else fixed / excess if excess > 0 else math.inf
+        lowest = min(float(self.first + self.masses.size - 1), max(float(self.first), turn))
         distance = excess * lowest + fixed
-        return distance > 0 and distance**2 / (2 * lowest) > FAR and self.first > 0
+        return distance > 0 and distance**2 / (2 * lowest) > FAR
 
 
 @lru_cache(maxsize=64)
-def curve_of(odds: Fraction, weight: Fraction, users: int) -> ShuffledCurve:
+def curve_of(odds: Fraction, weight: Fraction, common: Fraction, users: int) -> ShuffledCurve:
     """The curve, remembered for the next ε."""
-    return ShuffledCurve(odds, weight, users)
+    return ShuffledCurve(odds, weight, common, users)
 
 
-def _binomial_window(n: int, p: float) -> tuple[int, Array]:
-    """Binomial probabilities from above, but for tails below TAIL on each side: the first number, and the masses.
+def _binomial_window(n: int, p: Fraction) -> tuple[int, Array, bool]:
+    """Binomial probabilities from above, but for tails below TAIL on each side.
 
-    Masses are products of exact quotients from the mode on; divided by their sum over the window they are no smaller
-    than the true ones, so that no gamma function is needed.
+    The first number, the masses, and whether anything is left out. Masses are products of exact quotients from the mode
+    on; divided by their sum over the window they are no smaller than the true ones, so no gamma function is needed.
     """
+    if p == 1:
+        return n, np.ones(1), False
     middle = min(n, int((n + 1) * p))
-    enough = -math.log(TAIL)
-    first = _edge(n, p, middle, -1, enough)
-    last = _edge(n, p, middle, 1, enough)
-    odds = p / (1 - p)
+    first, last = _edge(n, p, middle, -1), _edge(n, p, middle, 1)
+    odds = float(p / (1 - p))
     rising = np.arange(middle, last, dtype=np.float64)
     falling = np.arange(middle, first, -1, dtype=np.float64)
     right = np.cumprod((n - rising) / (rising + 1) * odds)
     left = np.cumprod(falling / (n - falling + 1) / odds)
     masses = np.concatenate([left[::-1], [1.0], right])
-    return first, masses / masses.sum()
+    return first, masses / masses.sum(), masses.size <= n
 
 
-def _edge(n: int, p: float, middle: int, side: int, enough: float) -> int:
-    """The number on this side of the mode beyond which less than e^−enough lies, by Chernoff's bound."""
+def _edge(n: int, p: Fraction, middle: int, side: int) -> int:
+    """The number on this side of the mode beyond which less than TAIL lies, by Chernoff's bound."""
     near, far = middle, 0 if side < 0 else n
+    mean, rest, enough = float(n * p), float(n * (1 - p)), -math.log(TAIL)
 
     def beyond(x: int) -> bool:
         # Pr[C ≤ x] or Pr[C ≥ x] is at most exp(−n·KL(x/n, p))
-        return side * (x - n * p) > 0 and _divergence(n, p, x) > enough
+        if side * (x - mean) <= 0:
+            return False
+        inner = x * math.log(x / mean) if x else 0.0
+        outer = (n - x) * math.log((n - x) / rest) if n - x else 0.0
+        return inner + outer - 1e-13 * (abs(inner) + abs(outer)) - 1e-9 > enough
 
     if not beyond(far):
         return far
@@ -158,13 +198,6 @@ def _edge(n: int, p: float, middle: int, side: int, enough: float) -> int:
         between = (near + far) // 2
         near, far = (near, between) if beyond(between) else (between, far)
     return far
-
-
-def _divergence(n: int, p: float, x: int) -> float:
-    """n·KL(x/n, p), a little below."""
-    inner = x * math.log(x / (n * p)) if x else 0.0
-    outer = (n - x) * math.log((n - x) / (n * (1 - p))) if n - x else 0.0
-    return inner + outer - 1e-13 * (abs(inner) + abs(outer)) - 1e-9
 
 
 def _tails(clones: Ints, k: Ints) -> tuple[Array, Array]:

@@ -36,6 +36,8 @@ EACH, ALL = 0.875, 0.125
 COINS, COLLISIONS = 6 / 7, 1 / 14
 # With fewer functions their spread isn't known well enough, and squared shares are bounded by the largest share.
 FEWEST_FUNCTIONS = 30
+# So many standard errors above the truth a bound of squared shares is expected to be, for planning.
+PLANNED = 2.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,23 +213,24 @@ def smallest_seen(
 
     Uses normal approximations. ``squares`` and ``largest`` are those of the other values, as one expects them.
     """
-    people = positive_int(n, "n")
-    even = Concentration(
-        squares=float(as_fraction(squares)),
-        most_squares=float(as_fraction(squares)),
-        largest=float(as_fraction(largest)),
-    )
-    above = strays(sketch, even, failure=each * COLLISIONS)[1] / (1 - 1 / sketch.buckets)
+    people, m = positive_int(n, "n"), sketch.buckets
     doubt = failure_probability(confidence)
-    own = float(share_variance(people, Fraction(0), sketch.hit, sketch.miss, Target.POPULATION))
-    collided = even.squares / (sketch.hashes * (sketch.buckets - 1))
-    needed = -float(ndtri(each * COINS / 2)) * math.sqrt(own) + above
-    share = needed
-    for _ in range(20):
+    alone = float(share_variance(people, Fraction(0), sketch.hit, sketch.miss, Target.POPULATION))
+    # one function has few reports: the best of its buckets, and its pairs, say more than is true by this much
+    noise = alone * sketch.hashes
+    top = min(1.0, float(as_fraction(largest)) + math.sqrt(2 * math.log(m) * noise))
+    sure = float(as_fraction(squares)) + PLANNED * math.sqrt(2 * m / sketch.hashes) * noise
+    even = Concentration(squares=float(as_fraction(squares)), most_squares=min(top, sure), largest=top)
+    above = strays(sketch, even, failure=each * COLLISIONS)[1] / (1 - 1 / m)
+    collided = even.squares / (sketch.hashes * (m - 1))
+    share = 0.0
+    for _ in range(30):
         # a value that is there has more spread than one that isn't
         theta = Fraction(min(1.0, share))
         own = float(share_variance(people, theta, sketch.hit, sketch.miss, Target.POPULATION))
-        share = needed - float(ndtri(doubt)) * math.sqrt(own + collided)
+        share = (
+            above - float(ndtri(each * COINS / 2)) * math.sqrt(own) - float(ndtri(doubt)) * math.sqrt(own + collided)
+        )
     return share
 
 

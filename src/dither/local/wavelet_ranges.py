@@ -47,7 +47,7 @@ class WaveletRanges(Protocol, name="wavelet_ranges"):
     Example:
         >>> ages = WaveletRanges.for_epsilon(100, epsilon=1)
         >>> ages.width, ages.loss().pure() <= 1, f"{ages.error(n=1_000_000):.4f}"
-        (2, True, '0.0146')
+        (2, True, '0.0147')
     """
 
     domain: int | tuple[Label, ...]

@@ -25,9 +25,7 @@ class HierarchicalRangesClient(Client, protocol="hierarchical_ranges"):
         self.branching = whole(description, "branching", least=2, most=2**LARGEST_LEVELS)
         self.levels = levels_of(self.domain.size, self.branching)
         collection = description.get("collection")
-        listed = collection.get("attributes") if isinstance(collection, Mapping) else None
-        sizes = [part["collection"].get("domain") for part in listed] if _nested(listed) else None
-        if sizes != [self.branching ** (level + 1) for level in range(self.levels)]:
+        if _sizes(collection) != [self.branching ** (level + 1) for level in range(self.levels)]:
             raise InvalidParameter(
                 f"the collection must have an attribute for each of {self.levels} levels, of branching^level values"
             )
@@ -47,10 +45,11 @@ class HierarchicalRangesClient(Client, protocol="hierarchical_ranges"):
         return self.inner.payload(nodes, coins)
 
 
-def _nested(listed: Any) -> bool:
-    return isinstance(listed, list) and all(
-        isinstance(part, Mapping) and isinstance(part.get("collection"), Mapping) for part in listed
-    )
+def _sizes(collection: Any) -> list[Any]:
+    """The numbers of values of all attributes of a collection, none if it isn't one of attributes."""
+    listed = collection.get("attributes") if isinstance(collection, Mapping) else None
+    parts = [part.get("collection") for part in listed if isinstance(part, Mapping)] if isinstance(listed, list) else []
+    return [part.get("domain") if isinstance(part, Mapping) else None for part in parts]
 
 
 class WaveletRangesClient(Client, protocol="wavelet_ranges"):
