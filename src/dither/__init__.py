@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dither.errors import DitherError, Failed, OutOfBudget, Refused
 
 if TYPE_CHECKING:
-    from dither import attacks, audit, checks
+    from dither import attacks, audit, checks, local
     from dither.curator import Answer, Curator, Policy, Quote
     from dither.mechanisms import (
         DiscreteGaussian,
@@ -81,11 +81,12 @@ __all__ = [
     "calibrate",
     "checks",
     "compose",
+    "local",
     "poisson",
     "without_replacement",
 ]
 
-_PACKAGES = ("attacks", "audit", "checks")
+_PACKAGES = ("attacks", "audit", "checks", "local")
 _HOMES = {
     "dither.curator": ("Answer", "Curator", "Policy", "Quote"),
     "dither.mechanisms": (

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from dither.audit import Assumption, Batched, LowerBound, Sketch, Verdict, claim_of, lower_bound
-from dither.audit.counting import epsilon_down, event_intervals
+from dither.audit.counting import Look, epsilon_down, event_intervals
 from dither.audit.events import choose, objectives
 from dither.audit.lower_bound import seconds_of
 from dither.audit.outputs import layout_of
@@ -126,9 +126,8 @@ def test_an_auditor_that_certifies_on_the_draws_that_chose_is_caught():
     assert wrong > allowed
 
 
-@pytest.mark.parametrize("stop", [True, False])
-def test_all_statements_together_spend_no_more_than_the_failure(monkeypatch, stop):
-    """Every look at every event in every round is a statement: their failures add up to at most what was allowed."""
+def recorded(monkeypatch, **arguments):
+    """The failures of all statements that an audit makes."""
     spent = []
 
     def recording(in_p, p_draws, in_q, q_draws, failure):
@@ -136,10 +135,24 @@ def test_all_statements_together_spend_no_more_than_the_failure(monkeypatch, sto
         return event_intervals(in_p, p_draws, in_q, q_draws, failure)
 
     monkeypatch.setattr("dither.audit.certify.event_intervals", recording)
-    noisy = Batched(lambda x, n: np.random.default_rng().normal(x, 1, n))
-    lower_bound(noisy, 0.0, 1.0, claim=GaussianLoss(Fraction(1)), confidence=0.9, budget="1s", stop_when_broken=stop)
+    noisy = Batched(lambda x, n: np.round(np.random.default_rng().normal(x, 1, n), 3))
+    lower_bound(noisy, 0.0, 1.0, claim=GaussianLoss(Fraction(1)), confidence=0.9, budget="1s", **arguments)
+    return spent
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_all_statements_together_spend_no_more_than_the_failure(monkeypatch, stop):
+    """Every look at every event in every round is a statement: their failures add up to at most what was allowed."""
+    spent = recorded(monkeypatch, stop_when_broken=stop)
     assert len(spent) > 5
     assert sum(spent) <= 0.1 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_looks_that_spend_everything_spend_no_more(monkeypatch, stop):
+    """With one look that has the whole share, all is spent, however many events and rounds there are."""
+    monkeypatch.setattr("dither.audit.workers.looks", lambda planned: iter([Look(1, 1.0), Look(10**18, 0.0)]))
+    assert sum(recorded(monkeypatch, stop_when_broken=stop)) == pytest.approx(0.1, rel=1e-9)
 
 
 def test_normal_statements_spend_no_more_than_the_failure(monkeypatch):

@@ -199,3 +199,11 @@ def test_reduced_keeps_the_coins():
     small = Rappor(**PAPER).reduced()
     assert (small.hit, small.miss) == (Rappor(**PAPER).hit, Rappor(**PAPER).miss)
     assert len(law_of(lambda coins: small.client().payload("x", coins))) == 4
+
+
+def test_a_batch_in_which_nothing_is_a_report_changes_nothing():
+    # two cohorts: a payload of ones names a cohort that there isn't
+    aggregate = Rappor(f="1/2", bits=8, hashes=1, cohorts=2).aggregator()
+    aggregate.add(np.full((3, aggregate.protocol.width), 255, dtype=np.uint8))
+    assert aggregate.reports == 0
+    assert aggregate.dropped == {Dropped.OUT_OF_RANGE: 3}

@@ -111,7 +111,7 @@ def test_sampled_coordinates_have_the_law_of_their_numbers(name):
     ids=["corner", "small corner", "sampled", "several sampled", "two of three"],
 )
 def test_conformance(protocol):
-    assert check_randomizer(protocol, draws=30_000, most=5000).passed
+    assert check_randomizer(protocol, draws=20_000, most=2000).passed
 
 
 @pytest.mark.parametrize("epsilon", ["1/2", "1", "7"])
@@ -168,14 +168,14 @@ def table(people, dimension):
     ids=["corner", "one sampled", "three sampled"],
 )
 def test_estimates_are_unbiased_with_the_stated_variance_and_intervals_cover(protocol):
-    surveys, people = 300, 600
+    surveys, people = 150, 600
     rows = protocol.randomize(table(surveys * people, 6), source=InsecureSeededSource(6))
     found = [protocol.aggregator().add(part).estimate(0.8) for part in rows.reshape(surveys, people, -1)]
     values = np.array([one.values for one in found])
     variances = np.array([one.variances for one in found])
     z = (values - 0.25) / np.sqrt(variances.mean(axis=0))
-    # 1,800 squares: a standard error of 3.3%
-    assert abs((z**2).mean() - 1) < 0.15
+    # 900 squares: a standard error of 4.7%
+    assert abs((z**2).mean() - 1) < 0.25
     assert stats.norm.sf(np.abs(z.mean(axis=0)).max() * math.sqrt(surveys)) * 12 > ALPHA
     ends = np.array([one.intervals for one in found])
     wrong = int(((ends[:, :, 0] > 0.25) | (ends[:, :, 1] < 0.25)).any(axis=1).sum())
@@ -290,5 +290,5 @@ def test_any_protocol_for_a_number_will_do(mean):
 
 # Permanent: a change here means that reports on their way, and aggregates that were kept, can't be read any more.
 def test_fingerprints_are_permanent():
-    assert OneBitVector(3, UNIT, keep="3/4").fingerprint.hex() == "x"
-    assert SAMPLED["two of three"].fingerprint.hex() == "y"
+    assert OneBitVector(3, UNIT, keep="3/4").fingerprint.hex() == "6fbb67b95e233995"
+    assert SAMPLED["two of three"].fingerprint.hex() == "1ae1cf485f8776c1"

@@ -105,3 +105,8 @@ def test_small_checks():
             positive_int(bad, "n")
     with pytest.raises(InvalidParameter, match="between 0 and 1/2"):
         probability("0.6", "p", most="1/2")
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16, float])
+def test_numpy_floats_mean_their_shortest_decimal(kind):
+    assert as_fraction(kind(0.1)) == Fraction(1, 10)

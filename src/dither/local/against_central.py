@@ -89,16 +89,19 @@ class Comparison:
                 axes.set(xscale="log", yscale="log", title=task.value, xlabel="people")
                 if place == 0:
                     axes.set_ylabel("standard error")
+                # by theory alone, so that the same lines are drawn whatever was measured
+                people, errors = zip(*((row.people, row.theory) for row in self.rows if row.task is task), strict=True)
+                axes.set(xlim=(min(people) / 1.5, max(people) * 1.5), ylim=(min(errors) / 2, max(errors) * 2))
                 for trust, colour in ((Trust.LOCAL, EXACT), (Trust.CENTRAL, PRIVATE)):
                     rows = self.of(task, trust)
                     for number, method in enumerate(dict.fromkeys(row.method for row in rows)):
                         mine = [row for row in rows if row.method == method]
-                        people, style = [row.people for row in mine], ("-", "--")[number % 2]
+                        style, where = ("-", "--")[number % 2], [row.people for row in mine]
                         label = f"{trust.value}: {method}"
-                        axes.plot(people, [row.theory for row in mine], style, color=colour, label=label)
+                        axes.plot(where, [row.theory for row in mine], style, color=colour, label=label)
                         fill = "white" if number else colour
                         dots = [row.measured for row in mine]
-                        axes.plot(people, dots, "o", color=colour, markersize=5, markerfacecolor=fill)
+                        axes.plot(where, dots, "o", color=colour, markersize=5, markerfacecolor=fill)
                 _mark_gap(axes, self.of(task, Trust.LOCAL), self.of(task, Trust.CENTRAL))
                 axes.legend(loc="lower left")
 

@@ -62,7 +62,7 @@ class SequenceFragments(Protocol, name="sequence_fragments"):
         >>> words.loss().pure() <= 6, words.positions, words.width
         (True, 4, 101)
         >>> f"{words.detection_limit(n=1_000_000):.3f}"
-        '0.008'
+        '0.009'
     """
 
     alphabet: str

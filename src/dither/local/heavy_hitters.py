@@ -54,7 +54,7 @@ class HeavyHitters(Protocol, name="heavy_hitters"):
         >>> numbers.levels, numbers.width, numbers.loss().pure() <= 4
         (8, 35, True)
         >>> f"{numbers.detection_limit(n=1_000_000):.4f}"
-        '0.0071'
+        '0.0079'
     """
 
     values: Spelling

@@ -146,7 +146,8 @@ class LocalMean(Protocol):
 
     def end_laws(self) -> tuple[Floats, Floats]:
         """The laws of the two ends of the grid, as floats."""
-        return as_floats(self.law(0)), as_floats(self.law(self.steps))
+        first, last = (np.array([float(p) for p in self.law(end)]) for end in (0, self.steps))
+        return first, last
 
     def position_interval(self, counts: Counts, failure: float) -> tuple[float, float]:
         """Where the mean position lies, from how often each output was sent.
@@ -309,12 +310,6 @@ def exactly(found: P, description: Mapping[str, Any]) -> P:
             "fractions in lowest terms"
         )
     return found
-
-
-def as_floats(law: tuple[Fraction, ...]) -> Floats:
-    """Probabilities as floats; few of them differ."""
-    known = {p: float(p) for p in set(law)}
-    return np.array([known[p] for p in law])
 
 
 def largest_variance(moments: Floats) -> float:

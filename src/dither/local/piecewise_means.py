@@ -107,6 +107,12 @@ class PiecewiseMean(LocalMean, name="piecewise_mean"):
         others = self.steps - point
         return (self.outside,) * point + (self.inside,) * self.window + (self.outside,) * others
 
+    def end_laws(self) -> tuple[Floats, Floats]:
+        """The laws of the two ends of the grid, without as many fractions."""
+        first = np.full(self.outputs, float(self.outside))
+        first[: self.window] = float(self.inside)
+        return first, first[::-1].copy()
+
     @property
     def line(self) -> tuple[Fraction, Fraction]:
         """Position = slope·cell + offset: the mean cell is linear in the point, so a line brings it back."""
@@ -228,6 +234,12 @@ class HybridMean(LocalMean, name="hybrid_mean"):
         ends = zip(self.bit.law(0), self.bit.law(1), strict=True)
         bits = ((1 - self.share) * ((1 - place) * p + place * q) for p, q in ends)
         return (*(self.share * p for p in self.piecewise.law(point)), *bits)
+
+    def end_laws(self) -> tuple[Floats, Floats]:
+        """The laws of the two ends of the grid, without as many fractions."""
+        share, parts = float(self.share), zip(self.piecewise.end_laws(), self.bit.end_laws(), strict=True)
+        first, last = (np.concatenate([share * cells, (1 - share) * bits]) for cells, bits in parts)
+        return first, last
 
     def decode(self, output: int) -> Fraction:
         """The position that an output stands for."""

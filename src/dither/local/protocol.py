@@ -12,6 +12,7 @@ import json
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
 
@@ -32,6 +33,30 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
 E_co = TypeVar("E_co", covariant=True)
 
+# Where each protocol lives; loaded when a description names it.
+MODULES = {
+    "attributes": "dither.local.attributes",
+    "count_mean_sketch": "dither.local.count_mean",
+    "hadamard": "dither.local.hadamard",
+    "hadamard_sketch": "dither.local.hadamard_sketch",
+    "heavy_hitters": "dither.local.heavy_hitters",
+    "hierarchical_ranges": "dither.local.ranges",
+    "hybrid_mean": "dither.local.piecewise_means",
+    "kary": "dither.local.kary",
+    "laplace_mean": "dither.local.noisy_means",
+    "local_hashing": "dither.local.hashing",
+    "one_bit_mean": "dither.local.noisy_means",
+    "one_bit_vector": "dither.local.vectors",
+    "participation": "dither.local.participation",
+    "piecewise_mean": "dither.local.piecewise_means",
+    "projective": "dither.local.projective",
+    "rappor": "dither.local.rappor",
+    "sampled_vector": "dither.local.vectors",
+    "sequence_fragments": "dither.local.fragments",
+    "subset_selection": "dither.local.subset",
+    "unary": "dither.local.unary",
+    "wavelet_ranges": "dither.local.wavelet_ranges",
+}
 SAVED = "dither local aggregate"
 SAVED_VERSION = 1
 BLOCK = 8192
@@ -108,9 +133,12 @@ class Protocol(ABC):
 def protocol_of(description: object) -> Protocol:
     """The protocol of a description. Raises InvalidParameter if it isn't known or can't be right."""
     name = description.get("protocol") if isinstance(description, Mapping) else None
+    if name not in Protocol.known and name in MODULES:
+        import_module(MODULES[name])
     found = Protocol.known.get(name) if isinstance(name, str) else None
     if found is None or not isinstance(description, Mapping):
-        raise InvalidParameter(f"the protocol {name!r} isn't known; known are {', '.join(sorted(Protocol.known))}")
+        known = ", ".join(sorted({*Protocol.known, *MODULES}))
+        raise InvalidParameter(f"the protocol {name!r} isn't known; this version knows {known}")
     return found.from_description(description)
 
 
@@ -158,8 +186,9 @@ class Aggregator(ABC, Generic[E_co]):
         if wrong:
             self._drop(Dropped.OUT_OF_RANGE, wrong)
             rows = rows[good]
-        self.count(rows)
-        self.reports += rows.shape[0]
+        if rows.shape[0]:
+            self.count(rows)
+            self.reports += rows.shape[0]
         return self
 
     def add_reports(self, reports: Iterable[bytes | str]) -> Self:

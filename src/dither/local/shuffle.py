@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Self, TypeAlias
+from typing import Self
 
 import numpy as np
 from scipy.optimize import brentq
@@ -21,13 +21,12 @@ from dither.errors import InvalidParameter
 from dither.local.frequencies import FrequencyOracle
 from dither.local.participation import Participation
 from dither.local.protocol import Protocol
-from dither.local.shuffle_curve import LARGEST_ODDS, ShuffledCurve, curve_of
+from dither.local.shuffle_curve import LARGEST_ODDS, Randomiser, ShuffledCurve, curve_of
 from dither.local.shuffle_views import Chords
 from dither.mechanisms.kary_response import KaryResponseLoss
 from dither.mechanisms.randomized_response import RandomizedResponseLoss, check_odds
 from dither.numeric import (
     Number,
-    as_fraction,
     down,
     exp_up,
     fraction_down,
@@ -40,9 +39,10 @@ from dither.numeric import (
 )
 from dither.privacy import Adjacency, Array, Direction, Json, PrivacyLoss, PureLoss, mirrored
 
-# Odds, weight and the share of reports that everybody sends alike: see ShuffledLoss.
-Randomiser: TypeAlias = tuple[Fraction, Fraction, Fraction]
-
+# As they stand in the permanent form.
+FIELDS = ("odds", "weight", "clones", "silent", "common")
+# Of several valid bounds the one is taken that is lowest here.
+TYPICAL_DELTA = Fraction(1, 10**6)
 # So many points of a curve are worked out one by one; more are read off chords.
 FEW_POINTS = 64
 MOST_NODES, FEWEST_NODES = 400, 64
@@ -54,47 +54,40 @@ OVERSTATED = 1e-7
 LARGEST_LOCAL = 50.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ShuffledLoss(PrivacyLoss, kind="shuffled"):
     """What one report costs, seen among those of ``users`` people, its own included, in random order.
 
-    ``odds``, ``weight`` and ``common`` describe the local randomiser: the curve of one report by itself is no more than
-    weight·(odds − e^ε)₊, and with probability ``common`` a report, whatever it is about, is drawn from one law that
-    doesn't tell two given values apart.
-
     Guarantee: the pair of ``shuffle.md`` dominates the shuffled reports of any two neighbours, whatever the others
-        report about. With weight = 1/(odds + 1) it is that of Feldman, McMillan & Talwar 2023.
+        report about. For binary answers it is that of Feldman, McMillan & Talwar 2023, for any local ε that of 2021.
     Assumes: nobody sees which report is whose, nor when it came; at least ``users`` people send a report drawn as the
         protocol says. Count out those who may tell theirs to whoever looks.
 
     Example:
-        >>> loss = ShuffledLoss(odds=Fraction(3), weight=Fraction(1, 4), users=10_000)  # two coins each
+        >>> two_coins = Randomiser(odds=Fraction(3), weight=Fraction(1, 4), clones=Fraction(1, 4))
+        >>> loss = ShuffledLoss(two_coins, users=10_000)
         >>> f"{loss.epsilon(delta=1e-6):.4f} instead of {loss.pure():.4f}"
         '0.0489 instead of 1.0986'
     """
 
-    odds: Fraction
-    weight: Fraction
-    common: Fraction = Fraction(0)
+    local: Randomiser
     users: int
     adjacency: Adjacency = Adjacency.REPLACE
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "odds", check_odds(self.odds))
-        object.__setattr__(self, "weight", as_fraction(self.weight, "weight"))
-        object.__setattr__(self, "common", as_fraction(self.common, "common"))
+        local = self.local
         object.__setattr__(self, "users", positive_int(self.users, "users"))
-        if not 0 < self.weight * (self.odds + 1) <= 1:
+        check_odds(local.odds)
+        if local.odds > LARGEST_ODDS:
+            raise InvalidParameter(f"odds must be at most {float(LARGEST_ODDS):g}; got {float(local.odds):g}")
+        if not 0 < local.weight * (local.odds + 1) <= 1 - local.silent or local.silent < 0:
             raise InvalidParameter(
-                f"weight must lie above 0 and be at most 1/(odds + 1): both neighbours' probabilities sum to 1; got "
-                f"{float(self.weight):g}"
+                "weight·(odds + 1) + silent, all that the user's report can be, must lie between 0 and 1"
             )
-        if not 0 <= self.common <= 1 - self.weight * (self.odds + 1):
-            raise InvalidParameter(
-                f"common must lie between 0 and 1 − weight·(odds + 1), what else a report can be; got {self.common}"
-            )
-        if self.odds > LARGEST_ODDS:
-            raise InvalidParameter(f"odds must be at most {float(LARGEST_ODDS):g}; got {float(self.odds):g}")
+        if not (0 < local.clones <= local.weight and 0 <= local.common and 2 * local.clones + local.common <= 1):
+            raise InvalidParameter("clones must lie above 0 and be at most weight, and 2·clones + common at most 1")
+        if local.silent * local.clones > local.odds * local.common * local.weight:
+            raise InvalidParameter("silent·clones must be at most odds·common·weight: the rest isn't hidden by anybody")
 
     @property
     def symmetric(self) -> bool:
@@ -104,20 +97,20 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
     @property
     def allowance(self) -> float:
         """What is added for numbers of clones that aren't summed over."""
-        return self._curve.outside if self.odds > 1 else 0.0
+        return self._curve.outside if self.local.odds > 1 else 0.0
 
     def pure(self) -> float:
         """That of the report by itself: all others may happen to say the opposite."""
-        return log_up(self.odds)
+        return log_up(self.local.odds)
 
     @property
     def _curve(self) -> ShuffledCurve:
-        return curve_of(self.odds, self.weight, self.common, self.users)
+        return curve_of(self.local, self.users)
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
         """The sum over the number of clones; many points at once are read off chords, which lie above."""
         distance = np.abs(np.asarray(epsilon, dtype=np.float64))
-        if self.odds == 1:
+        if self.local.odds == 1:
             return mirrored(np.zeros(distance.shape), epsilon)
         if distance.size > FEW_POINTS:
             return mirrored(_chords(self).at(distance), epsilon)
@@ -127,15 +120,15 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
 
     def renyi(self, order: float) -> float:
         """The divergence of the chords' pair."""
-        return _chords(self).renyi(order) if self.odds > 1 else 0.0
+        return _chords(self).renyi(order) if self.local.odds > 1 else 0.0
 
     def kl(self) -> float:
         """The expected loss of the chords' pair."""
-        return _chords(self).kl() if self.odds > 1 else 0.0
+        return _chords(self).kl() if self.local.odds > 1 else 0.0
 
     def zcdp(self) -> float:
         """The largest D_α/α."""
-        return _zcdp(self) if self.odds > 1 else 0.0
+        return _zcdp(self) if self.local.odds > 1 else 0.0
 
     def _epsilon_up(self, delta: float) -> float:
         pure, curve = self.pure(), self._curve
@@ -162,20 +155,18 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
 
     def parameters(self) -> Json:
         """The permanent fields."""
-        exact = {"odds": str(self.odds), "weight": str(self.weight), "common": str(self.common)}
-        return {**exact, "users": self.users}
+        return {**{name: str(getattr(self.local, name)) for name in FIELDS}, "users": self.users}
 
     @classmethod
     def from_parameters(cls, parameters: Json) -> Self:
         """The inverse."""
-        odds, weight, common = (Fraction(parameters[name]) for name in ("odds", "weight", "common"))
-        adjacency = Adjacency(parameters["adjacency"])
-        return cls(odds=odds, weight=weight, common=common, users=parameters["users"], adjacency=adjacency)
+        local = Randomiser(**{name: Fraction(parameters[name]) for name in FIELDS})
+        return cls(local, parameters["users"], Adjacency(parameters["adjacency"]))
 
 
 @lru_cache(maxsize=64)
 def _chords(loss: ShuffledLoss) -> Chords:
-    curve = curve_of(loss.odds, loss.weight, loss.common, loss.users)
+    curve = curve_of(loss.local, loss.users)
     nodes = max(FEWEST_NODES, min(MOST_NODES, CHORD_WORK // curve.work))
     return Chords.of(curve.delta_up, curve.log_up, loss.pure(), nodes)
 
@@ -188,72 +179,72 @@ def _zcdp(loss: ShuffledLoss) -> float:
 def shuffled(local: Protocol | PrivacyLoss | Number, users: int) -> PrivacyLoss:
     """The loss of one report of a local protocol (or loss, or ε) towards those who see only shuffled reports.
 
-    ``users`` is how many people send one report each. Several rounds, each shuffled by itself, cost
+    ``users`` is how many people send one report each. The more is known the better: of a protocol its own law is used,
+    of a loss its curve, of a number nothing but that. Several rounds, each shuffled by itself, cost
     ``rounds * shuffled(…)``. Only pure losses gain.
 
     Example:
         >>> from dither.local.kary import Kary
         >>> for local in (1, Kary.for_epsilon(2, epsilon=1), Kary.for_epsilon(100, epsilon=1)):
         ...     print(f"{shuffled(local, 10_000).epsilon(delta=1e-6):.4f}")
-        0.0432
+        0.0522
         0.0432
         0.0072
     """
     if isinstance(local, Protocol):
         oracle = local.oracle if isinstance(local, Participation) else local
-        known = _of_oracle(oracle) if isinstance(oracle, FrequencyOracle) else None
-        return _hidden(local.loss(), users, known)
-    if isinstance(local, PrivacyLoss):
-        return _hidden(local, users)
-    return _hidden(PureLoss(positive(local, "epsilon"), Adjacency.REPLACE), users)
+        if isinstance(oracle, FrequencyOracle):
+            ways = [_hidden(local.loss(), known, users) for known in _of_oracle(oracle)]
+            return min(ways, key=lambda way: way.epsilon(TYPICAL_DELTA))
+        return shuffled(local.loss(), users)
+    loss = local if isinstance(local, PrivacyLoss) else PureLoss(positive(local, "epsilon"), Adjacency.REPLACE)
+    return _hidden(loss, _of_loss(loss), users)
 
 
-def _hidden(local: PrivacyLoss, users: int, known: Randomiser | None = None) -> PrivacyLoss:
+def _hidden(loss: PrivacyLoss, known: Randomiser, users: int) -> PrivacyLoss:
     count = positive_int(users, "users")
-    odds, weight, common = known or _of_loss(local)
     # where there is nothing to lose, or no crowd can hide it, the report itself is the bound
-    if odds == 1 or odds > LARGEST_ODDS:
-        return local
-    return ShuffledLoss(odds=odds, weight=weight, common=common, users=count, adjacency=local.adjacency)
+    if known.odds == 1 or known.odds > LARGEST_ODDS:
+        return loss
+    return ShuffledLoss(known, count, loss.adjacency)
 
 
-def _of_oracle(oracle: FrequencyOracle) -> Randomiser:
-    """Odds, weight and the larger of two laws that don't tell two values apart.
+def _of_oracle(oracle: FrequencyOracle) -> list[Randomiser]:
+    """Two ways to read a frequency oracle.
 
     Every report has its least probability, whoever sends it, or ``odds`` times that if it supports the sender's value.
-    So reports that support neither of the two values come from everybody at least as often as from those who have them.
+    So reports that support neither of two values come from everybody as often as from those who have them; those that
+    support both come from everybody at least 1/odds times as often.
     """
-    neither = 1 - oracle.hit - oracle.weight
-    rest = 1 - (oracle.odds + 1) * oracle.weight
-    return oracle.odds, oracle.weight, max(neither, rest / oracle.odds)
+    odds, weight = oracle.odds, oracle.weight
+    neither, rest = 1 - oracle.hit - weight, 1 - (odds + 1) * weight
+    first = Randomiser(odds=odds, weight=weight, clones=weight, silent=neither, common=neither)
+    second = Randomiser(odds=odds, weight=weight, clones=weight, silent=rest, common=rest / odds)
+    return [first] if neither == rest else [first, second]
 
 
-def _of_loss(local: PrivacyLoss) -> Randomiser:
-    """The same where nothing is known but the curve of one report: everybody's is at least 1/odds of anybody's."""
-    if isinstance(local, RandomizedResponseLoss):
-        odds, weight = local.odds, 1 / (local.odds + 1)
-    elif isinstance(local, KaryResponseLoss):
-        odds, weight = local.odds, local.weight
-    else:
-        odds, weight = _ends(local)
-    return odds, weight, (1 - (odds + 1) * weight) / odds
-
-
-def _ends(local: PrivacyLoss) -> tuple[Fraction, Fraction]:
-    """Odds and weight of a curve that meets the loss's own at its two ends: δ(0) and the pure ε."""
-    pure = local.pure()
+def _of_loss(loss: PrivacyLoss) -> Randomiser:
+    """What the two ends of a curve say, δ(0) and the pure ε, also if the truth lies below: see ``shuffle.md``."""
+    pure = loss.pure()
     if math.isinf(pure):
         raise InvalidParameter(
             "shuffling is known to amplify pure local losses, and this one has no finite ε at δ = 0: bound each "
             "report's ε first"
         )
     large = exp_up(pure)
-    if math.isinf(large):
-        return LARGEST_ODDS + 1, Fraction(0)
-    odds = Fraction(large)
-    if odds == 1:
-        return odds, Fraction(1, 2)
-    return odds, min(1 / (odds + 1), Fraction(local.delta(0)) / (odds - 1))
+    odds = Fraction(large) if math.isfinite(large) else LARGEST_ODDS + 1
+    if isinstance(loss, KaryResponseLoss | RandomizedResponseLoss):
+        odds = loss.odds
+    if odds == 1 or odds > LARGEST_ODDS:
+        return Randomiser(odds=odds, weight=1 / (odds + 1), clones=1 / (odds + 1))
+    if isinstance(loss, KaryResponseLoss):
+        weight = loss.weight
+    else:
+        weight = min(1 / (odds + 1), Fraction(loss.delta(0)) / (odds - 1))
+    clones = min(weight, 1 / (2 * odds))
+    common = 1 / odds - 2 * clones
+    silent = min(1 - (odds + 1) * weight, odds * common)
+    return Randomiser(odds=odds, weight=weight, clones=clones, silent=silent, common=common)
 
 
 def local_epsilon_for(

@@ -1,7 +1,7 @@
 """The hockey-stick curve of a report hidden among the reports of others, summed term by term and rounded up.
 
-``shuffle.md`` derives the pair of laws. Given the number of reports that could be anybody's, C ~ Binomial of them speak
-for one of the two values. With S(C, k) = Pr[Bin(C, ½) ≥ k] and b(C, k) = Pr[Bin(C, ½) = k] the curve is a sum over C of
+``shuffle.md`` derives the pair of laws. Of the reports that could be anybody's, a binomial number C speaks for one of
+the two values. With S(C, k) = Pr[Bin(C, ½) ≥ k] and b(C, k) = Pr[Bin(C, ½) = k] the curve is a sum over C of
 Pr[C]·(b(C, k−1)·x − S(C, k)·y), with a threshold k for each C. Nothing cancels much in it: x·b is at most about z²
 times the difference, z being the threshold in standard deviations.
 """
@@ -41,31 +41,45 @@ MOST_STEPS = 48
 Ints = npt.NDArray[np.int64]
 
 
-class ShuffledCurve:
-    """The curve for one local randomiser and one number of users; the laws of the clones are worked out once.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Randomiser:
+    """What is known of a local randomiser, for every two values and everybody else's.
 
-    A user's report speaks for their value and not for the other with probability odds·weight, the other way round with
-    probability weight. Whatever the value, a report is drawn from the one law or the other with probability weight each
-    (a clone), and from a third law that says nothing about the two with probability ``common``.
+    The user's report is drawn from a first law with probability odds·weight and from a second with probability weight
+    (the other way round if they have the other value), and from a third with probability ``silent``; with what is left
+    it is known to be the user's, and says nothing about the two values. Whatever somebody else's value is, theirs is
+    drawn from the first two laws with probability ``clones`` each and from the third with probability ``common``.
     """
 
-    def __init__(self, odds: Fraction, weight: Fraction, common: Fraction, users: int) -> None:
-        others = min(users, MOST_USERS) - 1
+    odds: Fraction
+    weight: Fraction
+    clones: Fraction
+    silent: Fraction = Fraction(0)
+    common: Fraction = Fraction(0)
+
+
+class ShuffledCurve:
+    """The curve for one local randomiser and one number of users; the laws of the clones are worked out once."""
+
+    def __init__(self, known: Randomiser, users: int) -> None:
+        odds, weight, others = known.odds, known.weight, min(users, MOST_USERS) - 1
         self.pure = log_up(odds)
         self.gain = fraction_up(odds - 1)
         self.local = fraction_up(odds * weight) * (1 + SLACK)
         self.weight = fraction_up(weight)
-        self.others, self.clone = others, float(2 * weight)
-        alike = 2 * weight + common
+        self.others, self.clone = others, float(2 * known.clones)
+        alike = 2 * known.clones + known.common
+        # how much more a silent report may be the user's than one of the second law
+        more = float(known.silent * known.clones / (known.common * weight)) if known.common else 0.0
         # without a third law only clones could be anybody's: they are the crowd, and are summed over below
-        lowest, chances, cut = _binomial_window(others, alike if common else Fraction(1))
+        lowest, chances, cut = _binomial_window(others, alike if known.common else Fraction(1))
         self.crowds: list[tuple[float, Crowd]] = []
         # of fewer clones more can be made by drawing them: a step counted as its lower end is never too low
         step = math.ceil(chances.size / MOST_STEPS)
         for start in range(0, chances.size, step):
             chance = float(chances[start : start + step].sum()) * (1 + chances.size * 2.0**-50)
-            share = 2 * weight / alike if common else 2 * weight
-            self.crowds.append((chance, Crowd.of(lowest + start, share, others_speak=common > 0)))
+            share = 2 * known.clones / alike if known.common else 2 * known.clones
+            self.crowds.append((chance, Crowd.of(lowest + start, share, silent=more)))
         self.outside = 6 * TAIL if cut or any(crowd.cut for _, crowd in self.crowds) else 0.0
 
     @property
@@ -88,7 +102,7 @@ class ShuffledCurve:
         """A simpler bound of the curve's logarithm at 0 < ε < the pure one, however low it is.
 
         What P has above the threshold is at most S(C, k−1) ≤ 2·Pr[Bin(C+1, ½) ≥ s·(C+1)] ≤ 2·exp(−(C+1)·g) with
-        g = KL(s, ½) (Chernoff), and the mean of e^{−Cg} is (1 − 2·weight·(1 − e^{−g}))^others.
+        g = KL(s, ½) (Chernoff), and the mean of e^{−Cg} is (1 − 2·clones·(1 − e^{−g}))^others.
         """
         share = min(1.0, 1 / (1 + math.exp(-epsilon)) + math.tanh(epsilon / 2) / self.gain)
         g = math.log(2) + share * math.log(share) + ((1 - share) * math.log1p(-share) if share < 1 else 0.0)
@@ -102,19 +116,20 @@ class ShuffledCurve:
 class Crowd:
     """``size`` reports besides the user's, of which some number C speaks for one of the two values.
 
-    The rest says nothing; it may be taken for the user's report (``others_speak``), or is known not to be it.
+    The rest says nothing, and each of it is ``silent`` times as likely to be the user's as a report for the other value
+    is; 0 if it is known not to be the user's.
     """
 
     size: int
-    others_speak: bool
+    silent: float
     first: int
     masses: Array
     cut: bool
 
     @classmethod
-    def of(cls, size: int, share: Fraction, *, others_speak: bool) -> Crowd:
+    def of(cls, size: int, share: Fraction, *, silent: float) -> Crowd:
         """A crowd whose reports speak with probability ``share`` each."""
-        return cls(size, others_speak, *_binomial_window(size, share))
+        return cls(size, silent, *_binomial_window(size, share))
 
     def sum_up(self, epsilon: float, gain: float, lead: float, more: float) -> float:
         """The curve over the weight, from above; ``gain`` is odds − 1, ``lead`` odds − e^ε and ``more`` e^ε − 1."""
@@ -122,7 +137,7 @@ class Crowd:
             return 0.0
         clones = self.first + np.arange(self.masses.size)
         at, above = _tails(clones, self._thresholds(clones + 1, epsilon, gain))
-        silent = (self.size - clones) / (clones + 1) if self.others_speak else np.zeros(1)
+        silent = self.silent * (self.size - clones) / (clones + 1)
         upper = at * (lead * (1 + RELATIVE))
         lower = (at * silent + above * (gain + 2 + 2 * silent)) * (more * (1 - RELATIVE))
         total = float(np.sum(np.maximum(upper - lower, 0.0) * self.masses))
@@ -131,13 +146,13 @@ class Crowd:
     def _line(self, epsilon: float, gain: float) -> tuple[float, float]:
         """The real threshold is the first times the number of reports that speak, the user's included, + the second."""
         even, half = 1 / (1 + math.exp(-epsilon)), math.tanh(epsilon / 2) / gain
-        return (even, half * (self.size + 1)) if self.others_speak else (even + half, 0.0)
+        return even + half * (1 - self.silent), half * self.silent * (self.size + 1)
 
     def _thresholds(self, counts: Ints, epsilon: float, gain: float) -> Ints:
         """From how many reports for the one value, of so many for either, P is above e^ε·Q."""
         slope, start = self._line(epsilon, gain)
         k = np.ceil(counts * slope + start).astype(np.int64)
-        # the real threshold rises by ½ to 1 at every step; rounding must not make 2 of it, on which the sums rely
+        # the real threshold rises by 0 to 1 at every step; rounding must not make 2 of it, on which the sums rely
         steps = np.arange(k.size)
         return np.asarray(np.maximum.accumulate(np.minimum.accumulate(k - steps) + steps))
 
@@ -155,9 +170,9 @@ class Crowd:
 
 
 @lru_cache(maxsize=64)
-def curve_of(odds: Fraction, weight: Fraction, common: Fraction, users: int) -> ShuffledCurve:
+def curve_of(known: Randomiser, users: int) -> ShuffledCurve:
     """The curve, remembered for the next ε."""
-    return ShuffledCurve(odds, weight, common, users)
+    return ShuffledCurve(known, users)
 
 
 def _binomial_window(n: int, p: Fraction) -> tuple[int, Array, bool]:

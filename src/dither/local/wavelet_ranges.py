@@ -231,8 +231,8 @@ class WaveletAggregator(Aggregator[RangeEstimates]):
         protocol = self.protocol
         failure = failure_probability(confidence)
         coefficients, reports = self.coefficients()
-        with np.errstate(divide="ignore"):
-            noise = float(protocol.gap) ** -2 / reports
+        noise = np.full(reports.size, math.inf)
+        np.divide(float(protocol.gap) ** -2, reports, out=noise, where=reports > 0)
         size, levels = protocol.size, protocol.levels
         cumulative, spread = np.empty(size + 1), np.empty(size + 1)
         for start in range(0, size + 1, BLOCK_PEOPLE):
@@ -243,7 +243,9 @@ class WaveletAggregator(Aggregator[RangeEstimates]):
                 nodes = np.minimum(stops >> (levels - level), (1 << level) - 1)
                 total += weights[level] * coefficients[level][nodes]
             cumulative[start : start + BLOCK_PEOPLE] = total
-            spread[start : start + BLOCK_PEOPLE] = np.where(weights > 0, weights**2 * noise[:, None], 0.0).sum(axis=0)
+            spread[start : start + BLOCK_PEOPLE] = np.multiply(
+                weights**2, noise[:, None], out=np.zeros(weights.shape), where=weights > 0
+            ).sum(axis=0)
         cumulative[size], spread[size] = 1.0, 0.0
         budget = math.log(2 / failure * (size - 1 if simultaneous else 1))
 

@@ -40,7 +40,7 @@ def as_fraction(value: Number, name: str = "value") -> Fraction:
     try:
         if isinstance(value, float | np.floating):
             # numpy floats of lower precision keep their own shortest decimal
-            return Fraction(repr(value) if isinstance(value, float) else str(value))
+            return Fraction(str(value))
         if isinstance(value, str):
             return Fraction(value.strip())
         if isinstance(value, Rational | np.integer):

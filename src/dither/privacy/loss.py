@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -29,6 +30,8 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Json: TypeAlias = dict[str, Any]
 
 JSON_VERSION = 1
+# Where kinds of losses are stated, apart from this package; loaded when a kind isn't known yet.
+KINDS = ("dither.mechanisms", "dither.local.losses", "dither.local.shuffle")
 # Losses above this are worthless as promises; the search for ε stops there and answers infinity.
 LARGEST_EPSILON = 1e5
 # Where curves are looked at to see how far they reach; e^600 still leaves room in a float for products.
@@ -257,7 +260,12 @@ class PrivacyLoss(ABC):
         """The loss that ``to_json`` wrote, by this or an earlier version."""
         if not isinstance(form, dict) or form.get("version") != JSON_VERSION:
             raise InvalidParameter(f"expected the JSON form of a loss, version {JSON_VERSION}; got {form!r}")
-        known = PrivacyLoss._kinds.get(str(form.get("kind")))
+        kind = str(form.get("kind"))
+        for home in KINDS:
+            if kind not in PrivacyLoss._kinds:
+                # by name: the layers above state losses of their own, and whoever reads one needn't know which
+                import_module(home)
+        known = PrivacyLoss._kinds.get(kind)
         if known is None:
             raise InvalidParameter(
                 f"unknown kind of loss {form.get('kind')!r}; known: {', '.join(sorted(PrivacyLoss._kinds))}"
