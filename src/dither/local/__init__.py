@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from dither.local.attributes import Attributes
     from dither.local.choosing import best_oracle
     from dither.local.clients import Client, client_of
+    from dither.local.clients.heavy import Spelling
     from dither.local.consistent import Consistency
     from dither.local.count_mean import CountMeanSketch
     from dither.local.fragments import SequenceFragments
@@ -62,6 +63,7 @@ __all__ = [
     "SampledVector",
     "SequenceFragments",
     "Shares",
+    "Spelling",
     "SubsetSelection",
     "Unary",
     "WaveletRanges",
@@ -102,6 +104,7 @@ _HOME_OF = {
     "SampledVector": "dither.local.vectors",
     "SequenceFragments": "dither.local.fragments",
     "Shares": "dither.local.frequencies",
+    "Spelling": "dither.local.clients.heavy",
     "SubsetSelection": "dither.local.subset",
     "Unary": "dither.local.unary",
     "WaveletRanges": "dither.local.wavelet_ranges",

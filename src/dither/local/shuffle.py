@@ -42,7 +42,7 @@ from dither.privacy import Adjacency, Array, Direction, Json, PrivacyLoss, PureL
 # As they stand in the permanent form.
 FIELDS = ("odds", "weight", "clones", "silent", "common")
 # Of several valid bounds the one is taken that is lowest here.
-TYPICAL_DELTA = Fraction(1, 10**6)
+TYPICAL_DELTA, TYPICAL_USERS = Fraction(1, 10**6), 300
 # So many points of a curve are worked out one by one; more are read off chords.
 FEW_POINTS = 64
 MOST_NODES, FEWEST_NODES = 400, 64
@@ -84,7 +84,7 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
             raise InvalidParameter(
                 "weight·(odds + 1) + silent, all that the user's report can be, must lie between 0 and 1"
             )
-        if not (0 < local.clones <= local.weight and 0 <= local.common and 2 * local.clones + local.common <= 1):
+        if not (0 < local.clones <= local.weight and local.common >= 0 and 2 * local.clones + local.common <= 1):
             raise InvalidParameter("clones must lie above 0 and be at most weight, and 2·clones + common at most 1")
         if local.silent * local.clones > local.odds * local.common * local.weight:
             raise InvalidParameter("silent·clones must be at most odds·common·weight: the rest isn't hidden by anybody")
@@ -134,7 +134,8 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
         pure, curve = self.pure(), self._curve
         if pure == 0 or curve.delta_up(0.0) <= delta:
             return 0.0
-        low, high = 0.0, pure
+        # halve from the pure ε down, which costs nothing where the curve is out of sight
+        high = pure
         while curve.delta_up(high / 2) <= delta:
             high /= 2
         low = high / 2
@@ -194,8 +195,7 @@ def shuffled(local: Protocol | PrivacyLoss | Number, users: int) -> PrivacyLoss:
     if isinstance(local, Protocol):
         oracle = local.oracle if isinstance(local, Participation) else local
         if isinstance(oracle, FrequencyOracle):
-            ways = [_hidden(local.loss(), known, users) for known in _of_oracle(oracle)]
-            return min(ways, key=lambda way: way.epsilon(TYPICAL_DELTA))
+            return _hidden(local.loss(), _best(_of_oracle(oracle), positive_int(users, "users")), users)
         return shuffled(local.loss(), users)
     loss = local if isinstance(local, PrivacyLoss) else PureLoss(positive(local, "epsilon"), Adjacency.REPLACE)
     return _hidden(loss, _of_loss(loss), users)
@@ -207,6 +207,12 @@ def _hidden(loss: PrivacyLoss, known: Randomiser, users: int) -> PrivacyLoss:
     if known.odds == 1 or known.odds > LARGEST_ODDS:
         return loss
     return ShuffledLoss(known, count, loss.adjacency)
+
+
+def _best(ways: list[Randomiser], users: int) -> Randomiser:
+    """All are valid; the one with the lowest ε is taken, judged among a few if there are many users."""
+    few = min(users, TYPICAL_USERS)
+    return ways[0] if len(ways) == 1 else min(ways, key=lambda way: ShuffledLoss(way, few).epsilon(TYPICAL_DELTA))
 
 
 def _of_oracle(oracle: FrequencyOracle) -> list[Randomiser]:

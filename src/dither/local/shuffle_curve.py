@@ -8,6 +8,7 @@ times the difference, z being the threshold in standard deviations.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -35,8 +36,11 @@ TERMS_PER_ROOT = 6
 MOST_USERS = 10**10
 # Beyond, no crowd hides anything, and products of odds might exceed a float.
 LARGEST_ODDS = Fraction(10**150)
-# The number of reports that could be anybody's is taken in so many steps, each counted as its lower end.
-MOST_STEPS = 48
+# The number of reports that could be anybody's is taken in steps, each counted as its lower end: one by one if there
+# are few, else between these parts of its law, fewer where one step takes long.
+FEW_SIZES = 24
+STEPS = (0.0, 1e-12, 1e-8, 1e-5, 1e-3, 0.01, 0.05, 0.15, 0.3, 0.45, 0.6, 0.75, 0.87, 0.95, 0.99)
+LONG, LONG_STEPS = 10_000, (0.0, 1e-8, 1e-3, 0.1, 0.35, 0.65)
 
 Ints = npt.NDArray[np.int64]
 
@@ -75,11 +79,12 @@ class ShuffledCurve:
         lowest, chances, cut = _binomial_window(others, alike if known.common else Fraction(1))
         self.crowds: list[tuple[float, Crowd]] = []
         # of fewer clones more can be made by drawing them: a step counted as its lower end is never too low
-        step = math.ceil(chances.size / MOST_STEPS)
-        for start in range(0, chances.size, step):
-            chance = float(chances[start : start + step].sum()) * (1 + chances.size * 2.0**-50)
-            share = 2 * known.clones / alike if known.common else 2 * known.clones
-            self.crowds.append((chance, Crowd.of(lowest + start, share, silent=more)))
+        share = 2 * known.clones / alike if known.common else 2 * known.clones
+        first = Crowd.of(lowest, share, silent=more)
+        edges = _steps(chances, long=first.masses.size > LONG)
+        for start, end in itertools.pairwise([*edges, chances.size]):
+            chance = float(chances[start:end].sum()) * (1 + chances.size * 2.0**-50)
+            self.crowds.append((chance, Crowd.of(lowest + start, share, silent=more) if start else first))
         self.outside = 6 * TAIL if cut or any(crowd.cut for _, crowd in self.crowds) else 0.0
 
     @property
@@ -173,6 +178,14 @@ class Crowd:
 def curve_of(known: Randomiser, users: int) -> ShuffledCurve:
     """The curve, remembered for the next ε."""
     return ShuffledCurve(known, users)
+
+
+def _steps(chances: Array, *, long: bool) -> list[int]:
+    """Where each step begins."""
+    if chances.size <= FEW_SIZES:
+        return list(range(chances.size))
+    levels = np.searchsorted(np.cumsum(chances), LONG_STEPS if long else STEPS)
+    return sorted({0, *(min(int(place), chances.size - 1) for place in levels)})
 
 
 def _binomial_window(n: int, p: Fraction) -> tuple[int, Array, bool]:

@@ -6,6 +6,7 @@ fraction. A client is made from it, so a person (or their app) can read what wil
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
 from fractions import Fraction
@@ -16,6 +17,8 @@ from dither.errors import InvalidData, InvalidParameter
 from dither.local import wire
 from dither.local.coins import SYSTEM, Coins
 
+# How an exact probability is written.
+PLAIN = re.compile(r"[0-9]{1,2000}(/[0-9]{1,2000})?")
 # Where the client of each protocol lives; loaded when one is made.
 MODULES: dict[str, str] = {
     "attributes": "dither.local.clients.attributes",
@@ -100,7 +103,8 @@ def fraction(description: Mapping[str, Any], name: str) -> Fraction:
     """A probability of a description, written as "3/4"."""
     value = description.get(name)
     try:
-        exact = Fraction(value) if isinstance(value, str) else None
+        # digits only: Fraction would read "1e999999999" too, a number that fills the memory
+        exact = Fraction(value) if isinstance(value, str) and PLAIN.fullmatch(value) else None
     except (ValueError, ZeroDivisionError):
         exact = None
     if exact is None or not 0 <= exact <= 1:
