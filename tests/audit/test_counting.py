@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import pytest
@@ -55,6 +56,19 @@ def test_ends_hold_for_many_draws_and_tiny_failures(inside, draws, failure):
         assert betainc(inside, draws - inside + 1, low) <= failure * (1 + 1e-6)
         assert low > inside / draws - 20 * math.sqrt(inside) / draws
     assert betaincc(inside + 1, draws - inside, high) <= failure * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("inside", "draws", "failure"), [(1, 10**7, 0.045), (1, 10**9, 1e-12), (2, 10**9, 1e-6), (5, 10**9, 0.045)]
+)
+def test_upper_ends_of_rare_events_are_sound_to_the_last_digit(inside, draws, failure):
+    """The library's inverse is off by up to 5e-8 of the failure here, on the wrong side."""
+    high = Fraction(at_most_up(inside, draws, failure))
+    with localcontext() as context:
+        context.prec = 60
+        p = Decimal(high.numerator) / Decimal(high.denominator)
+        below = sum(math.comb(draws, k) * p**k * (1 - p) ** (draws - k) for k in range(inside + 1))
+        assert Decimal(failure) * Decimal("0.999") < below <= Decimal(failure)
 
 
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.2), (0.9, 0.05), (0.3, 0.3)])

@@ -11,6 +11,7 @@ import numpy as np
 
 from dither.audit.claims import Claim
 from dither.audit.counting import Interval, epsilon_down, event_intervals
+from dither.audit.dependence import expect_independent
 from dither.audit.events import Choice, Event, Merit, choose, decided, objectives, sketch_of
 from dither.audit.outputs import Block, Columns, Layout, layout_of
 from dither.audit.sampling import LARGEST_BLOCK, Draws, collect
@@ -89,13 +90,13 @@ def _round(task: Task, pair: tuple[Draws, Draws], plan: Round, reading: float) -
     layout = layout_of(*raw)
     fit = (layout.read(raw[0]), layout.read(raw[1]))
     task.tell("choosing an event")
-    # columns of many numbers fill the memory sooner
-    most = max(1000, min(plan.choose, (1 << 22) // layout.width))
-    raw = collect(pair, most=most, seconds=0.12 * seconds, numbers=layout.width, later=reading)
+    raw = collect(pair, most=plan.choose, seconds=0.12 * seconds, later=reading)
     if task.left <= 0:
         return []
     sample = (layout.read(raw[0]), layout.read(raw[1]))
     del raw
+    for side in sample:
+        expect_independent(side)
     merits = objectives(task.delta, task.claim)
     choice = choose(layout, fit, sample, merits, 0.15 * seconds)
     if plan.count is None:
@@ -165,7 +166,7 @@ def _counted(
     planned = max(1, int(PLANNED * max(0.0, end - time.perf_counter()) * workers / max(each, 1e-9)))
     if plan.count is not None:
         planned = min(planned, max(1, plan.count // sum(tally.sizes)))
-    with closing(blocks(tally, tally.probe, workers, patience=PATIENCE)) as arriving:
+    with closing(blocks(tally, tally.probe, workers, patience=min(PATIENCE, left / 2))) as arriving:
         for look, counts in totals(arriving, planned, min(end, task.until)):
             task.tell("counting")
             failure = task.failure * plan.failure * look.share / len(choice.events)

@@ -18,6 +18,7 @@ from scipy.stats import chi2, f
 
 from dither.audit.certify import LONGEST_STEP, PATIENCE, PLANNED
 from dither.audit.counting import Interval, epsilon_down
+from dither.audit.dependence import expect_independent
 from dither.audit.outputs import Columns, Layout, layout_of
 from dither.audit.result import Sketch
 from dither.audit.sampling import LARGEST_BLOCK, Draws, collect
@@ -97,14 +98,18 @@ def by_normal_law(task: Task) -> list[Finding]:
         return []
     axis = Axis.fitted(layout.read(raw[0]), layout.read(raw[1]))
     raw = collect(pair, most=CHECKED, seconds=0.15 * task.left)
-    sample = (axis.of(layout.read(raw[0])), axis.of(layout.read(raw[1])))
+    read = (layout.read(raw[0]), layout.read(raw[1]))
+    for side in read:
+        expect_independent(side)
+    sample = (axis.of(read[0]), axis.of(read[1]))
     _expect_normal(*sample)
     if task.left <= 0:
         return []
     moments, each = _sized(task, pair, layout, axis)
     planned = max(1, int(PLANNED * task.left * task.workers / max(each, 1e-9)))
     findings = []
-    with closing(blocks(moments, moments.probe, task.workers, patience=PATIENCE)) as arriving:
+    patience = min(PATIENCE, task.left / 2)
+    with closing(blocks(moments, moments.probe, task.workers, patience=patience)) as arriving:
         for look, total in totals(arriving, planned, task.until):
             task.tell("measuring means and variance")
             found = _finding(task, axis, _box(total, task.failure * look.share), sample, int(total[:, 0].sum()))

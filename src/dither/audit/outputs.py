@@ -8,39 +8,31 @@ process.
 
 from __future__ import annotations
 
-import dataclasses
-import datetime as dt
-import hashlib
+import itertools
 import math
-import re
-import struct
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import Enum
-from fractions import Fraction
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from dither.audit.leaves import OUTPUT, SHAPE, Leaves, canonical, code_of, taken_apart
 from dither.errors import InvalidData
 from dither.mechanisms.base import Floats
 
 Codes: TypeAlias = npt.NDArray[np.uint64]
 Block: TypeAlias = "npt.NDArray[Any] | list[Any]"
 
-OUTPUT = "output"
+__all__ = ["SHAPE", "WHOLE", "Block", "Codes", "Columns", "Layout", "as_block", "canonical", "joined", "layout_of"]
+
 WHOLE = "the whole output"
-SHAPE = "the shape of the output"
 WEIGHTED = "a weighted sum of the output"
-LONGEST_LIST = 32
 MOST_COLUMNS = 200
-DEEPEST = 8
 # Outputs that repeat are taken apart once.
 MOST_KNOWN = 4096
-ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 NOT_A_NUMBER = np.uint64(0x7FF8_0000_0000_0000)
 
 
@@ -120,8 +112,17 @@ def _of_list(outputs: list[Any]) -> Block:
     kind = kinds.pop()
     if issubclass(kind, float | int | np.number | np.bool_) and not issubclass(kind, Enum):
         numbers = np.array(outputs)
-        return numbers if numbers.dtype.kind in "biuf" else outputs
+        return (
+            _of_odd_array(numbers)
+            if numbers.dtype.kind == "c"
+            else numbers
+            if numbers.dtype.kind in "biuf"
+            else outputs
+        )
+    if issubclass(kind, complex):
+        return _of_odd_array(np.array(outputs))
     if kind is np.ndarray:
+        _expect_apart(outputs)
         shapes = {(item.shape, item.dtype) for item in outputs}
         same = len(shapes) == 1 and outputs[0].dtype.kind in "biuf" and outputs[0].size
         return np.stack(outputs).reshape(len(outputs), -1) if same else outputs
@@ -131,6 +132,15 @@ def _of_list(outputs: list[Any]) -> Block:
             rows = np.array(outputs)
             return rows if rows.dtype.kind in "biuf" else outputs
     return outputs
+
+
+def _expect_apart(outputs: list[npt.NDArray[Any]]) -> None:
+    """Refuse one array in several places: the last output would be counted many times."""
+    if any(np.shares_memory(one, other) for one, other in itertools.pairwise(outputs[:3]) if one.size):
+        raise InvalidData(
+            "draw(x, n) returned one array in several places, which holds the last output only: return n separate "
+            "outputs, such as copies"
+        )
 
 
 def joined(parts: list[Block]) -> Block:
@@ -237,32 +247,33 @@ def _as_row(value: Any, width: int | None) -> Any:
 
 def _row_codes(block: npt.NDArray[Any]) -> Codes:
     """A code for each row, the same for the same bits (of NaNs there is one)."""
-    rows = block.reshape(len(block), -1)
+    rows = _bits(block.reshape(len(block), -1))
+    # each number is mixed with its place before all are added up (the finaliser of SplitMix64, Steele et al. 2014)
     with np.errstate(over="ignore"):
-        code = np.full(len(rows), 0x9E37_79B9_7F4A_7C15, dtype=np.uint64)
-        for place in range(rows.shape[1]):
-            code = (code ^ _bits(rows[:, place])) * np.uint64(0xBF58_476D_1CE4_E5B9)
-            code ^= code >> np.uint64(29)
-    return code
+        places = np.arange(1, rows.shape[1] + 1, dtype=np.uint64)
+        mixed = np.add(rows, places * np.uint64(0x9E37_79B9_7F4A_7C15), dtype=np.uint64)
+        for shift, factor in ((30, 0xBF58_476D_1CE4_E5B9), (27, 0x94D0_49BB_1331_11EB)):
+            mixed ^= mixed >> np.uint64(shift)
+            mixed *= np.uint64(factor)
+        mixed ^= mixed >> np.uint64(31)
+        return np.asarray(mixed.sum(axis=1, dtype=np.uint64))
 
 
-def _bits(column: npt.NDArray[Any]) -> Codes:
-    if column.dtype.kind in "iub":
-        return column.astype(np.int64).view(np.uint64) if column.dtype.kind != "u" else column.astype(np.uint64)
-    numbers = np.ascontiguousarray(column, dtype=np.float64)
+def _bits(rows: npt.NDArray[Any]) -> Codes:
+    if rows.dtype.kind in "iub":
+        return rows.astype(np.int64).view(np.uint64) if rows.dtype.kind != "u" else rows.astype(np.uint64)
+    numbers = np.ascontiguousarray(rows, dtype=np.float64)
     return np.where(np.isnan(numbers), NOT_A_NUMBER, numbers.view(np.uint64))
 
 
+def whole_codes(columns: Columns) -> Codes:
+    """A code for each output as a whole, as far as its columns show it."""
+    numbers = [_row_codes(np.column_stack(list(columns.numbers.values())))] if columns.numbers else []
+    parts = [*numbers, *columns.kinds.values()]
+    return parts[0] if len(parts) == 1 else _row_codes(np.column_stack(parts))
+
+
 # ------------------------------------------------------------------ everything else
-
-
-@dataclass(slots=True)
-class _Leaves:
-    """What one output holds: numbers and words by path, and flags that are 1 where they are there."""
-
-    numbers: dict[str, float]
-    words: dict[str, str]
-    flags: set[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,14 +292,14 @@ class ObjectLayout:
         flags: Counter[str] = Counter()
         texts: dict[str, Counter[str]] = {}
         for value in sample:
-            leaves = _taken_apart(value)
+            leaves = taken_apart(value)
             numbers.update(leaves.numbers.keys())
             flags.update(leaves.flags)
             for name, word in leaves.words.items():
                 texts.setdefault(name, Counter())[word] += 1
         kept = sorted(texts, key=lambda name: (-texts[name].total(), name))[:MOST_COLUMNS]
         seen = {
-            name: {_code(word.encode()): word for word, count in texts[name].most_common(1000) if count > 1}
+            name: {code_of(word.encode()): word for word, count in texts[name].most_common(1000) if count > 1}
             for name in kept
         }
         # what is always there says nothing
@@ -307,10 +318,10 @@ class ObjectLayout:
         numbers = {name: np.full(size, np.nan) for name in self.numbers}
         flags = {name: np.zeros(size) for name in self.flags}
         kinds = {name: np.zeros(size, dtype=np.uint64) for name in (*self.texts, WHOLE)}
-        known: dict[bytes, _Leaves] = {}
+        known: dict[bytes, Leaves] = {}
         for row, value in enumerate(values):
             encoded = canonical(value)
-            leaves = known.get(encoded) or _taken_apart(value)
+            leaves = known.get(encoded) or taken_apart(value)
             if len(known) < MOST_KNOWN:
                 known[encoded] = leaves
             for name, number in leaves.numbers.items():
@@ -321,8 +332,8 @@ class ObjectLayout:
                     flags[name][row] = 1.0
             for name, word in leaves.words.items():
                 if name in kinds:
-                    kinds[name][row] = _code(word.encode())
-            kinds[WHOLE][row] = _code(encoded)
+                    kinds[name][row] = code_of(word.encode())
+            kinds[WHOLE][row] = code_of(encoded)
         return Columns(size=size, numbers={**flags, **numbers}, kinds=kinds, flags=frozenset(flags))
 
     def words(self, kind: str, code: int) -> str | None:
@@ -332,131 +343,3 @@ class ObjectLayout:
 
 def _most(counted: Mapping[str, int]) -> tuple[str, ...]:
     return tuple(sorted(counted, key=lambda name: (-counted[name], name))[:MOST_COLUMNS])
-
-
-def _code(encoded: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest(), "little") | 1
-
-
-def _taken_apart(value: Any) -> _Leaves:
-    leaves = _Leaves({}, {}, set())
-    _take(value, OUTPUT, leaves, 0)
-    leaves.words[SHAPE] = _shape(value, 0)
-    return leaves
-
-
-def _take(value: Any, path: str, leaves: _Leaves, depth: int) -> None:
-    value = _plain(value)
-    if isinstance(value, bool | int | float):
-        leaves.numbers[path] = _as_float(value)
-    elif isinstance(value, str | bytes):
-        leaves.words[path] = repr(value)
-        leaves.numbers[f"the length of {path}"] = float(len(value))
-    elif isinstance(value, Mapping) and depth < DEEPEST:
-        leaves.numbers[f"the length of {path}"] = float(len(value))
-        leaves.words[f"the keys of {path}"] = ", ".join(repr(key) for key in value)
-        for key, inner in value.items():
-            leaves.flags.add(f"{key!r} in {path}")
-            _take(inner, f"{path}[{key!r}]", leaves, depth + 1)
-    elif isinstance(value, frozenset) and depth < DEEPEST:
-        leaves.numbers[f"the length of {path}"] = float(len(value))
-        leaves.flags.update(f"{_brief(item)} in {path}" for item in value)
-    elif isinstance(value, tuple) and depth < DEEPEST:
-        _take_list(value, path, leaves, depth)
-    else:
-        leaves.words[path] = _brief(value)
-
-
-def _take_list(value: tuple[Any, ...], path: str, leaves: _Leaves, depth: int) -> None:
-    leaves.numbers[f"the length of {path}"] = float(len(value))
-    numbers = [_as_float(item) for item in map(_plain, value) if isinstance(item, bool | int | float)]
-    if numbers:
-        # infinities of both signs have no sum; NaN says so
-        leaves.numbers[f"the sum of {path}"] = float(np.sum(numbers)) if np.isfinite(numbers).all() else math.nan
-    for place, item in enumerate(value[:LONGEST_LIST]):
-        if isinstance(item, str | bytes):
-            leaves.flags.add(f"{item!r} in {path}")
-        _take(item, f"{path}[{place}]", leaves, depth + 1)
-
-
-def _plain(value: Any) -> Any:
-    """Numbers as Python's, sequences as tuples, sets as frozensets, records and tables as dictionaries."""
-    if isinstance(value, Enum):
-        return f"{type(value).__name__}.{value.name}"
-    if isinstance(value, bool | int | float | str | bytes | tuple | frozenset) or value is None:
-        return value
-    if isinstance(value, np.generic):
-        return _plain(value.item()) if not isinstance(value.item(), np.generic) else repr(value)
-    if isinstance(value, Fraction | Decimal):
-        return float(value)
-    if isinstance(value, np.ndarray):
-        return _plain(value.item()) if value.ndim == 0 else tuple(value.tolist())
-    if isinstance(value, list):
-        return tuple(value)
-    if isinstance(value, set):
-        return frozenset(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    return _plain_table(value)
-
-
-def _plain_table(value: Any) -> Any:
-    """Arrow, pandas and polars, none of which has to be installed."""
-    library = type(value).__module__.split(".")[0]
-    if library == "pyarrow":
-        if hasattr(value, "to_pydict"):
-            return value.to_pydict()
-        return tuple(value.to_pylist()) if hasattr(value, "to_pylist") else value.as_py()
-    if library == "pandas" and hasattr(value, "to_dict"):
-        return value.to_dict(orient="list") if hasattr(value, "columns") else tuple(value.tolist())
-    if library == "polars" and hasattr(value, "to_dict"):
-        return value.to_dict(as_series=False)
-    if library == "polars" and hasattr(value, "to_list"):
-        return tuple(value.to_list())
-    return value
-
-
-def _as_float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
-def _brief(value: Any) -> str:
-    """A value in words, without the address that Python shows for objects."""
-    if isinstance(value, dt.date | dt.time):
-        return value.isoformat()
-    return ADDRESS.sub("", repr(value))
-
-
-def _shape(value: Any, depth: int) -> str:
-    """The structure without the numbers: which types stand where, under which keys."""
-    value = _plain(value)
-    if isinstance(value, Mapping) and depth < DEEPEST:
-        return "{" + ", ".join(f"{key!r}: {_shape(inner, depth + 1)}" for key, inner in value.items()) + "}"
-    if isinstance(value, tuple) and depth < DEEPEST:
-        return "(" + ", ".join(_shape(inner, depth + 1) for inner in value) + ")"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return type(value).__name__
-
-
-def canonical(value: Any, depth: int = 0) -> bytes:
-    """One encoding for one value: equal bytes for what nobody can tell apart, in every process."""
-    value = _plain(value)
-    name = type(value).__name__.encode()
-    if isinstance(value, float):
-        return b"f" + struct.pack("<d", math.nan if math.isnan(value) else value)
-    if isinstance(value, str | bytes):
-        raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
-        return name + b"%d:" % len(raw) + raw
-    if depth < DEEPEST:
-        if isinstance(value, Mapping):
-            parts = [canonical(part, depth + 1) for item in value.items() for part in item]
-            return b"{%d:" % len(parts) + b"".join(b"%d:" % len(part) + part for part in parts)
-        if isinstance(value, tuple | frozenset):
-            parts = [canonical(part, depth + 1) for part in value]
-            parts = sorted(parts) if isinstance(value, frozenset) else parts
-            return name + b"(%d:" % len(parts) + b"".join(b"%d:" % len(part) + part for part in parts)
-    return name + b"=" + _brief(value).encode("utf-8", "surrogatepass")

@@ -7,8 +7,10 @@ many as the budget allows.
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +20,12 @@ from dither.audit.outputs import Block, as_block, joined
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import NoiseMechanism, Session
 
+# What nobody can change.
+FIXED = frozenset({float, int, bool, str, bytes, type(None), np.float64, np.int64, np.bool_})
 # Numbers (draws times columns) that are in memory at once for one input.
 LARGEST_BLOCK = 1 << 19
+# The same while a sample is collected that stays in memory as a whole.
+LARGEST_SAMPLE = 1 << 24
 # Noise on an array is wider by 2^-31 for each coordinate (see mechanisms/laplace.md), because neighbours may differ in
 # all of them. Draws are releases of one number each, so arrays are kept so short that this doesn't show: 2^-15.
 LONGEST_ARRAY = 1 << 16
@@ -62,7 +68,30 @@ def batched(mechanism: Any) -> Batched:
             f"got {mechanism!r:.100}"
         )
     ours = type(mechanism).__module__.startswith("dither.mechanisms.") and not isinstance(mechanism, Session)
-    return Batched(lambda x, n: [one(x) for _ in range(n)], copies=ours)
+    return Batched(lambda x, n: [settled(one(x)) for _ in range(n)], copies=ours)
+
+
+def settled(output: Any) -> Any:
+    """An output that its maker can't change any more.
+
+    Code that saves memory writes every output into one array and returns that: kept as it is, n outputs would be the
+    last one n times, and counts of them anything but binomial.
+    """
+    kind = type(output)
+    if kind in FIXED:
+        return output
+    if kind is np.ndarray:
+        return output.copy()
+    if kind in (list, tuple, set, frozenset):
+        return kind(settled(part) for part in output)
+    if kind is dict:
+        return {key: settled(part) for key, part in output.items()}
+    if kind.__module__.partition(".")[0] in ("pyarrow", "polars"):
+        return output  # never change
+    try:
+        return deepcopy(output)
+    except Exception:  # noqa: BLE001  what can't be copied is judged as it is
+        return output
 
 
 def _released(mechanism: NoiseMechanism, x: Any, n: int) -> Any:
@@ -100,9 +129,8 @@ class Draws:
         start = time.perf_counter()
         try:
             outputs = self._batched.draw(self._input, n)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except Exception as problem:
+        except (Exception, SystemExit) as problem:
+            # one that ends the process would end the audit without a verdict, and with a status that says "all is well"
             # the auditor's user wrote the mechanism and chose its inputs: what it says may be shown
             raise InvalidData(
                 f"the mechanism failed on {self._name}: {type(problem).__name__}: {problem}; "
@@ -119,21 +147,35 @@ class Draws:
         return max(self.seconds / self.drawn, 1e-10) if self.drawn else 0.0
 
 
-def collect(
-    pair: tuple[Draws, Draws], *, most: int, seconds: float, numbers: int = 1, later: float = 0.0
-) -> tuple[Block, Block]:
+def numbers_in(block: Block) -> int:
+    """About how many numbers one output takes in memory."""
+    if isinstance(block, np.ndarray):
+        return max(1, block.nbytes // (8 * max(1, len(block))))
+    try:
+        return max(1, len(pickle.dumps(block[0])) // 8)
+    except Exception:  # noqa: BLE001  many things can't be pickled
+        return 64
+
+
+def collect(pair: tuple[Draws, Draws], *, most: int, seconds: float, later: float = 0.0) -> tuple[Block, Block]:
     """Outputs on both inputs, as many of each, until there are enough or the time is over; at least one.
 
-    ``numbers`` is how many numbers an output holds, as far as known; ``later`` how many seconds reading one will take.
+    ``later`` is how many seconds reading one will take. Of large outputs there are no more than memory holds.
     """
     start = time.perf_counter()
-    largest = max(1, LARGEST_BLOCK // numbers)
+    largest = 1
     parts: tuple[list[Block], list[Block]] = ([], [])
     count, step = 0, 1
     while count < most:
         step = min(step, most - count, largest)
         for draws, into in zip(pair, parts, strict=True):
-            into.append(draws(step))
+            block = draws(step)
+            # a function that fills one array again and again would change what it gave before
+            into.append(block.copy() if isinstance(block, np.ndarray) else block)
+        if not count:
+            numbers = max(map(numbers_in, (parts[0][0], parts[1][0])))
+            largest = max(1, LARGEST_BLOCK // numbers)
+            most = min(most, max(2, LARGEST_SAMPLE // numbers))
         count += step
         spent = time.perf_counter() - start + 2 * count * later
         if spent >= seconds:

@@ -26,7 +26,7 @@ MOST_LEARNED = 60
 FIRST_LOOK = 4000
 # Codes of bins that aren't between edges, and of the lowest bit of what has none.
 MISSING, NEGATIVE_INFINITY, INFINITY = -1, -2, -3
-NO_BIT = 9999
+NO_BIT, NEGATIVE_ZERO = 9999, 9998
 Keys = npt.NDArray[Any]
 
 
@@ -274,7 +274,7 @@ class LowestBit:
     def codes(self, columns: Columns) -> Keys:
         """The exponent, or both exponents in one number."""
         numbers = self.column.of(columns)
-        bits = lowest_bit(numbers)
+        bits = np.where((numbers == 0) & np.signbit(numbers), NEGATIVE_ZERO, lowest_bit(numbers))
         if not self.magnitude:
             return bits
         size = np.frexp(np.where(np.isfinite(numbers), numbers, 0.0))[1].astype(np.int64)
@@ -289,8 +289,9 @@ class LowestBit:
             pairs = [divmod(code + 1500, 20_000) for code in codes]
             parts = [f"2^{bit - 1500} while it is below 2^{size - 5000}" for size, bit in pairs]
             return f"{what} is " + " or ".join(parts)
-        parts = [f"{self.column.name} is 0 or not finite"] if NO_BIT in codes else []
-        runs = list(_runs([code for code in codes if code != NO_BIT]))
+        odd = {NO_BIT: "0 or not finite", NEGATIVE_ZERO: "−0"}
+        parts = [f"{self.column.name} is {words}" for code, words in odd.items() if code in codes]
+        runs = list(_runs([code for code in codes if code not in odd]))
         if runs:
             spans = [f"2^{low}" if low == high else f"2^{low} to 2^{high}" for low, high in runs[:4]]
             spans += [f"{len(runs) - 4} more ranges"] if len(runs) > 4 else []

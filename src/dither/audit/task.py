@@ -18,7 +18,9 @@ from dither.audit.result import Sketch
 from dither.audit.sampling import Batched, Draws
 from dither.progress import Watch
 
-PROBED = 64
+PROBED = 256
+# A column by itself tells streams apart where a chance repetition of all its probed values is less likely than e^-14.
+TELLING = 14.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,17 +90,20 @@ def probed(each: float) -> int:
 
 
 def fingerprints(columns: Columns) -> frozenset[bytes]:
-    """What gives a random stream away: all next outputs together, and each number that varies enough by itself.
+    """What gives a random stream away: all next outputs together, and each column that varies enough by itself.
 
-    A single number counts too, for a mechanism may take part of its noise from a generator that was seeded anew and
+    A single column counts too, for a mechanism may take part of its noise from a generator that was seeded anew and
     part from one that was not.
     """
-    numbers = [np.nan_to_num(column, nan=0.0).tobytes() for column in columns.numbers.values()]
-    codes = [column.tobytes() for column in columns.kinds.values()]
-    marks = {b"all" + _digest(b"".join([*numbers, *codes]))}
-    for name, column in columns.numbers.items():
-        if np.unique(column).size >= min(16, columns.size):
-            marks.add(name.encode() + _digest(column.tobytes()))
+    numbers = {name: np.nan_to_num(column, nan=0.0) for name, column in columns.numbers.items()}
+    everything = {**numbers, **columns.kinds}
+    marks = {b"all" + _digest(b"".join(column.tobytes() for column in everything.values()))}
+    for name, column in everything.items():
+        counts = np.unique(column, return_counts=True)[1]
+        repeated = float((counts / columns.size) @ (counts / columns.size))
+        varied = counts.size >= min(16, columns.size)
+        if varied or -columns.size * math.log(repeated) > TELLING:
+            marks.add(name.encode("utf-8", "surrogatepass") + _digest(column.tobytes()))
     return frozenset(marks)
 
 

@@ -19,6 +19,7 @@ from dither.entropy import SYSTEM, Source, below_many
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.choosing import best_oracle
 from dither.local.clients.base import bytes_for
+from dither.local.columns import column_names
 from dither.local.consistent import Consistency
 from dither.local.frequencies import (
     FEW,
@@ -218,10 +219,12 @@ class Attributes(Protocol, name="attributes"):
         return rows
 
     def _columns(self, values: Any) -> list[npt.NDArray[np.int64]]:
-        if isinstance(values, Mapping) and set(values) == set(self.names):
+        known = column_names(values)
+        if known is not None and set(known) == set(self.names):
+            # by name: the columns of a table needn't be in the order of the questions
             listed = [values[name] for name in self.names]
         else:
-            table = np.asarray(values, dtype=object) if not isinstance(values, Mapping) else np.zeros(0)
+            table = np.asarray(values, dtype=object) if known is None else np.zeros(0)
             if table.ndim != 2 or table.shape[1] != len(self.names):
                 raise InvalidData(f"records need a column for each of {', '.join(self.names)}; nothing was drawn")
             listed = [np.array(column.tolist()) if column.size else column.astype(int) for column in table.T]

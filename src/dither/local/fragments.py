@@ -27,6 +27,7 @@ from dither.local.clients.fragments import (
     tag_of,
 )
 from dither.local.clients.sketch import seed_bytes
+from dither.local.columns import column_of
 from dither.local.count_mean import CountMeanSketch
 from dither.local.hadamard_sketch import HadamardSketch
 from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol
@@ -186,10 +187,8 @@ class SequenceFragments(Protocol, name="sequence_fragments"):
 
     def randomize(self, values: Any, *, source: Source = SYSTEM) -> Payloads:
         """Payloads of many people, one row each, from a list of words."""
-        if isinstance(values, str | bytes):
-            raise InvalidData("values are a list of texts; nothing was drawn")
         known: dict[str, int] = {}
-        plain = values.tolist() if hasattr(values, "tolist") else values
+        plain = column_of(values, "a list of texts")
         codes = np.fromiter(
             (known.setdefault(self._letters.word(self._letters.digits(word)), len(known)) for word in plain),
             dtype=np.int64,

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Domain
+from dither.local.columns import column_of
 from dither.local.consistent import Consistency, make_consistent
 from dither.local.losses import response_loss
 from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol
@@ -331,23 +332,17 @@ def places(values: Any, domain: Domain) -> Ints:
     """The index of every value in a domain."""
     if domain.labels is None:
         array = np.asarray(values)
-        if array.size == 0:
+        if array.size == 0 and array.ndim == 1:
             return np.zeros(0, dtype=np.int64)
-        if array.ndim != 1 or array.dtype.kind not in "iu" or int(array.min()) < 0 or int(array.max()) >= domain.size:
+        fits = array.ndim == 1 and array.dtype.kind in "iu" and not isinstance(values, np.ma.MaskedArray)
+        if not fits or int(array.min()) < 0 or int(array.max()) >= domain.size:
             raise InvalidData(
                 f"the values must be a list of whole numbers from 0 to {domain.size - 1}; nothing was drawn"
             )
         return array.astype(np.int64, copy=False)
-    if isinstance(values, str | bytes | int):
-        raise InvalidData("the values must be a list of labels; nothing was drawn")
-    return np.fromiter((domain.place(value) for value in _plain(values)), dtype=np.int64)
-
-
-def _plain(values: Any) -> list[Any]:
-    """Python values: numpy's own numbers aren't labels."""
-    if hasattr(values, "tolist"):
-        return list(values.tolist())
-    return [value.item() if isinstance(value, np.generic) else value for value in values]
+    listed = column_of(values, "a list of labels")
+    plain = listed.tolist() if isinstance(listed, np.ndarray) else listed
+    return np.fromiter((domain.place(value) for value in plain), dtype=np.int64)
 
 
 def number_rows(numbers: npt.NDArray[Any], width: int) -> Payloads:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from dither.entropy import SYSTEM, Source, below_many
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.heavy import Spelling, Symbols, symbols_of
+from dither.local.columns import column_of
 from dither.local.count_mean import CountMeanSketch
 from dither.local.fragments import sketch_of
 from dither.local.protocol import Aggregator, Counts, Payloads, Protocol
@@ -262,16 +263,14 @@ class HeavyHittersAggregator(Aggregator[Discovered]):
 
 def _different(values: Any) -> tuple[list[Any], npt.NDArray[np.int64]]:
     """The different values, of any size, and which of them everybody has."""
-    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iu":
-        present, codes = np.unique(values, return_inverse=True)
+    listed = column_of(values)
+    if isinstance(listed, np.ndarray):
+        present, codes = np.unique(listed, return_inverse=True)
         return present.tolist(), codes.astype(np.int64, copy=False)
-    if isinstance(values, str | bytes | int):
-        raise InvalidData("values are a list of texts or whole numbers; nothing was drawn")
     known: dict[str | int, int] = {}
     found = []
-    for value in values:
-        plain = value.item() if isinstance(value, np.generic) else value
-        if not isinstance(plain, str | int) or isinstance(plain, bool):
+    for value in listed:
+        if not isinstance(value, str | int) or isinstance(value, bool):
             raise InvalidData("values are a list of texts or whole numbers; nothing was drawn")
-        found.append(known.setdefault(plain, len(known)))
+        found.append(known.setdefault(value, len(known)))
     return list(known), np.array(found, dtype=np.int64)

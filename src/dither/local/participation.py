@@ -16,6 +16,7 @@ from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.choosing import best_oracle
 from dither.local.clients.base import Domain
+from dither.local.columns import column_of
 from dither.local.frequencies import (
     FrequencyAggregator,
     FrequencyOracle,
@@ -99,7 +100,7 @@ class Participation(Protocol, name="participation"):
 
     def slots(self, answers: Any) -> Ints:
         """The index of every answer, one more than the last for ``None``."""
-        listed = list(answers.tolist() if isinstance(answers, np.ndarray) else answers)
+        listed = list(column_of(answers, "a list of answers, None for whoever doesn't take part"))
         present = np.array([answer is not None for answer in listed], dtype=np.bool_)
         found = np.full(present.size, self._known.size, dtype=np.int64)
         found[present] = places([answer for answer in listed if answer is not None], self._known)

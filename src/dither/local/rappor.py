@@ -31,6 +31,7 @@ from dither.local.clients.rappor import (
     describe,
     text_of,
 )
+from dither.local.columns import column_of
 from dither.local.losses import response_loss
 from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol
 from dither.local.wire import Json
@@ -381,21 +382,18 @@ def cohorts_of(payloads: Payloads) -> npt.NDArray[np.uint16]:
 
 def _coded(values: Any, candidates: Sequence[str] | None) -> tuple[list[bytes], npt.NDArray[np.int64]]:
     """The different values as they are hashed, and which of them each person has."""
-    array = values if isinstance(values, np.ndarray) else None
     if candidates is not None:
         codes = np.asarray(values)
         inside = codes.size == 0 or (codes.dtype.kind in "iu" and codes.min() >= 0 and codes.max() < len(candidates))
-        if codes.ndim != 1 or not inside:
+        if codes.ndim != 1 or not inside or isinstance(values, np.ma.MaskedArray):
             raise InvalidData("with candidates, values are a list of places in it, from 0; nothing was drawn")
         return [text_of(text) for text in candidates], codes.astype(np.int64)
-    if array is not None and array.ndim == 1 and array.dtype.kind in "iu":
-        different, codes = np.unique(array, return_inverse=True)
+    listed = column_of(values)
+    if isinstance(listed, np.ndarray):
+        different, codes = np.unique(listed, return_inverse=True)
         return [text_of(int(value)) for value in different], codes.astype(np.int64)
-    if isinstance(values, str | bytes | int) or (array is not None and array.ndim != 1):
-        raise InvalidData("values are a list of texts or whole numbers; nothing was drawn")
     known: dict[bytes, int] = {}
-    plain = values.tolist() if hasattr(values, "tolist") else values
-    codes = np.fromiter((known.setdefault(text_of(value), len(known)) for value in plain), dtype=np.int64)
+    codes = np.fromiter((known.setdefault(text_of(value), len(known)) for value in listed), dtype=np.int64)
     return list(known), codes
 
 

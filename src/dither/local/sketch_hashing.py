@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dither.errors import InvalidData
 from dither.local.clients.base import Domain
 from dither.local.clients.rappor import text_of
 from dither.local.clients.sketch import PREFIX
+from dither.local.columns import column_of
 from dither.local.frequencies import Ints, Label, places
 from dither.local.protocol import Counts
 
@@ -103,13 +103,10 @@ def coded(values: Any, domain: Domain | None) -> tuple[Sequence[Label], Ints]:
     """The different values, and which of them everybody has."""
     if domain is not None:
         return range(domain.size) if domain.labels is None else domain.labels, places(values, domain)
-    array = values if isinstance(values, np.ndarray) else None
-    if isinstance(values, str | bytes | int) or (array is not None and array.ndim != 1):
-        raise InvalidData("values are a list of texts or whole numbers; nothing was drawn")
-    if array is not None and array.dtype.kind in "iu":
-        present, codes = np.unique(array, return_inverse=True)
+    listed = column_of(values)
+    if isinstance(listed, np.ndarray):
+        present, codes = np.unique(listed, return_inverse=True)
         return present.tolist(), codes.astype(np.int64, copy=False)
-    plain = array.tolist() if array is not None else (v.item() if isinstance(v, np.generic) else v for v in values)
     known: dict[bytes, int] = {}
-    found = np.fromiter((known.setdefault(text_of(value), len(known)) for value in plain), dtype=np.int64)
+    found = np.fromiter((known.setdefault(text_of(value), len(known)) for value in listed), dtype=np.int64)
     return [text.decode() for text in known], found

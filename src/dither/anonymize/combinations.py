@@ -1,0 +1,222 @@
+"""How many rows a combination of columns tells apart, for every combination up to a size, over millions of rows.
+
+Rows that are alone already stay alone when more is known, so each search goes on with the others only: stripped
+partitions (Huhtala, Kärkkäinen, Porkka & Toivonen 1999). A combination whose last column splits nothing tells as much
+as it does without that column, whatever else is added; such branches are copied instead of counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Codes = NDArray[np.int32]
+Longs = NDArray[np.int64]
+# Beyond this many bits a key, a value and a row no longer fit into one number to sort by.
+BITS = 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """How far a set of columns tells rows apart: the classes of rows that are alike in all of them."""
+
+    columns: tuple[str, ...]
+    rows: int
+    classes: int
+    unique: int
+    smallest: int
+    small: int
+
+    @property
+    def unique_share(self) -> float:
+        """The share of rows that are alone with their values."""
+        return self.unique / self.rows
+
+    @property
+    def small_share(self) -> float:
+        """The share of rows in classes smaller than the k of the report."""
+        return self.small / self.rows
+
+    @property
+    def expected(self) -> float:
+        """The share of rows that somebody who knows the columns of everybody is expected to identify.
+
+        In a class of f rows one guess in f is right, so each class brings one right guess: classes over rows (Dankar &
+        El Emam 2010).
+        """
+        return self.classes / self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The classes with two rows or more: their rows, class by class, and the class of each."""
+
+    rows: Longs
+    classes: Longs
+
+
+def codes_of(column: pa.ChunkedArray) -> tuple[Codes, int]:
+    """Equal values as equal numbers from 0, and how many there are; missing values (NULL, NaN) are one value."""
+    kind: Any = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+    if pa.types.is_floating(column.type):
+        # −0 and 0 are one value; adding 0 makes them so
+        column = pc.add(column.cast(pa.float64()), 0.0)
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
+    encoded: Any = pc.dictionary_encode(column, null_encoding="encode")
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.unify_dictionaries().combine_chunks()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], pa.dictionary(pa.int32(), pa.int8()))
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False), len(encoded.dictionary)
+
+
+def class_of_row(columns: Sequence[tuple[Codes, int]], rows: int) -> tuple[Longs, int]:
+    """The class of each row by all columns together, numbered from 0, and how many classes there are."""
+    found, number = np.zeros(rows, np.int64), 1
+    for codes, size in columns:
+        keys = found * size + codes
+        if number * size <= 4 * rows + 1024:
+            used = np.flatnonzero(np.bincount(keys, minlength=number * size))
+            names = np.zeros(number * size, np.int64)
+            names[used] = np.arange(used.size)
+            found, number = names[keys], used.size
+        else:
+            values, found = np.unique(keys, return_inverse=True)
+            number = values.size
+    return found, number
+
+
+@dataclass(slots=True)
+class Search:
+    """A search over combinations: columns as codes, and what was found so far."""
+
+    names: Sequence[str]
+    columns: Sequence[tuple[Codes, int]]
+    k: int
+    counted: Callable[[], None]
+    found: dict[tuple[int, ...], Combination]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return int(self.columns[0][0].size)
+
+    def run(self, among: Sequence[int], size: int) -> None:
+        """Find every combination of ``among`` with at most ``size`` columns."""
+        # columns with many values first: they leave few rows for the combinations that begin with them
+        order = sorted(among, key=lambda place: (-self.columns[place][1], place))
+        start = Partition(np.arange(self.rows, dtype=np.int64), np.zeros(self.rows, np.int64))
+        copies: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        self._extend((), start, (0, 1 if self.rows else 0), order, size, copies)
+        for combination, same in reversed(copies):
+            told = self.found[_key(same)]
+            self._keep(combination, told.classes, told.unique, told.smallest, told.small)
+
+    def _extend(
+        self,
+        known: tuple[int, ...],
+        partition: Partition,
+        counts: tuple[int, int],
+        order: Sequence[int],
+        size: int,
+        copies: list[tuple[tuple[int, ...], tuple[int, ...]]],
+    ) -> None:
+        alone, classes = counts
+        for position, place in enumerate(order):
+            combination, rest = (*known, place), order[position + 1 :]
+            deeper = len(combination) < size and bool(rest)
+            split, sizes = _split(partition, self.columns[place], keep=deeper)
+            singles = int(np.count_nonzero(sizes == 1))
+            now_alone, now_classes = alone + singles, alone + sizes.size
+            small = now_alone if self.k > 1 else 0
+            small += int(sizes[(sizes > 1) & (sizes < self.k)].sum())
+            smallest = 1 if now_alone else int(sizes.min())
+            self._keep(combination, now_classes, now_alone, smallest, small)
+            if not deeper:
+                continue
+            if now_classes == self.rows:
+                for more in _subsets(rest, size - len(combination)):
+                    self._keep((*combination, *more), self.rows, self.rows, 1, self.rows if self.k > 1 else 0)
+            elif known and now_classes == classes:
+                # the last column is determined by the others
+                copies += [((*combination, *m), (*known, *m)) for m in _subsets(rest, size - len(combination))]
+            else:
+                self._extend(combination, split, (now_alone, now_classes), rest, size, copies)
+
+    def _keep(self, places: tuple[int, ...], classes: int, unique: int, smallest: int, small: int) -> None:
+        key = _key(places)
+        self.counted()
+        self.found[key] = Combination(
+            columns=tuple(self.names[place] for place in key),
+            rows=self.rows,
+            classes=classes,
+            unique=unique,
+            smallest=smallest,
+            small=small,
+        )
+
+
+def number_of_combinations(columns: int, size: int) -> int:
+    """How many there are with one to ``size`` columns."""
+    return sum(comb(columns, each) for each in range(1, size + 1))
+
+
+def _key(places: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(places))
+
+
+def _subsets(places: Sequence[int], size: int) -> list[tuple[int, ...]]:
+    """Every choice of one to ``size`` of the places, in the order of the search."""
+    if size == 0:
+        return []
+    chosen: list[tuple[int, ...]] = []
+    for position, place in enumerate(places):
+        chosen.append((place,))
+        chosen += [(place, *more) for more in _subsets(places[position + 1 :], size - 1)]
+    return chosen
+
+
+def _split(partition: Partition, column: tuple[Codes, int], *, keep: bool) -> tuple[Partition, Longs]:
+    """Split each class by one more column: what remains in classes of two or more, and the sizes of all parts.
+
+    Without ``keep`` only the sizes are wanted, and the first result is empty.
+    """
+    codes, size = column
+    number = int(partition.classes[-1]) + 1 if partition.classes.size else 0
+    keys = partition.classes * size + codes[partition.rows]
+    nothing = Partition(np.empty(0, np.int64), np.empty(0, np.int64))
+    if not keys.size:
+        return nothing, np.empty(0, np.int64)
+    if not keep:
+        if number * size <= 4 * keys.size + 1024:
+            sizes = np.bincount(keys)
+            return nothing, sizes[sizes > 0]
+        keys.sort()
+        return nothing, np.diff(_starts(keys), append=keys.size)
+    width = keys.size.bit_length()
+    if (number * size).bit_length() + width <= BITS:
+        # one sort of keys that carry their place: the order and the groups at once
+        packed = (keys << width) | np.arange(keys.size)
+        packed.sort()
+        order, keys = packed & ((1 << width) - 1), packed >> width
+    else:
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+    sizes = np.diff(_starts(keys), append=keys.size)
+    shared = sizes > 1
+    left = np.repeat(np.arange(np.count_nonzero(shared)), sizes[shared])
+    return Partition(partition.rows[order[np.repeat(shared, sizes)]], left), sizes
+
+
+def _starts(keys: Longs) -> Longs:
+    """Where a new key begins in sorted keys."""
+    return np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))

@@ -1,0 +1,469 @@
+"""Which columns of a table single people out, and what somebody who knows them could do.
+
+Whoever knows a few values of somebody finds their row if no other row has the same. ``risk`` counts that for every
+combination of columns up to a size. What it finds are facts about the owner's data, exact and without noise: a report
+is for the owner alone. It claims no privacy, and a small risk in it is none that is proven: who knows what is a guess.
+
+Example:
+    >>> people = pa.table({"sex": ["f", "f", "m", "m"], "age": [31, 47, 31, 31]})
+    >>> report = risk(people)
+    >>> [(found.columns, found.unique, found.smallest) for found in report.combinations]
+    [(('sex', 'age'), 2, 1), (('age',), 1, 1), (('sex',), 0, 2)]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dither.anonymize.columns import as_table
+from dither.anonymize.combinations import (
+    Codes,
+    Combination,
+    Longs,
+    Search,
+    class_of_row,
+    codes_of,
+    number_of_combinations,
+)
+from dither.errors import InvalidData, InvalidParameter
+from dither.numeric import positive_int
+from dither.progress import Watch, unwatched
+
+# A column that singles out this share of the rows by itself is as good as a name.
+NEAR_IDENTIFIER = 0.95
+LIMIT = 2_000
+# Classes are counted by size between these.
+BANDS = (1, 2, 3, 5, 10, 20, 50, 100, 1_000, 10_000, 100_000)
+FOR_THE_OWNER = "Exact facts about the data, without noise: for its owner only, not for publication."
+
+
+class Notice(Enum):
+    """What a column is noticed for."""
+
+    IDENTIFIER = "as good as a name: remove it"
+    CONSTANT = "the same for everybody: tells nothing"
+    DETERMINED = "told by another column already"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRisk:
+    """What one column gives away, alone and together with others.
+
+    ``bits`` is its entropy: log2 of the number of rows would be needed to tell everybody apart. ``gain`` is how much
+    the share of people who are expected to be identified grows when the column is known besides others, on average over
+    the combinations searched; None if it was in none.
+    """
+
+    name: str
+    distinct: int
+    missing: int
+    bits: float
+    alone: Combination
+    gain: float | None = None
+    notice: Notice | None = None
+    determined_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """Classes whose size is from ``low`` to ``high`` (None: no end): how many, and how many rows they hold."""
+
+    low: int
+    high: int | None
+    classes: int
+    rows: int
+
+    def __str__(self) -> str:
+        if self.high is None:
+            return f"{self.low:,}+"
+        return f"{self.low:,}" if self.high == self.low else f"{self.low:,}–{self.high:,}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attacker:
+    """What somebody could do: the share of rows with a risk above 1/k, the highest risk of a row, the mean risk."""
+
+    at_risk: float
+    highest: float
+    success: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure:
+    """The risks from somebody who knows certain columns (Dankar & El Emam 2010).
+
+    The *prosecutor* knows that a person is in the table: a risk of 1/f in a class of f rows. The *journalist* doesn't,
+    and has to tell the person from everybody in the population who is alike: 1/F; without a population it isn't known,
+    and at most the prosecutor's. The *marketer* matches everybody against a list of the population, and counts right
+    ones: the mean of 1/F, or of 1/f without a population.
+    """
+
+    columns: tuple[str, ...]
+    k: int
+    rows: int
+    classes: int
+    smallest: int
+    unique: int
+    bands: tuple[Band, ...]
+    prosecutor: Attacker
+    journalist: Attacker | None
+    marketer: float
+    absent: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RiskReport:
+    """Which columns single people out: prints as text, and saves itself as a page with pictures.
+
+    ``columns`` begins with those that add most; ``combinations`` with those that tell most apart. ``exposure`` is about
+    the columns that were asked for, or about the worst combination.
+    """
+
+    rows: int
+    k: int
+    most: int
+    columns: tuple[ColumnRisk, ...]
+    combinations: tuple[Combination, ...]
+    exposure: Exposure
+    notes: tuple[str, ...]
+
+    def of_size(self, size: int) -> tuple[Combination, ...]:
+        """The combinations of so many columns, worst first."""
+        return tuple(each for each in self.combinations if len(each.columns) == size)
+
+    @property
+    def quasi_identifiers(self) -> tuple[str, ...]:
+        """The columns that tell people apart together with others, most telling first, without near-identifiers."""
+        return tuple(each.name for each in self.columns if each.notice is None)
+
+    def smallest_set(self, share: float = 0.5) -> Combination | None:
+        """The fewest columns that leave at least this share of the rows alone; the worst of that size, or None."""
+        enough = [each for each in self.combinations if each.unique_share >= share]
+        return min(enough, key=lambda each: len(each.columns), default=None)
+
+    def __str__(self) -> str:
+        from dither.anonymize.risk_report import as_text
+
+        return as_text(self)
+
+    def to_html(self) -> str:
+        """One page that needs nothing else; raises MissingLibrary where matplotlib isn't installed."""
+        from dither.anonymize.risk_report import as_page
+
+        return as_page(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page to a file that ends in .html."""
+        place = Path(path)
+        if place.suffix != ".html":
+            raise InvalidParameter(f"a risk report is saved as .html; got {place.name!r}")
+        page = self.to_html()
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(page, encoding="utf-8")
+        except OSError:
+            raise InvalidParameter(f"the report can't be written to {str(place)!r}: choose another place") from None
+        return place
+
+
+def risk(
+    data: Any,
+    columns: Sequence[str] | None = None,
+    most: int = 3,
+    *,
+    k: int = 10,
+    population: Any = None,
+    limit: int = LIMIT,
+    watch: Watch = unwatched,
+) -> RiskReport:
+    """Count how many rows every combination of up to ``most`` columns singles out, and rank the columns by it.
+
+    ``columns`` are those that somebody might know; without them, all that have plain values. A class with fewer than
+    ``k`` rows is called small. ``population`` is a table of everybody, with the same columns, for the journalist's and
+    the marketer's risk. Missing values are a value of their own. If there are more than ``limit`` combinations, large
+    ones are searched among the most telling columns only, and the notes say so.
+    """
+    table = as_table(data)
+    size, small, most_searched = (
+        positive_int(most, "most"),
+        positive_int(k, "k"),
+        positive_int(limit, "limit"),
+    )
+    if not table.num_rows:
+        raise InvalidData("the table has no rows: there is nobody to be at risk")
+    notes: list[str] = []
+    names = _chosen(table, columns, notes)
+    coded = [codes_of(table.column(name)) for name in names]
+    alone = [_alone(name, codes, values, small) for name, (codes, values) in zip(names, coded, strict=True)]
+    notices = [_notice(found) for found in alone]
+    found: dict[tuple[int, ...], Combination] = {(place,): each for place, each in enumerate(alone)}
+    combined = [place for place, notice in enumerate(notices) if notice is None]
+    _search(names, coded, combined, size, small, most_searched, found, notes, watch)
+    ranked = _ranked(table, names, coded, alone, notices, found)
+    every = sorted(found.items(), key=lambda item: (-item[1].unique, -item[1].classes, len(item[0]), item[0]))
+    combinations = tuple(each for _, each in every)
+    known = names if columns is not None else list(_worst(combinations, notices, names).columns)
+    return RiskReport(
+        rows=table.num_rows,
+        k=small,
+        most=size,
+        columns=tuple(ranked),
+        combinations=combinations,
+        exposure=exposure(table, known, k=small, population=population),
+        notes=tuple(notes),
+    )
+
+
+def exposure(data: Any, columns: Sequence[str], *, k: int = 10, population: Any = None) -> Exposure:
+    """The risks of the prosecutor, the journalist and the marketer from somebody who knows these columns.
+
+    Example:
+        >>> people = pa.table({"sex": ["f", "f", "m", "m", "m"]})
+        >>> exposure(people, ["sex"], k=3).prosecutor
+        Attacker(at_risk=0.4, highest=0.5, success=0.4)
+    """
+    table, small = as_table(data), positive_int(k, "k")
+    if not table.num_rows:
+        raise InvalidData("the table has no rows: there is nobody to be at risk")
+    names = _chosen(table, columns, [])
+    rows = table.num_rows
+    absent, journalist = 0, None
+    if population is None:
+        classes, number = class_of_row([codes_of(table.column(name)) for name in names], rows)
+        sizes = np.bincount(classes, minlength=number)
+        marketer = number / rows
+    else:
+        everybody = as_table(population)
+        both = [codes_of(_together(table, everybody, name)) for name in names]
+        classes, number = class_of_row(both, rows + everybody.num_rows)
+        sizes = np.bincount(classes[:rows], minlength=number)
+        alike = np.bincount(classes[rows:], minlength=number)[sizes > 0]
+        sizes = sizes[sizes > 0]
+        # people of the table are people of the population, even where its list lacks them
+        absent = int(np.maximum(sizes - alike, 0).sum())
+        alike = np.maximum(sizes, alike)
+        journalist = _attacker(sizes, alike, small)
+        marketer = journalist.success
+    return Exposure(
+        columns=tuple(names),
+        k=small,
+        rows=rows,
+        classes=int(sizes.size),
+        smallest=int(sizes.min()),
+        unique=int(np.count_nonzero(sizes == 1)),
+        bands=_bands(sizes),
+        prosecutor=_attacker(sizes, sizes, small),
+        journalist=journalist,
+        marketer=marketer,
+        absent=absent,
+    )
+
+
+def _attacker(sizes: Longs, alike: Longs, k: int) -> Attacker:
+    """Rows in classes of ``sizes``, to be told from ``alike`` people each."""
+    rows = int(sizes.sum())
+    return Attacker(
+        at_risk=int(sizes[alike < k].sum()) / rows,
+        highest=1 / int(alike.min()),
+        success=float((sizes / alike).sum()) / rows,
+    )
+
+
+def _bands(sizes: Longs) -> tuple[Band, ...]:
+    bands = []
+    for position, low in enumerate(BANDS):
+        high = BANDS[position + 1] - 1 if position + 1 < len(BANDS) else None
+        inside = (sizes >= low) & (sizes <= (high or sizes.max()))
+        bands.append(Band(low=low, high=high, classes=int(inside.sum()), rows=int(sizes[inside].sum())))
+    while len(bands) > 1 and not bands[-1].classes:
+        bands.pop()
+    return tuple(bands)
+
+
+def _together(table: pa.Table, population: pa.Table, name: str) -> pa.ChunkedArray:
+    """A column of the table, and below it that of the population, so that equal values get equal codes."""
+    if name not in population.column_names:
+        raise InvalidParameter(f"the population has no column {name!r}: it needs every column that is known")
+    ours, theirs = table.column(name), population.column(name)
+    kind: Any = ours.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+        ours = ours.cast(kind)
+    try:
+        return pa.chunked_array([*ours.chunks, *theirs.cast(kind).chunks], kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise InvalidParameter(
+            f"the column {name!r} of the population has another type than that of the table: make them alike"
+        ) from None
+
+
+def _chosen(table: pa.Table, columns: Iterable[str] | None, notes: list[str]) -> list[str]:
+    """The columns to look at, each once; those that can't be compared are refused if named, and else left out."""
+    there = table.column_names
+    if len(set(there)) < len(there):
+        raise InvalidParameter("two columns of the table have the same name: rename one")
+    if isinstance(columns, str):
+        raise InvalidParameter("columns is a list of names; put a single one in brackets")
+    names = list(there if columns is None else columns)
+    if not names:
+        raise InvalidParameter("at least one column is needed")
+    if len(set(names)) < len(names):
+        raise InvalidParameter("a column is named twice in columns")
+    for name in names:
+        if name not in there:
+            raise InvalidParameter(f"the table has no column {name!r}; it has {', '.join(there)}")
+    nested = [name for name in names if pa.types.is_nested(table.schema.field(name).type)]
+    if columns is not None and nested:
+        raise InvalidParameter(f"the column {nested[0]!r} holds lists or records: take it apart into plain columns")
+    if nested:
+        notes.append(f"left out, since they hold lists or records: {', '.join(nested)}")
+        names = [name for name in names if name not in nested]
+        if not names:
+            raise InvalidParameter("no column has plain values: take lists and records apart first")
+    return names
+
+
+def _alone(name: str, codes: Codes, values: int, k: int) -> Combination:
+    sizes = np.bincount(codes, minlength=values)
+    return Combination(
+        columns=(name,),
+        rows=codes.size,
+        classes=values,
+        unique=int(np.count_nonzero(sizes == 1)),
+        smallest=int(sizes.min()),
+        small=int(sizes[sizes < k].sum()),
+    )
+
+
+def _notice(alone: Combination) -> Notice | None:
+    if alone.unique_share >= NEAR_IDENTIFIER:
+        return Notice.IDENTIFIER
+    return Notice.CONSTANT if alone.classes == 1 else None
+
+
+def _search(
+    names: Sequence[str],
+    coded: Sequence[tuple[Codes, int]],
+    combined: list[int],
+    most: int,
+    k: int,
+    limit: int,
+    found: dict[tuple[int, ...], Combination],
+    notes: list[str],
+    watch: Watch,
+) -> None:
+    """Fill ``found``: in one go if all combinations are to be searched, otherwise size by size among fewer columns."""
+    most = min(most, len(combined))
+    total, done = min(limit, number_of_combinations(len(combined), most)), 0
+
+    def counted() -> None:
+        nonlocal done
+        done += 1
+        if done % 8 == 0:
+            watch(min(1.0, done / total), f"{len(found):,} combinations of columns")
+
+    search = Search(names, coded, k, counted, found)
+    if not combined:
+        return
+    if number_of_combinations(len(combined), most) <= limit:
+        search.run(combined, most)
+        return
+    among = combined
+    for size in range(2, most + 1):
+        gains = _gains(found, len(coded[0][0]))
+        among = sorted(among, key=lambda place: -gains.get(place, 0.0))
+        fits = next((n for n in range(len(among), size, -1) if number_of_combinations(n, size) <= limit), size)
+        if fits < len(among):
+            among = among[:fits]
+            notes.append(
+                f"combinations of {size} columns were searched among the {fits} most telling columns only, of "
+                f"{len(combined)}: there are more than {limit:,} in all"
+            )
+        search.run(among, size)
+
+
+def _gains(found: dict[tuple[int, ...], Combination], rows: int) -> dict[int, float]:
+    """For each column the mean growth of the expected share that knowing it besides others brings."""
+    sums: dict[int, list[float]] = {}
+    for places, combination in found.items():
+        for place in places:
+            others = tuple(other for other in places if other != place)
+            before = found[others].expected if others in found else 1 / rows if not others else None
+            if before is not None:
+                sums.setdefault(place, []).append(combination.expected - before)
+    return {place: math.fsum(each) / len(each) for place, each in sums.items()}
+
+
+def _ranked(
+    table: pa.Table,
+    names: Sequence[str],
+    coded: Sequence[tuple[Codes, int]],
+    alone: Sequence[Combination],
+    notices: Sequence[Notice | None],
+    found: dict[tuple[int, ...], Combination],
+) -> list[ColumnRisk]:
+    gains = _gains(found, table.num_rows)
+    ranked = []
+    for place, name in enumerate(names):
+        notice, by = notices[place], None
+        if notice is None:
+            by = _determined_by(place, alone, found)
+            notice = None if by is None else Notice.DETERMINED
+        combined = notices[place] is None
+        ranked.append(
+            ColumnRisk(
+                name=name,
+                distinct=alone[place].classes,
+                missing=_missing(table.column(name)),
+                bits=_bits(coded[place][0]),
+                alone=alone[place],
+                gain=gains.get(place) if combined else None,
+                notice=notice,
+                determined_by=None if by is None else names[by],
+            )
+        )
+    order = {Notice.IDENTIFIER: 0, None: 1, Notice.DETERMINED: 1, Notice.CONSTANT: 2}
+    return sorted(ranked, key=lambda each: (order[each.notice], -(each.gain or 0.0), -each.distinct))
+
+
+def _determined_by(
+    place: int, alone: Sequence[Combination], found: dict[tuple[int, ...], Combination]
+) -> int | None:
+    """Another column that tells this one's value in every row; of two that tell each other, the first stays."""
+    for (first, *rest), pair in found.items():
+        if len(rest) != 1 or place not in (first, rest[0]):
+            continue
+        other = rest[0] if first == place else first
+        if pair.classes == alone[other].classes and (alone[other].classes > alone[place].classes or other < place):
+            return other
+    return None
+
+
+def _worst(
+    combinations: Sequence[Combination], notices: Sequence[Notice | None], names: Sequence[str]
+) -> Combination:
+    """The combination that tells most apart and has no near-identifier in it, if there is one."""
+    names_like = {name for name, notice in zip(names, notices, strict=True) if notice is Notice.IDENTIFIER}
+    others = [each for each in combinations if not names_like.intersection(each.columns)]
+    return (others or list(combinations))[0]
+
+
+def _missing(column: pa.ChunkedArray) -> int:
+    if pa.types.is_floating(column.type):
+        values = column.to_numpy()
+        return int(np.isnan(values.astype(np.float64, copy=False)).sum())
+    return int(column.null_count)
+
+
+def _bits(codes: Codes) -> float:
+    sizes = np.bincount(codes)
+    shares = sizes[sizes > 0] / codes.size
+    return float(-(shares * np.log2(shares)).sum()) + 0.0
