@@ -16,10 +16,8 @@ rappor = dp.local.Rappor(bits=64, hashes=2, cohorts=16, f="1/2")
 reports = rappor.aggregator().add(rappor.randomize(people, candidates=pages))
 print(f"RAPPOR, ε = {rappor.loss().pure():.2f} for each person, {rappor.width} bytes a report")
 for found in reports.decode(pages).found[:5]:
-    low, high = found.share_interval
-    print(
-        f"  {found.candidate}  {found.share:6.2%}  [{low:6.2%}, {high:6.2%}]  true {true[pages.index(found.candidate)]:6.2%}"
-    )
+    (low, high), truth = found.share_interval, true[pages.index(found.candidate)]
+    print(f"  {found.candidate}  {found.share:6.2%}  [{low:6.2%}, {high:6.2%}]  true {truth:6.2%}")
 
 sketch = dp.local.HadamardSketch.for_epsilon(4)
 counted = sketch.aggregator().add(sketch.randomize(np.array(pages)[people]))

@@ -1,11 +1,13 @@
 """Everything that dither claims, in a short form; nothing is forgotten; and what comes out as a report."""
 
 import inspect
+import io
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from dither import mechanisms
 from dither.audit import everything
@@ -16,6 +18,7 @@ from dither.audit.report import write_report
 from dither.audit.result import Verdict
 from dither.audit.subjects import subject, subjects
 from dither.audit.zoo import specimens
+from dither.cli.audit import show_rows
 from dither.errors import InvalidParameter
 from dither.mechanisms import Laplace
 from dither.query.plan import Function
@@ -214,3 +217,20 @@ def test_the_report_says_what_is_not_as_expected(rows, tmp_path):
     assert "<title>Mine &lt;b&gt;</title>" in text
     with pytest.raises(InvalidParameter, match="nothing to report"):
         write_report((), tmp_path)
+
+
+@pytest.mark.parametrize("width", [80, 100, 108, 120, 160])
+def test_the_table_fits_the_screen(rows, width):
+    """Longest names, verdicts and events: nothing that decides is cut, every audit has one line."""
+    told = io.StringIO()
+    long = replace(rows[0], name="randomised-response-under-add-remove", part=Part.BROKEN, broken=False)
+    long = replace(long, bound=replace(long.bound, event="output is " + "one of many " * 20, delta=0.094))
+    show_rows([long], Console(file=told, width=width), 0.99)
+    heading, _, line, *_ = told.getvalue().splitlines()
+    assert "verdict" in heading
+    assert "claimed ε" in heading
+    assert "randomised-response-under-add-remove " in line
+    assert " 0.094 " in line
+    assert "NOT CAUGHT" in line
+    assert (" output is" in line) == (width >= 120)
+    assert ("seconds" in heading) == (width >= 108)

@@ -32,7 +32,7 @@ OF_TEXTS: dict[str, Protocol] = {
     "labels": Kary.for_epsilon(["cat", "dog"], 1),
     "sketch": HadamardSketch.for_epsilon(2, hashes=8, buckets=8),
     "rappor": Rappor(bits=16, hashes=1, cohorts=2, f="1/2", p="1/4", q="3/4"),
-    "heavy hitters": HeavyHitters.for_epsilon(2, values=Spelling.TEXT, length=4, hashes=8, buckets=8),
+    "heavy hitters": HeavyHitters.for_epsilon(2, values=Spelling.UTF8, length=4, hashes=8, buckets=8),
     "fragments": SequenceFragments.for_epsilon(2, length=4, hashes=8, buckets=8),
     "participation": Participation.for_epsilon(["cat", "dog"], 1),
 }
@@ -115,7 +115,7 @@ def test_columns_of_a_table_are_taken_by_name(table: Any) -> None:
     several = Attributes.best({"first": 2, "second": 2}, epsilon=8)
     found = several.aggregator().add(several.randomize(table)).estimate()
     # by place the two would be swapped; at ε = 8 that is 1 instead of 0
-    assert found.of("first").values[0] > 0.5 > found.of("second").values[0]
+    assert found["first"].values[0] > 0.5 > found["second"].values[0]
 
 
 def test_a_table_with_other_columns_is_refused() -> None:

@@ -42,13 +42,14 @@ class Histogram:
         return cls._summed(of_row.astype(np.int64), codes, ones, number=number, size=size)
 
     @classmethod
-    def _summed(
-        cls, rows: Counts, codes: npt.NDArray[Any], counts: Counts, *, number: int, size: int
-    ) -> Self:
+    def _summed(cls, rows: Counts, codes: npt.NDArray[Any], counts: Counts, *, number: int, size: int) -> Self:
         """Sum ``counts`` (ones if empty) by class and code."""
         if not number or not size:
             return cls(
-                starts=np.zeros(number + 1, np.int64), codes=np.zeros(0, np.int32), counts=np.zeros(0, np.int64), size=size
+                starts=np.zeros(number + 1, np.int64),
+                codes=np.zeros(0, np.int32),
+                counts=np.zeros(0, np.int64),
+                size=size,
             )
         key = rows * size + codes
         cells = number * size
@@ -90,9 +91,7 @@ class Histogram:
 
     def recoded(self, groups: Codes, size: int) -> Histogram:
         """The histogram after code ``c`` became code ``groups[c]``: a coarser level of a hierarchy."""
-        return Histogram._summed(
-            self.class_of_entry, groups[self.codes], self.counts, number=self.number, size=size
-        )
+        return Histogram._summed(self.class_of_entry, groups[self.codes], self.counts, number=self.number, size=size)
 
     def sums(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """The sum of ``values``, one for each entry, within each class; exact for integers and for objects."""

@@ -62,21 +62,23 @@ class Partition:
     classes: Longs
 
 
-def codes_of(column: pa.ChunkedArray) -> tuple[Codes, int]:
+def codes_of(column: pa.ChunkedArray[Any]) -> tuple[Codes, int]:
     """Equal values as equal numbers from 0, and how many there are; missing values (NULL, NaN) are one value."""
     kind: Any = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
+    if pa.types.is_null(kind):
+        return np.zeros(len(column), np.int32), min(1, len(column))
     if pa.types.is_floating(column.type):
         # −0 and 0 are one value; adding 0 makes them so
         column = pc.add(column.cast(pa.float64()), 0.0)
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
-    encoded: Any = pc.dictionary_encode(column, null_encoding="encode")
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.unify_dictionaries().combine_chunks()
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], pa.dictionary(pa.int32(), pa.int8()))
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32, copy=False), len(encoded.dictionary)
+    # the chunks of an encoded column share one dictionary
+    chunks: list[Any] = pc.dictionary_encode(column, null_encoding="encode").chunks
+    if not chunks:
+        return np.zeros(0, np.int32), 0
+    codes = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks]
+    return np.concatenate(codes).astype(np.int32, copy=False), len(chunks[-1].dictionary)
 
 
 def class_of_row(columns: Sequence[tuple[Codes, int]], rows: int) -> tuple[Longs, int]:

@@ -26,3 +26,228 @@ for the owner, and isn't part of the table.
 k-anonymity and its kin claim no privacy loss: they limit what one kind of attacker learns from one table, and say
 nothing about two releases or about what else is known.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as parquet
+import pyarrow.types as types
+
+from dither.anonymize.attributes import Configuration, Role
+from dither.anonymize.axes import Shape
+from dither.anonymize.cells import Cells
+from dither.anonymize.classes import Classes
+from dither.anonymize.lines import alike, keys_of, order_of
+from dither.anonymize.values import Counts
+from dither.errors import InvalidParameter, MissingLibrary
+
+if TYPE_CHECKING:
+    from dither.anonymize.quality import Quality
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Release:
+    """An anonymised table, with what its owner knows about it; only ``table`` is meant to be given away.
+
+    ``classes`` says for each row of the original table in which class it is (−1: suppressed), ``rows`` for each row of
+    the released one where it was, ``cells`` what is printed for each class. ``how`` says how it was made.
+    """
+
+    table: pa.Table
+    classes: Classes
+    configuration: Configuration
+    how: str
+    cells: tuple[Cells, ...]
+    rows: Counts
+
+    @classmethod
+    def of(
+        cls, table: pa.Table, configuration: Configuration, classes: Classes, cells: Sequence[Cells], *, how: str
+    ) -> Release:
+        """The release of a table whose rows are in these classes, with the cells of each quasi-identifier in order.
+
+        Classes that print the same are one: nobody who reads the table can tell them apart.
+        """
+        if classes.of_row.size != table.num_rows:
+            raise InvalidParameter("classes must say for each row of the table in which class it is")
+        names = [attribute.name for attribute in configuration.quasi]
+        if [one.axis.name for one in cells] != names or any(len(one.texts) != classes.number for one in cells):
+            raise InvalidParameter(f"cells are needed for every class and each of {', '.join(map(repr, names))}")
+        if (classes.sizes == 0).any():
+            raise InvalidParameter("every class must have a row")
+        ranked = [_ranked(one) for one in cells]
+        first, became, _ = alike([codes for codes, _ in ranked], [len(texts) for _, texts in ranked])
+        of_row = _renamed(classes.of_row, became)
+        merged = Classes(of_row, np.bincount(became, weights=classes.sizes, minlength=first.size).astype(np.int64))
+        rows = _in_order(table, configuration, of_row, first.size)
+        columns = {}
+        printed = {name: (codes[first], texts) for name, (codes, texts) in zip(names, ranked, strict=True)}
+        for attribute in configuration.attributes:
+            if attribute.role is Role.QUASI:
+                codes, texts = printed[attribute.name]
+                indices = pa.array(codes[of_row[rows]].astype(np.int32))
+                columns[attribute.name] = _dictionary(indices, texts)
+            elif attribute.role is not Role.IDENTIFYING:
+                columns[attribute.name] = _kept(table.column(attribute.name), rows)
+        return cls(
+            # a new table: metadata of the old one may tell of the file, the index or unused categories
+            table=pa.table({name: columns[name] for name in table.column_names if name in columns}),
+            classes=merged,
+            configuration=configuration,
+            how=how,
+            cells=tuple(_merged(one, first, became) for one in cells),
+            rows=rows,
+        )
+
+    def quality(self) -> Quality:
+        """How much detail was lost."""
+        from dither.anonymize.quality import quality_of
+
+        return quality_of(self)
+
+    def with_bounds(self) -> pa.Table:
+        """The table with two more columns for each range, its lowest and its highest value: ``age_low, age_high``.
+
+        They have the type of the original column and can be computed with. Where nothing but a missing value is
+        printed, they are NULL.
+        """
+        table = self.table
+        of_row = self.classes.of_row[self.rows]
+        for one in self.cells:
+            if one.axis.shape is not Shape.RANGE:
+                continue
+            nothing = pa.array((one.high < one.low)[of_row])
+            for suffix, positions in (("low", one.low), ("high", one.high)):
+                name = f"{one.axis.name}_{suffix}"
+                if name in table.column_names:
+                    raise InvalidParameter(f"the table already has a column {name!r}: rename it first")
+                ends = one.axis.values.take(pa.array(np.maximum(positions, 0)[of_row]))
+                table = table.append_column(name, pc.if_else(nothing, pa.scalar(None, ends.type), ends))
+        return table
+
+    def to_arrow(self) -> pa.Table:
+        """The released table."""
+        return self.table
+
+    def to_pandas(self) -> Any:
+        """The released table as a pandas frame; quasi-identifiers are categories."""
+        return self.table.to_pandas()
+
+    def to_polars(self) -> Any:
+        """The released table as a polars frame."""
+        try:
+            import polars as pl
+        except ImportError:
+            raise MissingLibrary("this needs polars: pip install polars") from None
+        return pl.from_arrow(self.table)
+
+    def save(self, path: str | Path) -> None:
+        """Write the released table, and nothing else, to a .parquet or .csv file."""
+        target = Path(path)
+        if target.suffix == ".parquet":
+            parquet.write_table(self.table, target)
+        elif target.suffix == ".csv":
+            plain = [
+                column.cast(pa.string()) if types.is_dictionary(column.type) else column
+                for column in self.table.columns
+            ]
+            arrow_csv.write_csv(pa.table(dict(zip(self.table.column_names, plain, strict=True))), target)
+        else:
+            raise InvalidParameter(f"a release is saved as .parquet or .csv; got {target.name!r}")
+
+    def __repr__(self) -> str:
+        return (
+            f"Release({self.how}: {self.table.num_rows:,} rows in {self.classes.number:,} classes, "
+            f"{self.classes.suppressed:,} suppressed)"
+        )
+
+
+def _dictionary(indices: pa.Array, texts: pa.Array) -> pa.Array:
+    """A dictionary column; a NULL in the dictionary becomes a NULL in the rows, which every reader understands."""
+    missing = texts.null_count
+    if missing:
+        # the only NULL stands last
+        indices = pc.if_else(pc.equal(indices, len(texts) - 1), pa.scalar(None, pa.int32()), indices)
+        texts = texts.slice(0, len(texts) - 1)
+    return pa.DictionaryArray.from_arrays(indices, texts)
+
+
+def _ranked(one: Cells) -> tuple[Counts, pa.Array]:
+    """The different texts in the order of the axis, NULL last, and which of them each class has."""
+    encoded = one.texts.dictionary_encode(null_encoding="encode")
+    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    texts = encoded.dictionary
+    low, high = np.full(len(texts), np.iinfo(np.int64).max), np.full(len(texts), -1)
+    np.minimum.at(low, codes, one.low)
+    np.maximum.at(high, codes, one.high)
+    by_text = np.empty(len(texts), np.int64)
+    by_text[np.asarray(pc.sort_indices(texts))] = np.arange(len(texts))
+    order = np.lexsort((by_text, high, low, np.asarray(texts.is_null(), dtype=bool)))
+    rank = np.empty(len(texts), np.int64)
+    rank[order] = np.arange(len(texts))
+    return rank[codes], texts.take(pa.array(order))
+
+
+def _merged(one: Cells, first: Counts, became: Counts) -> Cells:
+    """The cells after classes that print the same became one: as wide as the widest of them."""
+    chosen = one.take(first)
+    if first.size == became.size:
+        return chosen
+    for ours, theirs, widen in (
+        (chosen.low, one.low, np.minimum),
+        (chosen.high, one.high, np.maximum),
+        (chosen.shares, one.shares, np.maximum),
+        (chosen.or_missing, one.or_missing, np.logical_or),
+    ):
+        widen.at(ours, became, theirs)
+    return chosen
+
+
+def _renamed(of_row: npt.NDArray[Any], became: Counts) -> npt.NDArray[Any]:
+    renamed = np.append(became, -1)[of_row]
+    return renamed.astype(np.int32) if became.size < 1 << 31 else renamed
+
+
+def _in_order(table: pa.Table, configuration: Configuration, of_row: npt.NDArray[Any], number: int) -> Counts:
+    """The rows that aren't suppressed, by class and then by what else they say."""
+    kept = np.flatnonzero(of_row >= 0)
+    columns, sizes = [of_row[kept].astype(np.int64)], [number]
+    for attribute in configuration.attributes:
+        if attribute.role in (Role.SENSITIVE, Role.INSENSITIVE):
+            codes, size = _sortable(table.column(attribute.name))
+            columns.append(codes[kept])
+            sizes.append(size)
+    return kept[order_of(*keys_of(columns, sizes))]
+
+
+def _sortable(column: pa.ChunkedArray) -> tuple[Counts, int]:
+    """The rank of each row's value among the different values of its column."""
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    try:
+        encoded = pa.concat_arrays(column.dictionary_encode(null_encoding="encode").unify_dictionaries().chunks)
+        order = np.asarray(pc.sort_indices(encoded.dictionary))
+    except pa.ArrowException:
+        # lists and other nested values have no order in Arrow: by their text
+        texts = np.array([repr(value) for value in column.to_pylist()])
+        values, codes = np.unique(texts, return_inverse=True)
+        return codes.reshape(-1).astype(np.int64), values.size
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    return rank[encoded.indices.to_numpy(zero_copy_only=False)], max(1, order.size)
+
+
+def _kept(column: pa.ChunkedArray, rows: Counts) -> Any:
+    """A column in its new order; plain, since a dictionary may hold values of rows that are gone."""
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column.take(pa.array(rows))

@@ -14,7 +14,7 @@ Example:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -27,28 +27,26 @@ from dither.anonymize.columns import as_table
 from dither.anonymize.combinations import (
     Codes,
     Combination,
-    Longs,
     Search,
-    class_of_row,
     codes_of,
     number_of_combinations,
 )
+from dither.anonymize.exposure import Exposure, exposure, known_columns
 from dither.errors import InvalidData, InvalidParameter
 from dither.numeric import positive_int
 from dither.progress import Watch, unwatched
 
 # A column that singles out this share of the rows by itself is as good as a name.
 NEAR_IDENTIFIER = 0.95
+MOSTLY_ALONE = 0.5
 LIMIT = 2_000
-# Classes are counted by size between these.
-BANDS = (1, 2, 3, 5, 10, 20, 50, 100, 1_000, 10_000, 100_000)
 FOR_THE_OWNER = "Exact facts about the data, without noise: for its owner only, not for publication."
 
 
 class Notice(Enum):
     """What a column is noticed for."""
 
-    IDENTIFIER = "as good as a name: remove it"
+    IDENTIFIER = "as good as a name: remove or coarsen it"
     CONSTANT = "the same for everybody: tells nothing"
     DETERMINED = "told by another column already"
 
@@ -70,53 +68,6 @@ class ColumnRisk:
     gain: float | None = None
     notice: Notice | None = None
     determined_by: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Band:
-    """Classes whose size is from ``low`` to ``high`` (None: no end): how many, and how many rows they hold."""
-
-    low: int
-    high: int | None
-    classes: int
-    rows: int
-
-    def __str__(self) -> str:
-        if self.high is None:
-            return f"{self.low:,}+"
-        return f"{self.low:,}" if self.high == self.low else f"{self.low:,}–{self.high:,}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attacker:
-    """What somebody could do: the share of rows with a risk above 1/k, the highest risk of a row, the mean risk."""
-
-    at_risk: float
-    highest: float
-    success: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exposure:
-    """The risks from somebody who knows certain columns (Dankar & El Emam 2010).
-
-    The *prosecutor* knows that a person is in the table: a risk of 1/f in a class of f rows. The *journalist* doesn't,
-    and has to tell the person from everybody in the population who is alike: 1/F; without a population it isn't known,
-    and at most the prosecutor's. The *marketer* matches everybody against a list of the population, and counts right
-    ones: the mean of 1/F, or of 1/f without a population.
-    """
-
-    columns: tuple[str, ...]
-    k: int
-    rows: int
-    classes: int
-    smallest: int
-    unique: int
-    bands: tuple[Band, ...]
-    prosecutor: Attacker
-    journalist: Attacker | None
-    marketer: float
-    absent: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +93,7 @@ class RiskReport:
     @property
     def quasi_identifiers(self) -> tuple[str, ...]:
         """The columns that tell people apart together with others, most telling first, without near-identifiers."""
-        return tuple(each.name for each in self.columns if each.notice is None)
+        return tuple(each.name for each in self.columns if each.notice in (None, Notice.DETERMINED))
 
     def smallest_set(self, share: float = 0.5) -> Combination | None:
         """The fewest columns that leave at least this share of the rows alone; the worst of that size, or None."""
@@ -200,7 +151,7 @@ def risk(
     if not table.num_rows:
         raise InvalidData("the table has no rows: there is nobody to be at risk")
     notes: list[str] = []
-    names = _chosen(table, columns, notes)
+    names = known_columns(table, columns, notes)
     coded = [codes_of(table.column(name)) for name in names]
     alone = [_alone(name, codes, values, small) for name, (codes, values) in zip(names, coded, strict=True)]
     notices = [_notice(found) for found in alone]
@@ -220,115 +171,6 @@ def risk(
         exposure=exposure(table, known, k=small, population=population),
         notes=tuple(notes),
     )
-
-
-def exposure(data: Any, columns: Sequence[str], *, k: int = 10, population: Any = None) -> Exposure:
-    """The risks of the prosecutor, the journalist and the marketer from somebody who knows these columns.
-
-    Example:
-        >>> people = pa.table({"sex": ["f", "f", "m", "m", "m"]})
-        >>> exposure(people, ["sex"], k=3).prosecutor
-        Attacker(at_risk=0.4, highest=0.5, success=0.4)
-    """
-    table, small = as_table(data), positive_int(k, "k")
-    if not table.num_rows:
-        raise InvalidData("the table has no rows: there is nobody to be at risk")
-    names = _chosen(table, columns, [])
-    rows = table.num_rows
-    absent, journalist = 0, None
-    if population is None:
-        classes, number = class_of_row([codes_of(table.column(name)) for name in names], rows)
-        sizes = np.bincount(classes, minlength=number)
-        marketer = number / rows
-    else:
-        everybody = as_table(population)
-        both = [codes_of(_together(table, everybody, name)) for name in names]
-        classes, number = class_of_row(both, rows + everybody.num_rows)
-        sizes = np.bincount(classes[:rows], minlength=number)
-        alike = np.bincount(classes[rows:], minlength=number)[sizes > 0]
-        sizes = sizes[sizes > 0]
-        # people of the table are people of the population, even where its list lacks them
-        absent = int(np.maximum(sizes - alike, 0).sum())
-        alike = np.maximum(sizes, alike)
-        journalist = _attacker(sizes, alike, small)
-        marketer = journalist.success
-    return Exposure(
-        columns=tuple(names),
-        k=small,
-        rows=rows,
-        classes=int(sizes.size),
-        smallest=int(sizes.min()),
-        unique=int(np.count_nonzero(sizes == 1)),
-        bands=_bands(sizes),
-        prosecutor=_attacker(sizes, sizes, small),
-        journalist=journalist,
-        marketer=marketer,
-        absent=absent,
-    )
-
-
-def _attacker(sizes: Longs, alike: Longs, k: int) -> Attacker:
-    """Rows in classes of ``sizes``, to be told from ``alike`` people each."""
-    rows = int(sizes.sum())
-    return Attacker(
-        at_risk=int(sizes[alike < k].sum()) / rows,
-        highest=1 / int(alike.min()),
-        success=float((sizes / alike).sum()) / rows,
-    )
-
-
-def _bands(sizes: Longs) -> tuple[Band, ...]:
-    bands = []
-    for position, low in enumerate(BANDS):
-        high = BANDS[position + 1] - 1 if position + 1 < len(BANDS) else None
-        inside = (sizes >= low) & (sizes <= (high or sizes.max()))
-        bands.append(Band(low=low, high=high, classes=int(inside.sum()), rows=int(sizes[inside].sum())))
-    while len(bands) > 1 and not bands[-1].classes:
-        bands.pop()
-    return tuple(bands)
-
-
-def _together(table: pa.Table, population: pa.Table, name: str) -> pa.ChunkedArray:
-    """A column of the table, and below it that of the population, so that equal values get equal codes."""
-    if name not in population.column_names:
-        raise InvalidParameter(f"the population has no column {name!r}: it needs every column that is known")
-    ours, theirs = table.column(name), population.column(name)
-    kind: Any = ours.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        ours = ours.cast(kind)
-    try:
-        return pa.chunked_array([*ours.chunks, *theirs.cast(kind).chunks], kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise InvalidParameter(
-            f"the column {name!r} of the population has another type than that of the table: make them alike"
-        ) from None
-
-
-def _chosen(table: pa.Table, columns: Iterable[str] | None, notes: list[str]) -> list[str]:
-    """The columns to look at, each once; those that can't be compared are refused if named, and else left out."""
-    there = table.column_names
-    if len(set(there)) < len(there):
-        raise InvalidParameter("two columns of the table have the same name: rename one")
-    if isinstance(columns, str):
-        raise InvalidParameter("columns is a list of names; put a single one in brackets")
-    names = list(there if columns is None else columns)
-    if not names:
-        raise InvalidParameter("at least one column is needed")
-    if len(set(names)) < len(names):
-        raise InvalidParameter("a column is named twice in columns")
-    for name in names:
-        if name not in there:
-            raise InvalidParameter(f"the table has no column {name!r}; it has {', '.join(there)}")
-    nested = [name for name in names if pa.types.is_nested(table.schema.field(name).type)]
-    if columns is not None and nested:
-        raise InvalidParameter(f"the column {nested[0]!r} holds lists or records: take it apart into plain columns")
-    if nested:
-        notes.append(f"left out, since they hold lists or records: {', '.join(nested)}")
-        names = [name for name in names if name not in nested]
-        if not names:
-            raise InvalidParameter("no column has plain values: take lists and records apart first")
-    return names
 
 
 def _alone(name: str, codes: Codes, values: int, k: int) -> Combination:
@@ -380,7 +222,10 @@ def _search(
     for size in range(2, most + 1):
         gains = _gains(found, len(coded[0][0]))
         among = sorted(among, key=lambda place: -gains.get(place, 0.0))
-        fits = next((n for n in range(len(among), size, -1) if number_of_combinations(n, size) <= limit), size)
+        fits = next((n for n in range(len(among), size - 1, -1) if number_of_combinations(n, size) <= limit), 0)
+        if not fits:
+            notes.append(f"combinations of {size} columns or more weren't searched: limit allows for {limit:,} in all")
+            return
         if fits < len(among):
             among = among[:fits]
             notes.append(
@@ -434,29 +279,30 @@ def _ranked(
     return sorted(ranked, key=lambda each: (order[each.notice], -(each.gain or 0.0), -each.distinct))
 
 
-def _determined_by(
-    place: int, alone: Sequence[Combination], found: dict[tuple[int, ...], Combination]
-) -> int | None:
-    """Another column that tells this one's value in every row; of two that tell each other, the first stays."""
+def _determined_by(place: int, alone: Sequence[Combination], found: dict[tuple[int, ...], Combination]) -> int | None:
+    """Another column that tells this one's value in every row; of two that tell each other, the first stays.
+
+    A column that leaves most people alone tells everything else as a matter of course, and isn't counted.
+    """
     for (first, *rest), pair in found.items():
         if len(rest) != 1 or place not in (first, rest[0]):
             continue
         other = rest[0] if first == place else first
+        if alone[other].unique_share > MOSTLY_ALONE:
+            continue
         if pair.classes == alone[other].classes and (alone[other].classes > alone[place].classes or other < place):
             return other
     return None
 
 
-def _worst(
-    combinations: Sequence[Combination], notices: Sequence[Notice | None], names: Sequence[str]
-) -> Combination:
+def _worst(combinations: Sequence[Combination], notices: Sequence[Notice | None], names: Sequence[str]) -> Combination:
     """The combination that tells most apart and has no near-identifier in it, if there is one."""
     names_like = {name for name, notice in zip(names, notices, strict=True) if notice is Notice.IDENTIFIER}
     others = [each for each in combinations if not names_like.intersection(each.columns)]
     return (others or list(combinations))[0]
 
 
-def _missing(column: pa.ChunkedArray) -> int:
+def _missing(column: pa.ChunkedArray[Any]) -> int:
     if pa.types.is_floating(column.type):
         values = column.to_numpy()
         return int(np.isnan(values.astype(np.float64, copy=False)).sum())

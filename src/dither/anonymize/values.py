@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as types
 
 from dither.errors import InvalidParameter
@@ -64,7 +63,7 @@ def is_text(kind: pa.DataType) -> bool:
     return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
 
 
-def plain(values: pa.Array | pa.ChunkedArray) -> Any:
+def plain(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> Any:
     """The text of exact values, as releases print them: ``39``, ``1.5``, ``2020-03-31``, ``true``; missing is NULL.
 
     Example:
@@ -98,7 +97,7 @@ def _plain_float(value: Any) -> str | None:
     return "0" if text == "-0" else text
 
 
-def numbers(values: pa.Array, kind: Kind) -> Floats:
+def numbers(values: pa.Array[Any], kind: Kind) -> Floats:
     """Where each value lies on a line: numbers as they are, dates in days, ordered values by rank; missing is NaN."""
     if kind in (Kind.ORDERED, Kind.CATEGORY):
         places = np.arange(len(values), dtype=np.float64)
@@ -114,7 +113,8 @@ def numbers(values: pa.Array, kind: Kind) -> Floats:
     return _floats(values)
 
 
-def _floats(values: pa.Array) -> Floats:
+def _floats(values: pa.Array[Any]) -> Floats:
     if not types.is_floating(values.type):
         values = values.cast(pa.float64(), safe=False)
-    return np.asarray(pc.fill_null(values.cast(pa.float64()), float("nan")).to_numpy(zero_copy_only=False))
+    # NULL becomes NaN
+    return np.array(values.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)

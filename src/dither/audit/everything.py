@@ -21,6 +21,7 @@ from dither.audit.subjects import Subject, subjects
 from dither.audit.telling import telling_delta
 from dither.audit.zoo import Specimen, audit_specimen, specimens
 from dither.errors import InvalidParameter
+from dither.mechanisms.base import failure_probability
 from dither.progress import Watch, part_of, unwatched
 
 FEW_PAIRS = 12
@@ -92,6 +93,7 @@ def audit_everything(
     ``found`` is called with each row as it comes, ``parts`` leaves some out.
     """
     seconds = seconds_of(budget_each)
+    failure_probability(confidence)
     todo = [work for part in Part if part in parts for work in _works(part)]
     alone = 1 - (1 - confidence) / max(1, len(todo))
     rows = []
@@ -209,8 +211,7 @@ def audit_named_specimen(
 
 
 def rows_of(audit: QueryAudit) -> tuple[Row, ...]:
-    """What was found about one question, as rows of a report: releases, and whole answers."""
-    titles = ("releases", "answers") if audit.release is not None else ("answers",)
+    """What was found about one question, as rows of a report: releases, keys that are one unit's, whole answers."""
     return tuple(
         Row(
             name=title,
@@ -222,7 +223,7 @@ def rows_of(audit: QueryAudit) -> tuple[Row, ...]:
             broken=bound.broken or (bool(audit.neighbours.broken) and bound is audit.bounds[0]),
             seconds=bound.seconds,
         )
-        for title, bound in zip(titles, audit.bounds, strict=True)
+        for title, bound in audit.titled
     )
 
 

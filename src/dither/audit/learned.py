@@ -12,6 +12,7 @@ from dither.mechanisms.base import Floats
 # With no more numbers than this, products of two are looked at as well.
 MOST_PAIRED = 6
 MOST_DRAWS = 20_000
+PIECE = 512
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,6 +24,7 @@ class Learned:
     spread: Floats
     weights: Floats
     products: bool
+    gaps: bool
 
     @classmethod
     def fitted(cls, names: tuple[str, ...], first: Columns, second: Columns) -> Learned:
@@ -32,25 +34,30 @@ class Learned:
         known = np.isfinite(both).any(axis=0)
         both[:, ~known] = 0.0
         centre, spread = np.nanmedian(both, axis=0), np.nanstd(both, axis=0)
-        model = cls(names, centre, np.where(spread > 0, spread, 1.0), np.array([]), products=len(names) <= MOST_PAIRED)
+        spread = np.where(spread > 0, spread, 1.0)
+        products, gaps = len(names) <= MOST_PAIRED, not bool(np.isfinite(both).all())
+        model = cls(names, centre, spread, np.array([]), products, gaps)
         design = np.concatenate([model._features(part) for part in rows])
         truth = np.concatenate([np.ones(len(rows[0])), np.zeros(len(rows[1]))])
         weights = np.zeros(design.shape[1])
-        for _ in range(25):
+        # where the inputs can be told apart without error there is no end, and a few steps find the direction
+        for _ in range(12):
             chance = 1 / (1 + np.exp(-np.clip(design @ weights, -30, 30)))
-            curve = (design * (chance * (1 - chance))[:, None]).T @ design + 1e-2 * np.eye(weights.size)
+            curve = _squares(design, chance * (1 - chance)) + 1e-2 * np.eye(weights.size)
             step = np.linalg.solve(curve, design.T @ (truth - chance) - 1e-2 * weights)
             weights = weights + step
-            if np.abs(step).max() < 1e-6:
+            if np.abs(step).max() < 1e-4:
                 break
-        return cls(names, model.centre, model.spread, weights, model.products)
+        return cls(names, centre, spread, weights, products, gaps)
 
     def _features(self, rows: Floats) -> Floats:
         with np.errstate(invalid="ignore", over="ignore"):
             scaled = np.clip((rows - self.centre) / self.spread, -8.0, 8.0)
         missing = np.isnan(scaled)
         scaled = np.where(missing, 0.0, scaled)
-        parts = [np.ones((len(rows), 1)), scaled, np.abs(scaled), missing.astype(np.float64)]
+        parts = [np.ones((len(rows), 1)), scaled, np.abs(scaled)]
+        if self.gaps:
+            parts.append(missing.astype(np.float64))
         if self.products:
             width = scaled.shape[1]
             parts += [scaled[:, [i]] * scaled[:, [j]] for i in range(width) for j in range(i)]
@@ -78,3 +85,14 @@ class Learned:
     def axis(self) -> None:
         """Many columns."""
         return None
+
+
+def _squares(design: Floats, weights: Floats) -> Floats:
+    """The sum of the outer squares of all rows, each with its weight.
+
+    In short pieces: a longer product is shared among threads, and on a busy machine all wait for the slowest.
+    """
+    weighted, width = design * weights[:, None], design.shape[1]
+    whole = len(design) // PIECE * PIECE
+    left, right = (rows[:whole].reshape(-1, PIECE, width) for rows in (weighted, design))
+    return np.asarray((left.transpose(0, 2, 1) @ right).sum(axis=0) + weighted[whole:].T @ design[whole:])

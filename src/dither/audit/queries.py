@@ -3,8 +3,9 @@
 From the policy alone tables are made up, of its shape and beyond it. Two tests are run on them. *Neighbours*: pairs of
 tables that differ in one unit are measured exactly by the engine, and nothing may differ by more than the price
 assumed. *Black box*: on the pair that moved furthest, noisy outputs are drawn on both sides and told apart as well as
-possible; releases first, many of them, then whole answers of a curator, as an analyst gets them. The owner's data and
-ledger are never opened.
+possible; releases first, many of them, then whole answers of a curator, as an analyst gets them. Where keys are
+discovered, releases are also told apart on a pair in which some keys are one unit's alone. The owner's data and ledger
+are never opened.
 """
 
 from __future__ import annotations
@@ -30,16 +31,18 @@ from dither.curator.policy.policy import Policy
 from dither.curator.pricing import Prepared, Pricing
 from dither.curator.quote import Quote
 from dither.errors import InvalidParameter
+from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, positive_int
 from dither.privacy import Adjacency
 from dither.progress import Watch, part_of, unwatched
 from dither.query.kinds import Interval
 from dither.query.price import Priced
 
-# Of the time: the neighbour test until the first, releases until the second, whole answers after that.
-MEASURED, RELEASED = 0.25, 0.6
-# What is left of the time for a step that comes late, in seconds.
-LEAST = 0.15
+# Of the time: the neighbour test until the first, then (where keys are discovered) which keys are shown until the
+# second, releases until the third, whole answers after that.
+MEASURED, SHOWN, RELEASED = 0.25, 0.35, 0.6
+# What is left of the time for a step that comes late: in seconds, or as a share of all if that is more.
+LEAST, LEAST_SHARE = 0.15, 0.06
 # Where bounds are searched for, the neighbour test stands on some that a search may find.
 FOUND = ((0, 1024), (-1, 1), (1, 2))
 SCORED = "the score of a release says how much likelier its noisy cells are on x than on x_neighbour"
@@ -54,7 +57,8 @@ class QueryAudit:
     """What was found out about one question.
 
     ``release`` is the bound from noisy cells (None where their noise is known only after a search for bounds),
-    ``answers`` the one from whole answers. Both hold at once with ``confidence``; what the neighbour test finds is
+    ``keys`` the same on tables in which one unit alone holds some of the keys (None where these are public),
+    ``answers`` the one from whole answers. All hold at once with ``confidence``; what the neighbour test finds is
     certain.
     """
 
@@ -66,6 +70,7 @@ class QueryAudit:
     answers: LowerBound
     confidence: float
     seconds: float
+    keys: LowerBound | None = None
 
     @property
     def broken(self) -> bool:
@@ -74,8 +79,14 @@ class QueryAudit:
 
     @property
     def bounds(self) -> tuple[LowerBound, ...]:
-        """Of releases, and of answers."""
-        return (self.answers,) if self.release is None else (self.release, self.answers)
+        """Of releases, of keys that are one unit's alone, and of answers."""
+        return tuple(bound for _, bound in self.titled)
+
+    @property
+    def titled(self) -> tuple[tuple[str, LowerBound], ...]:
+        """The bounds with their titles."""
+        found = (("releases", self.release), ("keys", self.keys), ("answers", self.answers))
+        return tuple((title, bound) for title, bound in found if bound is not None)
 
     @property
     def names(self) -> tuple[str, str]:
@@ -106,8 +117,7 @@ class QueryAudit:
             ("claim", f"ε = {self.quote.epsilon:.4g}{delta} ({self.quote.booked})"),
             ("neighbours", str(self.neighbours)),
             ("compared", f"x is {self.names[0]}; x_neighbour is {self.names[1]}\n{SCORED}"),
-            *([("releases", self._in_words(self.release))] if self.release is not None else []),
-            ("answers", self._in_words(self.answers)),
+            *((title, self._in_words(bound)) for title, bound in self.titled),
             ("verdict", self.verdict),
         )
 
@@ -142,6 +152,7 @@ def audit_query(
     """
     clock = _Clock(seconds_of(budget))
     positive_int(pairs, "pairs")
+    failure_probability(confidence)
     rules = policy if isinstance(policy, Policy) else Policy.load(policy)
     with tempfile.TemporaryDirectory(prefix="dither-") as place:
         folder = Path(place)
@@ -151,7 +162,7 @@ def audit_query(
             if prepared.question.explain:
                 raise InvalidParameter("audit the question itself: leave EXPLAIN PRIVACY out")
             prices = _prices(pricing, sql, prepared, asked)
-        test, pair = measure_neighbours(
+        test, pair, alone = measure_neighbours(
             rules.schema,
             prepared,
             prices,
@@ -161,16 +172,19 @@ def audit_query(
             seed=seed,
             watch=part_of(watch, 0.0, MEASURED),
         )
+        if prepared.search_budget is not None:
+            alone = None
         box = _BlackBox(
             prepared=prepared,
             pair=pair,
             claim=Claim(prepared.loss),
-            # two bounds are stated, and each may be wrong half as often
-            confidence=1 - (1 - confidence) / 2,
+            # two or three bounds are stated, and each may be wrong so much less often
+            confidence=1 - (1 - confidence) / (2 if alone is None else 3),
             clock=clock,
             workers=workers,
         )
-        release = box.releases(watch) if prepared.search_budget is None else None
+        keys = None if alone is None else replace(box, pair=alone).releases(part_of(watch, MEASURED, SHOWN), SHOWN)
+        release = box.releases(part_of(watch, SHOWN, RELEASED), RELEASED) if prepared.search_budget is None else None
         answers = box.answers(rules, folder, sql, asked, watch)
     watch(1.0, "done")
     return QueryAudit(
@@ -182,6 +196,7 @@ def audit_query(
         answers=answers,
         confidence=confidence,
         seconds=clock.passed,
+        keys=keys,
     )
 
 
@@ -197,7 +212,7 @@ class _Clock:
 
     def until(self, share: float) -> float:
         """Seconds until this share of the time has passed."""
-        return max(LEAST, share * self._seconds - self.passed)
+        return max(LEAST, LEAST_SHARE * self._seconds, share * self._seconds - self.passed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,8 +230,8 @@ class _BlackBox:
     def names(self) -> tuple[str, str]:
         return NAMES[self.pair.priced.adjacency]
 
-    def releases(self, watch: Watch) -> LowerBound:
-        """Many releases of exact cells that were measured once."""
+    def releases(self, watch: Watch, share: float) -> LowerBound:
+        """Many releases of exact cells that were measured once, until this share of the time has passed."""
         releases = Releases.of(self.pair.priced, *self.pair.measured, self.names)
         found = lower_bound(
             releases.mechanism,
@@ -224,9 +239,9 @@ class _BlackBox:
             claim=self.claim,
             delta=telling_delta(self.claim.loss),
             confidence=self.confidence,
-            budget=self.clock.until(RELEASED),
+            budget=self.clock.until(share),
             workers=self.workers,
-            watch=part_of(watch, MEASURED, RELEASED),
+            watch=watch,
         )
         return releases.in_words(found)
 

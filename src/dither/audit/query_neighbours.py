@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from dither.audit.movement import Movement, in_words, movements, surely_shown
-from dither.audit.neighbours import Breach, Fault, breaches, difference
+from dither.audit.neighbours import Breach, Fault, Group, breaches, difference, groups_of
 from dither.audit.rehearsal import measured_worlds
 from dither.audit.worlds import worlds
 from dither.curator.pricing import Prepared
@@ -87,8 +87,11 @@ def measure_neighbours(
     seconds: float,
     seed: int,
     watch: Watch,
-) -> tuple[NeighbourTest, Pair]:
+) -> tuple[NeighbourTest, Pair, Pair | None]:
     """Measure so many pairs of made-up tables, or as many as the time allows; and the pair that moved furthest.
+
+    Last comes the pair in which most discovered keys are held by the one unit alone, if there is such a pair: whether
+    these are shown tells of the unit, and in tables where cells move far others hold the same keys.
 
     ``prices`` has one price, or several where bounds must be searched for: on bounds that a search might find.
     """
@@ -117,7 +120,7 @@ def measure_neighbours(
         if passed > seconds and tally.pairs >= FEWEST_PAIRS:
             break
     assert tally.furthest is not None
-    return tally.result(), tally.furthest
+    return tally.result(), tally.furthest, tally.alone
 
 
 @dataclass(slots=True)
@@ -129,7 +132,9 @@ class _Tally:
     shares: dict[tuple[int, str], float] = field(default_factory=dict)
     broken: dict[tuple[str, Fault], tuple[Breach, int]] = field(default_factory=dict)
     furthest: Pair | None = None
+    alone: Pair | None = None
     _best: float = -1.0
+    _most_alone: int = 0
 
     def add(
         self,
@@ -152,6 +157,9 @@ class _Tally:
             if sum(shown) > self._best:
                 self._best = sum(shown)
                 self.furthest = Pair(priced=priced, tables=tables, measured=(old, new))
+            alone = 0 if priced.lowered.units is None else len(_held(priced, old) ^ _held(priced, new))
+            if alone > self._most_alone:
+                self._most_alone, self.alone = alone, Pair(priced=priced, tables=tables, measured=(old, new))
 
     def add_search(self, name: str, before: Measured, after: Measured, rows: int) -> None:
         """The counts by which bounds are searched for: one unit moves them by its rows, a replacement by twice that."""
@@ -177,6 +185,14 @@ class _Tally:
             movements=tuple(Movement(name, share) for (_, name), share in self.shares.items()),
             broken=tuple(Broken(what=what, breach=worst, pairs=n) for (what, _), (worst, n) in self.broken.items()),
         )
+
+
+def _held(priced: Priced, measured: Measured) -> set[Group]:
+    """The groups that some unit is in."""
+    place = priced.lowered.units
+    assert place is not None
+    counts = zip(groups_of(priced, measured), measured.totals[place].tolist(), strict=True)
+    return {group for group, count in counts if count}
 
 
 def _where(breach: Breach, names: Sequence[str], priced: Priced) -> str:

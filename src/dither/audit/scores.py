@@ -24,6 +24,7 @@ MOST_ATOMS = 100_000
 MOST_SINGLE = 16
 MOST_LEARNED = 60
 FIRST_LOOK = 4000
+FEW_VALUES = 64
 # Codes of bins that aren't between edges, and of the lowest bit of what has none.
 MISSING, NEGATIVE_INFINITY, INFINITY = -1, -2, -3
 NO_BIT, NEGATIVE_ZERO = 9999, 9998
@@ -375,19 +376,32 @@ def recipes(layout: Layout, first: Columns, second: Columns) -> Iterator[Recipe]
     for column in derived:
         yield partial(_value, column)
     for column in single:
-        yield partial(_between, column)
-        yield partial(_ratio, LowestBit(column, magnitude=False))
-        yield partial(_atoms, column)
+        yield from _shapes(column, first, second)
     if len(names) > 1:
         yield partial(Learned.fitted, tuple(names[:MOST_LEARNED]))
     for column in single:
-        yield partial(_ratio, LowestBit(column, magnitude=True))
+        if not _few_values(column, first, second):
+            yield partial(_ratio, LowestBit(column, magnitude=True))
     for column in derived:
-        yield partial(_between, column)
-        yield partial(_ratio, LowestBit(column, magnitude=False))
-        yield partial(_atoms, column)
+        yield from _shapes(column, first, second)
     if not names:
         yield _anything
+
+
+def _shapes(column: Column, first: Columns, second: Columns) -> Iterator[Recipe]:
+    """Scores of a number beyond its half lines; where it has few values, how often each occurs says it all."""
+    if not _few_values(column, first, second):
+        yield partial(_between, column)
+        yield partial(_ratio, LowestBit(column, magnitude=False))
+    yield partial(_atoms, column)
+
+
+def _few_values(column: Column, first: Columns, second: Columns) -> bool:
+    """Whether a number is one of a few, all finite and none of them −0."""
+    both = np.concatenate([column.of(sample.head(FIRST_LOOK)) for sample in (first, second)])
+    if not np.isfinite(both).all() or np.any((both == 0) & np.signbit(both)):
+        return False
+    return np.unique(both).size <= FEW_VALUES
 
 
 def _anything(first: Columns, second: Columns) -> Anything:  # noqa: ARG001

@@ -42,6 +42,18 @@ whatever the code says about itself. Exits with 1 if a claim is false. Never ope
       any function of yours: add_noise(0) and add_noise(1) are called many times
 """
 LONG = "20s"
+ROOMY = 108
+# The columns of the table, and from which width of the screen on there is room for each.
+HEADINGS = {
+    "": 0,
+    "claimed ε": 0,
+    "δ": 0,
+    "ε is at least": 0,
+    "of the claim": ROOMY,
+    "verdict": 0,
+    "seconds": ROOMY,
+    "event": 120,
+}
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
@@ -266,25 +278,29 @@ def call(
 
 def show_rows(rows: Sequence[Row], screen: Console, confidence: float) -> None:
     """The table: what is claimed, what was found, and whether that is as it should be."""
+    headings = [heading for heading, least in HEADINGS.items() if screen.width >= least]
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("", "claimed ε", "δ", "ε is at least", "of the claim", "verdict", "seconds", "event"):
-        number = heading in ("claimed ε", "δ", "ε is at least", "of the claim", "seconds")
-        table.add_column(heading, justify="right" if number else "left", no_wrap=heading != "event")
-    part = None
+    for heading in headings:
+        number = heading not in ("", "verdict", "event")
+        short = "ε ≥" if heading == "ε is at least" and screen.width < ROOMY else heading
+        table.add_column(short, justify="right" if number else "left", no_wrap=True)
+    part, room = None, screen.width - ROOMY
     for row in rows:
         if row.part is not part:
             part = row.part
             table.add_row(Text(part.value, style="bold cyan"))
-        table.add_row(
-            Text(row.name),
-            f"{row.claimed:.4g}",
-            f"{row.bound.delta:g}",
-            f"{row.bound.epsilon:.3f}",
-            f"{100 * row.share:.0f}%",
-            Text(row.verdict, style="" if row.expected else "bold red"),
-            f"{row.seconds:.1f}",
-            Text(printable(row.bound.event)),
-        )
+        event = printable(row.bound.event)
+        cells: dict[str, Text | str] = {
+            "": Text(row.name),
+            "claimed ε": f"{row.claimed:.4g}",
+            "δ": f"{row.bound.delta:g}",
+            "ε is at least": f"{row.bound.epsilon:.3f}",
+            "of the claim": f"{100 * row.share:.0f}%",
+            "verdict": Text(row.verdict, style="" if row.expected else "bold red"),
+            "seconds": f"{row.seconds:.1f}",
+            "event": Text(event if len(event) <= room else f"{event[: room - 1]}…"),
+        }
+        table.add_row(*(cells[heading] for heading in headings))
     screen.print(table)
     wrong = [row.name for row in rows if not row.expected]
     told = f"not as expected: {', '.join(wrong)}" if wrong else "all as expected"

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from dither import __version__
-from dither.cli import ask, attack, audit, budget, check, demo, init, ledger, price
+from dither.cli import anonymize, ask, attack, audit, budget, check, demo, init, ledger, local, price
 from dither.cli.screen import explain
 from dither.errors import DitherError
 
@@ -48,6 +48,8 @@ app.command("budget")(budget.budget)
 app.add_typer(ledger.app, name="ledger")
 app.command("attack")(attack.attack)
 app.add_typer(audit.app, name="audit")
+app.add_typer(local.app, name="local")
+app.add_typer(anonymize.app, name="anonymize")
 app.command("demo")(demo.demo)
 
 

@@ -36,7 +36,7 @@ from dither.local.frequencies import (
 )
 from dither.local.kary import Kary
 from dither.local.losses import response_loss
-from dither.local.protocol import Aggregator, Counts, Payloads, Protocol, protocol_of
+from dither.local.protocol import Aggregator, Counts, Payloads, Protocol, check_counters, protocol_of
 from dither.local.wire import Json
 from dither.mechanisms.response_estimates import Target
 from dither.mechanisms.response_surveys import Strategy
@@ -227,7 +227,9 @@ class Attributes(Protocol, name="attributes"):
             table = np.asarray(values, dtype=object) if known is None else np.zeros(0)
             if table.ndim != 2 or table.shape[1] != len(self.names):
                 raise InvalidData(f"records need a column for each of {', '.join(self.names)}; nothing was drawn")
-            listed = [np.array(column.tolist()) if column.size else column.astype(int) for column in table.T]
+            # labels stay Python's own: an array of texts would turn 1 into "1", and cut zeros off their ends
+            whole = [isinstance(domain, int) and table.size for domain in self.domains]
+            listed = [np.array(c.tolist()) if plain else c.tolist() for c, plain in zip(table.T, whole, strict=True)]
         found = [places(column, checked_domain(d)) for column, d in zip(listed, self.domains, strict=True)]
         if len({column.size for column in found}) > 1:
             raise InvalidData("every attribute needs as many values as there are people; nothing was drawn")
@@ -282,6 +284,7 @@ def _fill(
 ) -> None:
     if not names or not all(isinstance(name, str) for name in names):
         raise InvalidParameter("at least one attribute is needed, each with a name")
+    check_counters(sum(oracle.size for oracle in oracles))
     for field, value in (("names", names), ("domains", domains), ("strategy", strategy), ("oracles", oracles)):
         object.__setattr__(protocol, field, value)
 
@@ -311,6 +314,12 @@ class AttributesAggregator(Aggregator[dict[str, Shares]]):
         for i, part in enumerate(self._parts):
             part.put({key: state[f"{i}.{key}"] for key in part.state()})
             part.reports = int(state["reports"][i])
+
+    def sound(self) -> bool:
+        """Whether every report is of one attribute (SAMPLE), or of each."""
+        each = [part.reports for part in self._parts]
+        fits = sum(each) == self.reports if self.protocol.strategy is Strategy.SAMPLE else {*each} == {self.reports}
+        return fits and all(part.sound() for part in self._parts)
 
     def estimate(
         self,

@@ -201,7 +201,7 @@ _ALL = (
         name="hybrid",
         title="hybrid",
         purpose=Purpose.MEAN,
-        about="piecewise or one bit by chance: never worse than both",
+        about="piecewise or one bit by chance: the smallest worst case",
         make=lambda w: HybridMean.for_epsilon(w.bounds, w.epsilon),
     ),
     Known(

@@ -39,8 +39,8 @@ def column_names(values: Any) -> list[str] | None:
     """The names of the columns of a table, or None if it isn't one."""
     if isinstance(values, Mapping):
         return list(values)
-    # pandas and polars, then Arrow
-    for name in ("columns", "column_names"):
+    # Arrow, whose ``columns`` are the columns themselves; then pandas and polars
+    for name in ("column_names", "columns"):
         if hasattr(values, name):
             return list(getattr(values, name))
     return None

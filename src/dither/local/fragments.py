@@ -30,7 +30,7 @@ from dither.local.clients.sketch import seed_bytes
 from dither.local.columns import column_of
 from dither.local.count_mean import CountMeanSketch
 from dither.local.hadamard_sketch import HadamardSketch
-from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol
+from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol, check_counters, total
 from dither.local.sketch_reading import Discovered, concentration, found_above_zero, shares_of_counts, smallest_seen
 from dither.local.sketches import Sketch, SketchAggregator
 from dither.local.wire import Json
@@ -92,6 +92,7 @@ class SequenceFragments(Protocol, name="sequence_fragments"):
         if not all(isinstance(part, Sketch) for part in (fragments, words)):
             raise InvalidParameter("fragments and words are sketches: CountMeanSketch or HadamardSketch")
         check_domains([fragments.domain, words.domain], number_of_fragments(letters, self.fragment, self.tag_bits))
+        check_counters(length // self.fragment * fragments.hashes * fragments.buckets + words.hashes * words.buckets)
         for name, kept in (("alphabet", alphabet), ("length", length), ("fragments", fragments), ("words", words)):
             put(self, name, kept)
         put(self, "_letters", letters)
@@ -293,7 +294,12 @@ class FragmentsAggregator(Aggregator[Discovered]):
                 for name in aggregate.state()
             }
             aggregate.put(own)
-            aggregate.reports = int(aggregate.function_reports.sum())
+            aggregate.reports = total(aggregate.function_reports)
+
+    def sound(self) -> bool:
+        """Whether every report is of one position, and has a word."""
+        sums = sum(one.reports for one in self.by_position), self.words.reports
+        return sums == (self.reports, self.reports) and all(one.sound() for one in (*self.by_position, self.words))
 
     def estimate(self, confidence: Number = 0.95, *, most: int = 100_000) -> Discovered:
         """The words that were found, with their shares among the people who reported.

@@ -24,6 +24,7 @@ from dither.local.columns import column_of
 from dither.local.consistent import Consistency, make_consistent
 from dither.local.losses import response_loss
 from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol
+from dither.local.shown import MOST_ROWS, Row, Shown, Table, meaning
 from dither.mechanisms.base import failure_probability
 from dither.mechanisms.response_estimates import (
     Target,
@@ -221,9 +222,9 @@ class FrequencyAggregator(Aggregator["Shares"]):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Shares:
-    """What the reports say about the share of every value.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Shares(Shown):
+    """What the reports say about the share of every value; a table of the largest when printed.
 
     ``values`` are unbiased unless ``rule`` names how they were made consistent; ``variances`` always are unbiased
     estimates of the variances of the unbiased values. The intervals hold at ``confidence``: all together if
@@ -261,6 +262,17 @@ class Shares:
             )
             for place in order
         ]
+
+    def table(self) -> Table:
+        """The largest shares."""
+        notes = [meaning(self.confidence, simultaneous=self.simultaneous, reports=self.reports)]
+        notes += [f"share: {self.target.sentence}"]
+        notes += [] if self.rule is None else [f"shares, not intervals, by {self.rule.value}: {self.rule.sentence}"]
+        rows = [
+            Row(name=str(label), value=share, interval=ends)
+            for label, share, ends in (self.top(MOST_ROWS) if self.values.size else [])
+        ]
+        return Table(names="value", values="share", rows=rows, number=self.values.size, notes=notes)
 
     def made_consistent(self, rule: Consistency) -> Shares:
         """The same estimates after a rule that makes them not negative (and, with NORM_SUB, sum to 1).

@@ -24,7 +24,7 @@ from dither.local.frequencies import (
     row_numbers,
 )
 from dither.local.kary import BLOCK_PEOPLE
-from dither.local.protocol import Aggregator, Counts, Payloads
+from dither.local.protocol import Aggregator, Counts, Payloads, total
 from dither.local.wire import Json
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, as_fraction
@@ -163,6 +163,10 @@ class HadamardAggregator(FrequencyAggregator):
     def put(self, state: Mapping[str, Counts]) -> None:
         """Take a state in place of one's own."""
         self._named = np.array(state["named"], dtype=np.int64)
+
+    def sound(self) -> bool:
+        """Whether every report has named one."""
+        return super().sound() and total(self._named) == self.reports
 
     def supports(self) -> Counts:
         """For every value, how many reports support it."""

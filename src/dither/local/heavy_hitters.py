@@ -21,7 +21,7 @@ from dither.local.clients.heavy import Spelling, Symbols, symbols_of
 from dither.local.columns import column_of
 from dither.local.count_mean import CountMeanSketch
 from dither.local.fragments import sketch_of
-from dither.local.protocol import Aggregator, Counts, Payloads, Protocol
+from dither.local.protocol import Aggregator, Counts, Payloads, Protocol, check_counters, total
 from dither.local.sketch_reading import Discovered, found_above_zero, read, smallest_seen
 from dither.local.sketches import Sketch, SketchAggregator
 from dither.local.wire import Json
@@ -73,6 +73,7 @@ class HeavyHitters(Protocol, name="heavy_hitters"):
         if sketch.domain is not None:
             raise InvalidParameter("the sketch of heavy hitters must have an open domain")
         symbols = Symbols(values, length=length, step=step, alphabet=alphabet)
+        check_counters(symbols.levels * sketch.hashes * sketch.buckets)
         given = {"values": values, "length": length, "step": step, "sketch": sketch, "alphabet": alphabet}
         for name, value in {**given, "_symbols": symbols}.items():
             object.__setattr__(self, name, value)
@@ -227,7 +228,12 @@ class HeavyHittersAggregator(Aggregator[Discovered]):
         """Take a state in place of one's own."""
         for level, aggregate in enumerate(self.by_level):
             aggregate.put({name: counts[level] for name, counts in state.items()})
-            aggregate.reports = int(aggregate.function_reports.sum())
+            aggregate.reports = total(aggregate.function_reports)
+
+    def sound(self) -> bool:
+        """Whether every report is of one level."""
+        levels = self.by_level
+        return sum(one.reports for one in levels) == self.reports and all(one.sound() for one in levels)
 
     def estimate(self, confidence: Number = 0.95, *, most: int = 256) -> Discovered:
         """The values that were found, with their shares among the people who reported at the last level.

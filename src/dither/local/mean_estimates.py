@@ -23,7 +23,7 @@ from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import bytes_for
 from dither.local.clients.means import Bounds
 from dither.local.frequencies import Ints, number_rows, row_numbers
-from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol
+from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol, total
 from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, as_fraction, positive_int, up
 
@@ -210,6 +210,10 @@ class MeanAggregator(Aggregator["MeanEstimate"]):
         """Take a state in place of one's own."""
         self._counts = np.array(state["counts"], dtype=np.int64)
 
+    def sound(self) -> bool:
+        """Whether every report has been counted once."""
+        return super().sound() and total(self._counts) == self.reports
+
     def estimate(self, confidence: Number = 0.95) -> MeanEstimate:
         """The mean, unbiased, so it may leave the bounds; the interval is cut to them."""
         if not self.reports:
@@ -231,6 +235,12 @@ class MeanEstimate:
     interval: tuple[float, float]
     confidence: float
     reports: int
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return (
+            f"{self.value:.4g} ({100 * self.confidence:g}% interval {low:.4g} … {high:.4g}; {self.reports:,} reports)"
+        )
 
 
 # ------------------------------------------------------------------ bounds and numbers

@@ -151,7 +151,7 @@ class LaplaceMean(LocalMean, name="laplace_mean"):
         object.__setattr__(self, "bounds", checked_bounds(bounds))
         object.__setattr__(self, "steps", checked_steps(steps, LARGEST_LAPLACE_STEPS))
         object.__setattr__(self, "decay", as_fraction(decay, "decay"))
-        check_decay(self.decay)
+        check_decay(self.decay, self.steps)
 
     @classmethod
     def for_epsilon(cls, bounds: tuple[Number, Number], epsilon: Number, *, steps: int | None = None) -> Self:

@@ -168,6 +168,10 @@ class ParticipationAggregator(Aggregator[Attendance]):
         self._inner.put(state)
         self._inner.reports = int(state["reports"][0])
 
+    def sound(self) -> bool:
+        """Whether the oracle's aggregate has all reports."""
+        return self._inner.reports == self.reports and self._inner.sound()
+
     def estimate(self, confidence: Number = 0.95, *, target: Target = Target.RESPONDENTS) -> Attendance:
         """The shares of all answers: among the list (who are just these people, by default), and who took part.
 

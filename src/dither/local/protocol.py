@@ -60,6 +60,10 @@ MODULES = {
 SAVED = "dither local aggregate"
 SAVED_VERSION = 1
 BLOCK = 8192
+# More reports than these aren't exact as floats, nor has anybody that many.
+MOST_REPORTS = 2**53
+# An aggregate of more counters than these, eight bytes each, doesn't fit into the memory of most machines.
+MOST_COUNTERS = 2**28
 
 
 class Protocol(ABC):
@@ -133,13 +137,18 @@ class Protocol(ABC):
 def protocol_of(description: object) -> Protocol:
     """The protocol of a description. Raises InvalidParameter if it isn't known or can't be right."""
     name = description.get("protocol") if isinstance(description, Mapping) else None
+    if not isinstance(description, Mapping) or not isinstance(name, str):
+        raise InvalidParameter('a description of a collection is a JSON object with a "protocol"')
     if name not in Protocol.known and name in MODULES:
         import_module(MODULES[name])
-    found = Protocol.known.get(name) if isinstance(name, str) else None
-    if found is None or not isinstance(description, Mapping):
+    found = Protocol.known.get(name)
+    if found is None:
         known = ", ".join(sorted({*Protocol.known, *MODULES}))
         raise InvalidParameter(f"the protocol {name!r} isn't known; this version knows {known}")
-    return found.from_description(description)
+    try:
+        return found.from_description(description)
+    except RecursionError:
+        raise InvalidParameter("this description has collections within collections, too deep to follow") from None
 
 
 class Aggregator(ABC, Generic[E_co]):
@@ -170,6 +179,10 @@ class Aggregator(ABC, Generic[E_co]):
     @abstractmethod
     def estimate(self, confidence: float = 0.95) -> E_co:
         """What the reports say about the population, with intervals at this confidence."""
+
+    def sound(self) -> bool:
+        """Whether as many reports can have left this state; asked of what was saved, which may have been changed."""
+        return all(bool(((counts >= 0) & (counts <= self.reports)).all()) for counts in self.state().values())
 
     # ------------------------------------------------------------------ taking in
 
@@ -268,7 +281,9 @@ def aggregator_of(saved: Mapping[str, Any]) -> Aggregator[Any]:
         aggregate.dropped = {
             Dropped[name]: positive_int(number, "dropped", least=1) for name, number in saved["dropped"].items()
         }
-    except (KeyError, TypeError, ValueError, zlib.error) as problem:
+        if aggregate.reports > MOST_REPORTS or saved["state"].keys() != shapes.keys() or not aggregate.sound():
+            raise InvalidData("a saved aggregate is damaged: no reports leave the counters that it has")
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, zlib.error) as problem:
         if isinstance(problem, InvalidData):
             raise
         raise InvalidData("a saved aggregate is damaged: it isn't what Aggregator.to_json wrote") from None
@@ -279,9 +294,20 @@ def load(path: str | Path) -> Aggregator[Any]:
     """The aggregate that was saved in a file."""
     try:
         saved = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise InvalidData(f"{path} can't be read as a saved aggregate") from None
     return aggregator_of(saved)
+
+
+def total(counts: Counts) -> int:
+    """The sum of counters, however large: the upper halves of words and the lower ones can't overflow."""
+    return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())
+
+
+def check_counters(number: int) -> None:
+    """Refuse collections whose aggregates would fill the memory."""
+    if number > MOST_COUNTERS:
+        raise InvalidParameter(f"an aggregate of this collection would have {number} counters; at most {MOST_COUNTERS}")
 
 
 def _plain(counts: Counts) -> bytes:

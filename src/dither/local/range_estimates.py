@@ -13,8 +13,11 @@ from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Domain
 from dither.local.frequencies import Label
 from dither.local.protocol import Floats
+from dither.local.shown import Row, Shown, Table, meaning
 from dither.numeric import Number, as_fraction
 
+# A distribution function is shown at so many values.
+TENTHS = 10
 # From two places, first and one beyond the last: the estimate, and the middle and half the width of its interval.
 RangeOf: TypeAlias = Callable[[int, int], tuple[float, float, float]]
 
@@ -37,9 +40,9 @@ class QuantileEstimate:
     confidence: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RangeEstimates:
-    """Shares of all ranges of an ordered domain, from randomised reports.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class RangeEstimates(Shown):
+    """Shares of all ranges of an ordered domain, from randomised reports; a table of tenths when printed.
 
     ``cumulative[i]`` estimates the share of values before place i, ``centres`` and ``errors`` are the middle and half
     the width of its interval. Intervals hold for the population that people are an independent sample of: each by
@@ -82,6 +85,23 @@ class RangeEstimates:
         """The interval of every value of the distribution function."""
         low, high = self.centres[1:] - self.errors[1:], self.centres[1:] + self.errors[1:]
         return np.clip(np.stack([low, high], axis=1), 0.0, 1.0)
+
+    def table(self) -> Table:
+        """The share at or below the values that end each tenth of the domain."""
+        size = self.domain.size
+        shown = min(size, TENTHS)
+        places = [-(-size * part // shown) - 1 for part in range(1, shown + 1)]
+        values, ends = self.cdf(), self.cdf_intervals()
+        rows = [
+            Row(
+                name=str(self._label(place)),
+                value=float(values[place]),
+                interval=(float(ends[place, 0]), float(ends[place, 1])),
+            )
+            for place in places
+        ]
+        notes = [meaning(self.confidence, simultaneous=self.simultaneous, reports=self.reports)]
+        return Table(names="up to", values="share", rows=rows, number=shown, notes=notes)
 
     def quantile(self, q: Number) -> QuantileEstimate:
         """The q-quantile; the interval holds all values that aren't refuted as such, so it needs no correction.

@@ -204,6 +204,10 @@ class HierarchicalAggregator(Aggregator[RangeEstimates]):
             part.put({key: state[f"{i}.{key}"] for key in part.state()})
             part.reports = int(state["reports"][i])
 
+    def sound(self) -> bool:
+        """Whether every report is of one level."""
+        return sum(part.reports for part in self._parts) == self.reports and all(part.sound() for part in self._parts)
+
     def estimate(self, confidence: Number = 0.95, *, simultaneous: bool = False) -> RangeEstimates:
         """The shares of all ranges; ``simultaneous`` makes the intervals of the distribution function hold together.
 

@@ -33,7 +33,7 @@ from dither.local.clients.rappor import (
 )
 from dither.local.columns import column_of
 from dither.local.losses import response_loss
-from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol
+from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol, total
 from dither.local.wire import Json
 from dither.mechanisms.base import failure_probability
 from dither.mechanisms.randomized_response import RandomizedResponseLoss, odds_for_epsilon
@@ -63,9 +63,9 @@ class Rappor(Protocol, name="rappor"):
     Guarantee: one report is h·ln(q*(1−p*)/(p*(1−q*)))-private under REPLACE, where q* and p* are the probabilities that
         a bit of the filter that is 1 or 0 is reported as 1 (``hit`` and ``miss``). Any number of reports about one
         value is 2h·ln((1−f/2)/(f/2))-private together (Erlingsson, Pihur & Korolova 2014, Theorems 1 and 2).
-    Assumes: for more than one report, that the client keeps its memory, and that *when* somebody's value changes is no
-        secret: who looks at reports of one person sees whether they have permanent bits in common. See
-        ``secret_changes_loss``.
+    Assumes: for more than one report, that the client keeps its memory, and that *which* of somebody's reports are
+        about the same value is no secret (that the value changed, that an old one came back): who looks at reports of
+        one person sees whether they have permanent bits in common. See ``secret_changes_loss``.
     Accuracy: the estimated share of set bits is unbiased (``variance``); see ``rappor_decoding.detection_limit`` for
         how frequent a value must be to be found.
 
@@ -150,19 +150,25 @@ class Rappor(Protocol, name="rappor"):
 
         By default every report is about another value; this is also what they cost if the client doesn't keep its
         memory, whatever they are about. Fewer ``values`` are cheaper, up to ``values`` times the permanent loss, if the
-        client keeps its memory and the times at which the value changes are no secret.
+        client keeps its memory and it is no secret which reports are about the same value.
+
+        How many reports each value has isn't known here. An even split has the largest ε but not the largest curve, so
+        that for several reports of several values the loss is ε alone, with the curve of any ε-private report.
         """
         times = positive_int(reports, "reports")
         different = times if values is None else min(positive_int(values, "values"), times)
-        # the loss of several reports about one value is concave in their number: an even split costs most
+        if different == 1:
+            return self._repeated_loss(times)
+        if different == times:
+            return compose([(self.loss(), times)])
+        # ε of several reports about one value is concave in their number: an even split costs most
         size, larger = divmod(times, different)
-        parts = [(self._repeated_loss(size), different - larger)]
-        if larger:
-            parts.append((self._repeated_loss(size + 1), larger))
-        return compose([(loss, count) for loss, count in parts if count])
+        parts = [(size, different - larger), (size + 1, larger)]
+        epsilon = sum(count * Fraction(self._repeated_loss(each).pure()) for each, count in parts if count)
+        return PureLoss(epsilon, Adjacency.REPLACE)
 
     def secret_changes_loss(self, reports: int) -> PrivacyLoss:
-        """What ``reports`` reports cost together if it is also secret when, and whether, the value changes.
+        """What ``reports`` reports cost together if it is also secret when, and whether, the value changes or returns.
 
         A bound, and a bad one, because little is kept secret: the reports of a new value have new permanent bits, in
         all places. Without a second step of noise everybody sees that, and there is no finite ε.
@@ -173,7 +179,7 @@ class Rappor(Protocol, name="rappor"):
         if self.p == 0 or self.q == 1:
             return ApproximateLoss(0, 1, Adjacency.REPLACE)
         odds = max(self.q / self.p, (1 - self.p) / (1 - self.q))
-        return self.loss() + PureLoss(later * self.bits * as_fraction(log_up(odds)), Adjacency.REPLACE)
+        return self.loss() + PureLoss(later * self.bits * Fraction(log_up(odds)), Adjacency.REPLACE)
 
     def _repeated_loss(self, reports: int) -> PrivacyLoss:
         """What so many reports about one value cost together."""
@@ -309,6 +315,10 @@ class RapporAggregator(Aggregator["BitEstimates"]):
         if (ones < 0).any() or (ones > reports[:, None]).any():
             raise InvalidData("a saved aggregate is damaged: a bit is set in at most as many reports as there are")
         self.ones, self.cohort_reports = ones, reports
+
+    def sound(self) -> bool:
+        """Whether every report is of one cohort."""
+        return super().sound() and total(self.cohort_reports) == self.reports
 
     def estimate(self, confidence: float = 0.95) -> BitEstimates:
         """How many people of each cohort have each bit set; the intervals hold for all bits of all cohorts together."""

@@ -19,6 +19,7 @@ from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.rappor import COHORT_BYTES, text_of
 from dither.local.protocol import Floats, Payloads
 from dither.local.rappor import Rappor, cohorts_of
+from dither.local.shown import MOST_ROWS, Row, Shown, Table, meaning
 from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, as_fraction
 from dither.privacy import PrivacyLoss
@@ -33,9 +34,9 @@ MOST_UNKNOWNS = 2000
 CHUNK = 1 << 22
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Association:
-    """The joint shares of two variables.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Association(Shown):
+    """The joint shares of two variables; a table of the largest when printed.
 
     ``joint[i, j]`` is the share of people with value i of the first variable and j of the second; the last row and
     column, if ``unlisted``, stand for all values that aren't candidates. ``covariance`` is that of the joint shares,
@@ -54,6 +55,21 @@ class Association:
     def __post_init__(self) -> None:
         for array in (self.joint, self.covariance, self.intervals):
             array.flags.writeable = False
+
+    def table(self) -> Table:
+        """The largest joint shares."""
+        names = [[*part, *(["(not listed)"] if self.unlisted else [])] for part in (self.first, self.second)]
+        places = np.argsort(-self.joint, axis=None, kind="stable")[:MOST_ROWS]
+        rows = []
+        for row, column in zip(*np.unravel_index(places, self.joint.shape), strict=True):
+            low, high = self.intervals[row, column]
+            name = f"{names[0][row]} × {names[1][column]}"
+            rows.append(Row(name=name, value=float(self.joint[row, column]), interval=(float(low), float(high))))
+        notes = [
+            meaning(self.confidence, simultaneous=True, reports=self.people),
+            "intervals are those of large samples",
+        ]
+        return Table(names="both", values="share", rows=rows, number=self.joint.size, notes=notes)
 
     @property
     def standard_errors(self) -> Floats:

@@ -31,6 +31,7 @@ from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.rappor import text_of
 from dither.local.protocol import Floats
 from dither.local.rappor import Rappor, RapporAggregator
+from dither.local.shown import MOST_ROWS, Row, Shown, Table, meaning
 from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, as_fraction, positive_int
 
@@ -46,6 +47,8 @@ SMALLEST_CONDITION = 1e-8
 ENOUGH_COHORTS = 16
 # The joint law of a value's own bits is followed for this many of the most frequent candidates, and bounded for others.
 FOLLOWED = 64
+# Whoever prints a decoding is told of a misfit that chance alone has once in so many times.
+SUSPICIOUS = 1e-6
 CHUNK = 1 << 22
 
 
@@ -68,9 +71,9 @@ class Found:
     p_value: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Decoding:
-    """What reports say about candidates.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Decoding(Shown):
+    """What reports say about candidates; a table of those that are there when printed.
 
     ``candidates`` are those that were tested: all, unless there were too many (then ``unpicked`` says how many were
     left out). For each: an unbiased share (it may be negative), its standard error, the p-value of "nobody has it", an
@@ -107,6 +110,20 @@ class Decoding:
     def explained(self) -> float:
         """The share of people that the candidates that were found account for."""
         return float(self.shares[self.present].sum())
+
+    def table(self) -> Table:
+        """The most frequent ones among those that are there."""
+        found = self.found
+        low, high = self.listed_interval
+        notes = [
+            meaning(self.confidence, simultaneous=True, reports=self.reports),
+            f"found among {len(self.candidates):,} candidates that were tested; {self.unpicked:,} were left out",
+            f"people whose value is a tested candidate: {self.listed:.3f} ({low:.3f} … {high:.3f})",
+        ]
+        if self.misfit < SUSPICIOUS:
+            notes.append("the bits don't fit: a frequent value seems to be missing from the list of candidates")
+        rows = [Row(name=one.candidate, value=one.share, interval=one.share_interval) for one in found[:MOST_ROWS]]
+        return Table(names="candidate", values="share", rows=rows, number=len(found), notes=notes)
 
     @property
     def found(self) -> list[Found]:

@@ -21,7 +21,8 @@ from dither.local.frequencies import FrequencyOracle
 from dither.local.mean_estimates import LocalMean
 from dither.local.participation import Participation
 from dither.local.protocol import Aggregator, Floats, Protocol
-from dither.local.rappor import RapporAggregator
+from dither.local.rappor import Rappor, RapporAggregator
+from dither.local.rappor_decoding import MOST_UNKNOWNS
 from dither.local.sketches import Sketch
 from dither.local.vectors import LocalVector
 from dither.local.wavelet_ranges import WaveletRanges
@@ -135,14 +136,16 @@ class _Run:
             places = self.rng.choice(size, size=count, p=truth)
             return places if names is None else names[places].tolist()
 
+        if isinstance(self.protocol, Rappor):
+            most = self.protocol.bits * self.protocol.cohorts // MOST_UNKNOWNS
+            if size > most:
+                raise InvalidParameter(
+                    f"{size} candidates are more than RAPPOR tells apart all at once: try at most {most}, or more "
+                    "cohorts with Rappor(cohorts=…) in Python"
+                )
         aggregate, seconds = self.collected(draw)
         if isinstance(aggregate, RapporAggregator):
             decoded = aggregate.decode(labels, confidence=self.confidence)
-            if decoded.unpicked:
-                raise InvalidParameter(
-                    f"{size} candidates are more than RAPPOR tells apart here: try at most "
-                    f"{size - decoded.unpicked}, or Rappor(cohorts=…) in Python"
-                )
             values, intervals = decoded.shares, decoded.intervals
             theory: float | None = _root_mean(decoded.standard_errors**2)
         else:

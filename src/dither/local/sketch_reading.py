@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from scipy.special import betaincinv, ndtri, stdtrit
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.frequencies import Label, Shares
 from dither.local.protocol import Counts, Floats
+from dither.local.shown import Shown, Table
 from dither.mechanisms.base import failure_probability
 from dither.mechanisms.response_estimates import Target, clopper_pearson, share_variance
 from dither.numeric import Number, as_fraction, positive_int
@@ -53,8 +54,8 @@ class Concentration:
     largest: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Discovered:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Discovered(Shown):
     """Values that were found, the most frequent first, with their shares; ``tested`` is how many were looked at.
 
     The intervals hold for all values that were looked at in the last step together, found or not: with the stated
@@ -68,6 +69,12 @@ class Discovered:
     def values(self) -> tuple[Label, ...]:
         """What was found."""
         return self.shares.labels or ()
+
+    def table(self) -> Table:
+        """The most frequent ones."""
+        shares = self.shares.table()
+        rest = f"found among {self.tested:,} that were looked up; rarer values aren't found: see detection_limit"
+        return replace(shares, notes=[*shares.notes, rest])
 
     def items(self) -> list[tuple[Label, float, tuple[float, float]]]:
         """Value, share and interval of everything that was found."""

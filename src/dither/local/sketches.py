@@ -31,7 +31,7 @@ from dither.local.consistent import Consistency
 from dither.local.frequencies import FEW, Ints, Label, Shares, checked_domain, number_rows, row_numbers
 from dither.local.kary import BLOCK_PEOPLE
 from dither.local.losses import response_loss
-from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol
+from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol, total
 from dither.local.sketch_hashing import Functions, coded
 from dither.local.wire import Json
 from dither.mechanisms.response_estimates import Target, share_variance, worst_share
@@ -232,6 +232,11 @@ class SketchAggregator(Aggregator[Shares]):
         if (reports < 0).any() or (np.abs(sums) > reports[:, None]).any():
             raise InvalidData("a saved aggregate is damaged: no counter exceeds the reports of its function")
         self.sums, self.function_reports = sums, reports
+
+    def sound(self) -> bool:
+        """Whether every report is of one function; sums of signs may be negative."""
+        signs = bool((self.sums >= 0).all()) or not self.unsigned
+        return signs and total(self.function_reports) == self.reports
 
     def estimate(
         self,

@@ -33,7 +33,8 @@ from dither.local.mean_estimates import (
     texts_of,
 )
 from dither.local.means import best_mean
-from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol, protocol_of
+from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol, protocol_of, total
+from dither.local.shown import MOST_ROWS, Row, Shown, Table, meaning
 from dither.local.wire import Json
 from dither.mechanisms.base import failure_probability
 from dither.mechanisms.randomized_response import odds_for_epsilon
@@ -74,11 +75,12 @@ class LocalVector(Protocol):
         return [[one] * self.dimension for one in (low, high, middle)] + [turn[: self.dimension]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class VectorEstimate:
-    """The mean of every coordinate; the intervals hold at ``confidence``, all together if ``simultaneous``.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class VectorEstimate(Shown):
+    """The mean of every coordinate; a table when printed.
 
-    Values are unbiased, so they may leave the bounds; intervals are cut to them.
+    The intervals hold at ``confidence``, all together if ``simultaneous``. Values are unbiased, so they may leave the
+    bounds; intervals are cut to them.
     """
 
     values: Floats
@@ -91,6 +93,17 @@ class VectorEstimate:
     def __post_init__(self) -> None:
         for array in (self.values, self.variances, self.intervals):
             array.flags.writeable = False
+
+    def table(self) -> Table:
+        """The first coordinates."""
+        rows = [
+            Row(name=str(place), value=float(value), interval=(float(low), float(high)))
+            for place, (value, (low, high)) in enumerate(
+                zip(self.values[:MOST_ROWS], self.intervals[:MOST_ROWS], strict=True)
+            )
+        ]
+        notes = [meaning(self.confidence, simultaneous=self.simultaneous, reports=self.reports)]
+        return Table(names="coordinate", values="mean", rows=rows, number=self.values.size, notes=notes)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -391,6 +404,10 @@ class SampledVectorAggregator(Aggregator[VectorEstimate]):
     def put(self, state: Mapping[str, Counts]) -> None:
         """Take a state in place of one's own."""
         self._counts = np.array(state["counts"], dtype=np.int64)
+
+    def sound(self) -> bool:
+        """Whether every report has been counted once for each coordinate that it names."""
+        return super().sound() and total(self._counts) == self.reports * self.protocol.coordinates
 
     def estimate(self, confidence: Number = 0.95, *, simultaneous: bool = True) -> VectorEstimate:
         """The mean of every coordinate, from those who were asked for it; nobody knows one that nobody was asked."""

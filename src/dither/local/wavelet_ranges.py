@@ -19,7 +19,7 @@ from dither.local.frequencies import Ints, Label, checked_domain, number_rows, p
 from dither.local.hadamard import hadamard_transform
 from dither.local.losses import response_loss
 from dither.local.mean_estimates import BLOCK_PEOPLE, exactly
-from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol
+from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol, total
 from dither.local.range_estimates import RangeEstimates, expect_reports
 from dither.local.wire import Json
 from dither.mechanisms.base import failure_probability
@@ -214,6 +214,10 @@ class WaveletAggregator(Aggregator[RangeEstimates]):
     def put(self, state: Mapping[str, Counts]) -> None:
         """Take a state in place of one's own."""
         self._counts = np.array(state["counts"], dtype=np.int64)
+
+    def sound(self) -> bool:
+        """Whether every report has been counted once."""
+        return super().sound() and total(self._counts) == self.reports
 
     def coefficients(self) -> tuple[list[Floats], Floats]:
         """For every level the share of the left half minus that of the right, node by node; and its reports."""

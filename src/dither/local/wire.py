@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeAlias
 
+from dither.errors import InvalidParameter
+
 Json: TypeAlias = dict[str, Any]
 
 VERSION = 1
@@ -35,7 +37,11 @@ class Dropped(Enum):
 
 def canonical(description: Mapping[str, Any]) -> bytes:
     """The one text of a collection's description, from which its fingerprint is made."""
-    return json.dumps(description, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+    try:
+        text = json.dumps(description, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidParameter("a description is plain JSON: texts, whole numbers, lists, objects") from None
+    return text.encode()
 
 
 def fingerprint(description: Mapping[str, Any]) -> bytes:

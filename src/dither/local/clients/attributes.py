@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, client_of
+from dither.local.clients.base import Client, Domain, bytes_for, client_of, expect_fields, sum_up
 from dither.local.coins import SYSTEM, Coins
 
 STRATEGIES = ("split", "sample", "joint")
@@ -33,11 +34,18 @@ class AttributesClient(Client, protocol="attributes"):
             raise InvalidParameter('every attribute must have its own "name"')
         self.joint: Client | None = None
         self.parts: tuple[Client, ...] = ()
-        if self.strategy == "joint":
-            self.joint = client_of(description.get("joint"))
-            self.domains = tuple(Domain(part.get("domain")) for part in listed)
+        joint = self.strategy == "joint"
+        expect_fields(self.description, "protocol", "strategy", "attributes", *(["joint"] if joint else []))
+        for part in listed:
+            expect_fields(part, "name", "domain" if joint else "collection")
+        if joint:
+            self.joint = client_of(description["joint"])
+            self.domains = tuple(Domain(part["domain"]) for part in listed)
+            # with fewer values some records could not be answered, and silence would tell which
+            if self.joint.description.get("domain") != math.prod(domain.size for domain in self.domains):
+                raise InvalidParameter('"joint" must have one value for each combination of the attributes\' values')
         else:
-            self.parts = tuple(client_of(part.get("collection")) for part in listed)
+            self.parts = tuple(client_of(part["collection"]) for part in listed)
             self.domains = tuple(Domain(part.description.get("domain")) for part in self.parts)
 
     @property
@@ -48,6 +56,14 @@ class AttributesClient(Client, protocol="attributes"):
         if self.strategy == "split":
             return sum(part.width for part in self.parts)
         return bytes_for(len(self.parts)) + max(part.width for part in self.parts)
+
+    @property
+    def epsilon(self) -> float:
+        """Of the whole record: all parts together (split), or the largest, since which is asked is drawn (sample)."""
+        if self.joint is not None:
+            return self.joint.epsilon
+        each = [part.epsilon for part in self.parts]
+        return sum_up(each) if self.strategy == "split" else max(each)
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The randomised record."""

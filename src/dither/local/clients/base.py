@@ -6,9 +6,11 @@ fraction. A client is made from it, so a person (or their app) can read what wil
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from importlib import import_module
 from typing import Any, ClassVar
@@ -19,6 +21,8 @@ from dither.local.coins import SYSTEM, Coins
 
 # How an exact probability is written.
 PLAIN = re.compile(r"[0-9]{1,2000}(/[0-9]{1,2000})?")
+# Digits that logarithms of odds are computed to, before they are rounded up to a float.
+DIGITS = 60
 # Where the client of each protocol lives; loaded when one is made.
 MODULES: dict[str, str] = {
     "attributes": "dither.local.clients.attributes",
@@ -46,26 +50,43 @@ MODULES: dict[str, str] = {
 
 
 class Client(ABC):
-    """Randomises values for one collection. Subclasses say how a payload is drawn."""
+    """Randomises values for one collection. Subclasses say how a payload is drawn, and what it costs.
+
+    Guarantee: ``epsilon`` is what a report costs the person who sends it, whatever the description says: read it before
+        answering. A description that can't be kept to for every value is refused when the client is made.
+    """
 
     protocol: ClassVar[str]
+    fields: ClassVar[tuple[str, ...] | None] = None
     known: ClassVar[dict[str, type[Client]]] = {}
 
-    def __init_subclass__(cls, *, protocol: str = "", **extra: Any) -> None:
-        """A subclass names its protocol, as it stands in descriptions: ``class Mine(Client, protocol="mine")``."""
+    def __init_subclass__(cls, *, protocol: str = "", fields: tuple[str, ...] | None = None, **extra: Any) -> None:
+        """A subclass names its protocol and the fields of its descriptions, unless it checks these by itself.
+
+        ``class Mine(Client, protocol="mine", fields=("domain", "keep"))``.
+        """
         super().__init_subclass__(**extra)
+        if fields is not None:
+            cls.fields = fields
         if protocol:
             cls.protocol = protocol
             Client.known[protocol] = cls
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self.description = dict(description)
+        if self.fields is not None:
+            expect_fields(self.description, "protocol", *self.fields)
         self._print = wire.fingerprint(self.description)
 
     @property
     @abstractmethod
     def width(self) -> int:
         """The number of bytes of every payload."""
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> float:
+        """What one report costs the person who sends it: ε under REPLACE, rounded up."""
 
     @abstractmethod
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
@@ -93,10 +114,49 @@ def client_of(description: object) -> Client:
     if name not in Client.known:
         known = ", ".join(sorted({*Client.known, *MODULES}))
         raise InvalidParameter(f"the protocol {name!r} isn't known; this version knows {known}")
-    return Client.known[name](description)
+    try:
+        return Client.known[name](description)
+    except RecursionError:
+        raise InvalidParameter("this description has collections within collections, too deep to follow") from None
+
+
+# ------------------------------------------------------------------ what a report costs
+
+
+def epsilon_up(odds: Fraction, times: int = 1) -> float:
+    """ε = times·ln(odds), rounded up.
+
+    Example:
+        >>> epsilon_up(Fraction(3)), epsilon_up(Fraction(3), 2)
+        (1.0986122886681098, 2.1972245773362196)
+    """
+    with localcontext() as context:
+        context.prec, context.rounding = DIGITS, ROUND_CEILING
+        # Decimal's logarithm is the nearest to the true one, so the next number isn't below it
+        each = (Decimal(odds.numerator) / Decimal(odds.denominator)).ln().next_plus()
+        return _float_up(Fraction(each * times))
+
+
+def sum_up(epsilons: Iterable[float]) -> float:
+    """The sum of losses, rounded up."""
+    return _float_up(sum((Fraction(one) for one in epsilons), Fraction(0)))
+
+
+def _float_up(value: Fraction) -> float:
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 # ------------------------------------------------------------------ reading descriptions
+
+
+def expect_fields(description: Mapping[str, Any], *fields: str) -> None:
+    """Refuse a description with anything else in it: nobody could read the reports of such a collection."""
+    if description.keys() != set(fields):
+        raise InvalidParameter(
+            f"a description of {description.get('protocol', 'a part')!r} has the fields {', '.join(sorted(fields))} "
+            "and no others"
+        )
 
 
 def fraction(description: Mapping[str, Any], name: str) -> Fraction:
@@ -107,8 +167,9 @@ def fraction(description: Mapping[str, Any], name: str) -> Fraction:
         exact = Fraction(value) if isinstance(value, str) and PLAIN.fullmatch(value) else None
     except (ValueError, ZeroDivisionError):
         exact = None
-    if exact is None or not 0 <= exact <= 1:
-        raise InvalidParameter(f'{name} must be a probability written as a text such as "3/4"; got {value!r}')
+    # one number has one text: a second one would make the same collection another
+    if exact is None or not 0 <= exact <= 1 or str(exact) != value:
+        raise InvalidParameter(f'{name} must be a probability in lowest terms, written as a text such as "3/4"')
     return exact
 
 
@@ -116,7 +177,7 @@ def whole(description: Mapping[str, Any], name: str, *, least: int, most: int = 
     """A whole number of a description."""
     value = description.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InvalidParameter(f"{name} must be a whole number from {least} to {most}; got {value!r}")
+        raise InvalidParameter(f"{name} must be a whole number from {least} to {most}")
     return value
 
 
@@ -144,16 +205,28 @@ class Domain:
             if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < self.size:
                 return value
             raise InvalidData(f"the value must be a whole number from 0 to {self.size - 1}; nothing was drawn")
-        try:
-            return self._places[value]
-        except (KeyError, TypeError):
-            raise InvalidData(f"the value must be one of the {self.size} labels; nothing was drawn") from None
+        # True and 1.0 equal the label 1 and would be found; whether they are refused must not depend on the labels
+        place = self._places.get(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
+        if place is None:
+            raise InvalidData(f"the value must be one of the {self.size} labels; nothing was drawn")
+        return place
 
     def to_json(self) -> int | list[str | int]:
         """As it stands in a description."""
         return self.size if self.labels is None else list(self.labels)
 
 
+# ------------------------------------------------------------------ payloads
+
+
 def bytes_for(size: int) -> int:
     """How many bytes hold a number below ``size``."""
     return max(1, ((size - 1).bit_length() + 7) // 8)
+
+
+def packed(bits: Iterable[bool], size: int) -> bytes:
+    """So many bits as bytes, bit i in bit i mod 8, from the lowest, of byte i div 8."""
+    out = bytearray(-(-size // 8))
+    for place, bit in enumerate(bits):
+        out[place >> 3] |= bit << (place & 7)
+    return bytes(out)

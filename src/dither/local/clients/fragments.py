@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Client, client_of, whole
+from dither.local.clients.base import Client, client_of, sum_up, whole
 from dither.local.clients.sketch import SketchClient
 from dither.local.coins import SYSTEM, Coins
 
@@ -67,7 +67,11 @@ class Letters:
         return True
 
 
-class SequenceFragmentsClient(Client, protocol="sequence_fragments"):
+class SequenceFragmentsClient(
+    Client,
+    protocol="sequence_fragments",
+    fields=("alphabet", "length", "fragment", "tag_bits", "fragments", "words"),
+):
     """Sends where a fragment stands, the sketched fragment with its tag, and the sketched word."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -81,16 +85,16 @@ class SequenceFragmentsClient(Client, protocol="sequence_fragments"):
             None if client.domain is None else client.domain.to_json() for client in (self.fragments, self.words)
         ]
         check_domains(domains, number_of_fragments(self.letters, self.fragment, self.tag_bits))
-        fields = {"protocol", "alphabet", "length", "fragment", "tag_bits", "fragments", "words"}
-        if self.description.keys() != fields:
-            raise InvalidParameter(
-                f"a description of {self.protocol!r} has the fields {', '.join(sorted(fields))} and no others"
-            )
 
     @property
     def width(self) -> int:
         """The position, and the payloads of both sketches."""
         return 1 + self.fragments.width + self.words.width
+
+    @property
+    def epsilon(self) -> float:
+        """Both sketches, composed."""
+        return sum_up((self.fragments.epsilon, self.words.epsilon))
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The position, the fragment and the word."""

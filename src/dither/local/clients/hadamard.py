@@ -7,11 +7,11 @@ from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, fraction
+from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction
 from dither.local.coins import SYSTEM, Coins
 
 
-class HadamardClient(Client, protocol="hadamard"):
+class HadamardClient(Client, protocol="hadamard", fields=("domain", "keep")):
     """Names a row of the Hadamard matrix in which the value's column is +1 with probability ``keep``."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -30,6 +30,11 @@ class HadamardClient(Client, protocol="hadamard"):
     def width(self) -> int:
         """As many bytes as the largest row needs."""
         return bytes_for(self.order)
+
+    @property
+    def epsilon(self) -> float:
+        """A row that agrees with the truth against one that doesn't."""
+        return epsilon_up(self.keep / (1 - self.keep))
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The row; value v has column v + 1, since column 0 is the same everywhere."""

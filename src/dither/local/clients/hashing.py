@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, fraction, whole
-from dither.local.clients.kary import check_keep, respond
+from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction, whole
+from dither.local.clients.kary import check_keep, kary_odds, respond
 from dither.local.coins import SYSTEM, Coins
 
 
-class LocalHashingClient(Client, protocol="local_hashing"):
+class LocalHashingClient(Client, protocol="local_hashing", fields=("domain", "buckets", "keep", "word")):
     """Draws a hash, and names the bucket of the true value with probability ``keep``, else any other bucket alike."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -32,6 +32,11 @@ class LocalHashingClient(Client, protocol="local_hashing"):
     def width(self) -> int:
         """Two words for the hash, and the bucket."""
         return 2 * bytes_for(2**self.word) + bytes_for(self.buckets)
+
+    @property
+    def epsilon(self) -> float:
+        """Given the hash, the true bucket against one given other."""
+        return epsilon_up(kary_odds(self.keep, self.buckets))
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The two numbers of the hash, and the bucket that is named."""

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Client, whole
+from dither.local.clients.base import Client, expect_fields, whole
 from dither.local.clients.fragments import Letters, number_of, sketch_client
 from dither.local.coins import SYSTEM, Coins
 
@@ -133,17 +133,18 @@ class HeavyHittersClient(Client, protocol="heavy_hitters"):
         if self.sketch.domain is not None:
             raise InvalidParameter("the sketch of heavy hitters must have an open domain")
         self.symbols = symbols_of(description)
-        fields = {"protocol", "values", "length", "step", "sketch"}
-        fields |= {"alphabet"} if self.symbols.values is Spelling.LETTERS else set()
-        if self.description.keys() != fields:
-            raise InvalidParameter(
-                f"a description of {self.protocol!r} has the fields {', '.join(sorted(fields))} and no others"
-            )
+        letters = ("alphabet",) if self.symbols.values is Spelling.LETTERS else ()
+        expect_fields(self.description, "protocol", "values", "length", "step", "sketch", *letters)
 
     @property
     def width(self) -> int:
         """The level, and the payload of the sketch."""
         return 1 + self.sketch.width
+
+    @property
+    def epsilon(self) -> float:
+        """That of the sketch; the level is drawn whatever the value is."""
+        return self.sketch.epsilon
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The level that was drawn, and the beginning."""

@@ -14,12 +14,13 @@ from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Client, bytes_for, fraction, whole
+from dither.local.clients.base import Client, bytes_for, epsilon_up, fraction, whole
 from dither.local.coins import SYSTEM, Coins
 
 LARGEST_STEPS = 2**16
 # Powers of the decay up to this one are needed as fractions.
 LARGEST_LAPLACE_STEPS = 2**10
+LARGEST_POWER = 2**19
 # No exponents: a short text could spell a number of a billion digits.
 PLAIN_NUMBER = re.compile(r"-?[0-9]{1,400}(/[0-9]{1,400})?")
 
@@ -54,9 +55,11 @@ class Bounds:
 
 def _exact(text: Any) -> Fraction | None:
     try:
-        return Fraction(text) if isinstance(text, str) and PLAIN_NUMBER.fullmatch(text) else None
+        exact = Fraction(text) if isinstance(text, str) and PLAIN_NUMBER.fullmatch(text) else None
     except ZeroDivisionError:
         return None
+    # one number has one text: "-0" and "2/4" would make the same collection another
+    return exact if str(exact) == text else None
 
 
 def on_grid(position: Fraction, steps: int, coins: Coins) -> int:
@@ -94,7 +97,7 @@ class NumberClient(Client):
         return self.respond(on_grid(position, self.steps, coins), coins)
 
 
-class OneBitMeanClient(NumberClient, protocol="one_bit_mean"):
+class OneBitMeanClient(NumberClient, protocol="one_bit_mean", fields=("bounds", "keep")):
     """Rounds the number to one of the bounds and tells which, truthfully with probability ``keep``."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -103,21 +106,31 @@ class OneBitMeanClient(NumberClient, protocol="one_bit_mean"):
         check_bit(self.keep)
         self.steps, self.outputs = 1, 2
 
+    @property
+    def epsilon(self) -> float:
+        """The true bound against the other."""
+        return epsilon_up(self.keep / (1 - self.keep))
+
     def respond(self, point: int, coins: Coins) -> int:
         """The point with probability ``keep``, else the other one."""
         return point ^ (not coins.chance(self.keep))
 
 
-class LaplaceMeanClient(NumberClient, protocol="laplace_mean"):
+class LaplaceMeanClient(NumberClient, protocol="laplace_mean", fields=("bounds", "steps", "decay")):
     """Adds two-sided geometric noise, Pr[z] ∝ decay^|z|, to the point; outputs beyond the grid become its ends."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
         self.steps = whole(description, "steps", least=1, most=LARGEST_LAPLACE_STEPS)
         self.decay = fraction(description, "decay")
-        check_decay(self.decay)
+        check_decay(self.decay, self.steps)
         self.outputs = self.steps + 1
         self.down, self.far, self.bits = geometric_coins(self.decay, self.steps)
+
+    @property
+    def epsilon(self) -> float:
+        """The two ends of the grid: as many factors of 1/decay as there are steps."""
+        return epsilon_up(1 / self.decay, self.steps)
 
     def respond(self, point: int, coins: Coins) -> int:
         """The noise is g or, with probability decay/(1+decay), −1−g, where Pr[g] ∝ decay^g for g ≥ 0.
@@ -130,7 +143,7 @@ class LaplaceMeanClient(NumberClient, protocol="laplace_mean"):
         return min(self.steps, max(0, point + (-1 - noise if down else noise)))
 
 
-class PiecewiseMeanClient(NumberClient, protocol="piecewise_mean"):
+class PiecewiseMeanClient(NumberClient, protocol="piecewise_mean", fields=("bounds", "steps", "window", "keep")):
     """Names a cell: with probability ``keep`` one of the ``window`` cells that begin at the point, else any other."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -141,12 +154,19 @@ class PiecewiseMeanClient(NumberClient, protocol="piecewise_mean"):
         check_window(self.keep, self.steps, self.window)
         self.outputs = self.steps + self.window
 
+    @property
+    def epsilon(self) -> float:
+        """A cell of the window against one outside."""
+        return epsilon_up(window_odds(self.keep, self.steps, self.window))
+
     def respond(self, point: int, coins: Coins) -> int:
         """There are steps + window cells, so as many lie outside of the window as there are steps."""
         return window_response(point, self.steps, self.window, self.keep, coins)
 
 
-class HybridMeanClient(NumberClient, protocol="hybrid_mean"):
+class HybridMeanClient(
+    NumberClient, protocol="hybrid_mean", fields=("bounds", "steps", "window", "keep", "bit_keep", "share")
+):
     """Names a cell like the piecewise client with probability ``share``, else sends one bit; and tells which."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -159,6 +179,11 @@ class HybridMeanClient(NumberClient, protocol="hybrid_mean"):
         check_bit(self.bit_keep, "bit_keep")
         check_share(self.share)
         self.outputs = self.steps + self.window + 2
+
+    @property
+    def epsilon(self) -> float:
+        """That of the part with the larger; which one is drawn says nothing about the number."""
+        return epsilon_up(max(window_odds(self.keep, self.steps, self.window), self.bit_keep / (1 - self.bit_keep)))
 
     def respond(self, point: int, coins: Coins) -> int:
         """Cells come first; the last two outputs are the bit. Both are drawn, so that time doesn't tell which."""
@@ -176,6 +201,11 @@ def window_response(point: int, steps: int, window: int, keep: Fraction, coins: 
     return point + near if inside else other + window * (other >= point)
 
 
+def window_odds(keep: Fraction, steps: int, window: int) -> Fraction:
+    """How many times likelier a cell is where the window holds it."""
+    return keep * steps / ((1 - keep) * window)
+
+
 def geometric_coins(decay: Fraction, steps: int) -> tuple[Fraction, Fraction, tuple[Fraction, ...]]:
     """The probabilities of a negative noise, of one beyond the digits, and of each digit."""
     digits = (steps - 1).bit_length()
@@ -189,10 +219,12 @@ def check_bit(keep: Fraction, name: str = "keep") -> None:
         raise InvalidParameter(f"{name} must lie above 1/2 and below 1: an honest answer isn't private")
 
 
-def check_decay(decay: Fraction) -> None:
-    """Refuse noise that hides nothing."""
+def check_decay(decay: Fraction, steps: int) -> None:
+    """Refuse noise that hides nothing, and fractions that would keep a device busy for minutes."""
     if not 0 < decay < 1:
         raise InvalidParameter("decay must lie above 0 (without noise nothing is private) and below 1")
+    if steps * decay.denominator.bit_length() > LARGEST_POWER:
+        raise InvalidParameter(f"decay^steps must have at most {LARGEST_POWER} binary digits: use a shorter decay")
 
 
 def check_window(keep: Fraction, steps: int, window: int) -> None:

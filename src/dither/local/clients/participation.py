@@ -10,7 +10,7 @@ from dither.local.clients.base import Client, Domain, client_of
 from dither.local.coins import SYSTEM, Coins
 
 
-class ParticipationClient(Client, protocol="participation"):
+class ParticipationClient(Client, protocol="participation", fields=("domain", "collection")):
     """Randomises an answer, or ``None`` for somebody who doesn't take part: one value more than there are answers.
 
     Everybody on the public list has to send a report, those who don't take part as well.
@@ -28,6 +28,11 @@ class ParticipationClient(Client, protocol="participation"):
     def width(self) -> int:
         """The number of bytes of every payload."""
         return self.inner.width
+
+    @property
+    def epsilon(self) -> float:
+        """That of the collection; to be absent is one of its values."""
+        return self.inner.epsilon
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The randomised answer; the absent have the last index."""

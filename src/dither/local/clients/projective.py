@@ -7,14 +7,14 @@ from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, fraction, whole
+from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction, whole
 from dither.local.coins import SYSTEM, Coins
 
 # Larger ones are of no use: their points are as many as the values, and k-ary response does the same.
 LARGEST_PRIME = 2**15
 
 
-class ProjectiveClient(Client, protocol="projective"):
+class ProjectiveClient(Client, protocol="projective", fields=("domain", "prime", "keep")):
     """Names a point orthogonal to the value's own with probability ``keep``, else one that isn't; alike in each."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -36,6 +36,12 @@ class ProjectiveClient(Client, protocol="projective"):
     def width(self) -> int:
         """As many bytes as the largest number of a point needs."""
         return bytes_for(number_of_points(self.prime, self.dimension))
+
+    @property
+    def epsilon(self) -> float:
+        """A given orthogonal point against a given other one."""
+        points, plane = (number_of_points(self.prime, self.dimension - less) for less in (0, 1))
+        return epsilon_up(self.keep * (points - plane) / ((1 - self.keep) * plane))
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The number of the point; value v has point v."""

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, client_of, fraction, whole
+from dither.local.clients.base import Client, Domain, bytes_for, client_of, epsilon_up, fraction, whole
 from dither.local.clients.means import check_bit
 from dither.local.coins import SYSTEM, Coins
 
 LARGEST_LEVELS = 24
 
 
-class HierarchicalRangesClient(Client, protocol="hierarchical_ranges"):
+class HierarchicalRangesClient(Client, protocol="hierarchical_ranges", fields=("domain", "branching", "collection")):
     """Draws a level of a tree over the domain and reports the value's node there; the tree has ``branching`` branches.
 
     ``collection`` is that of several attributes of which one is sampled: for each level, from the coarsest, the node.
@@ -38,6 +38,11 @@ class HierarchicalRangesClient(Client, protocol="hierarchical_ranges"):
         """The number of bytes of every payload."""
         return self.inner.width
 
+    @property
+    def epsilon(self) -> float:
+        """That of the level with the largest; which one is drawn says nothing about the value."""
+        return self.inner.epsilon
+
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The payload of the level that was drawn."""
         place = self.domain.place(value)
@@ -52,7 +57,7 @@ def _sizes(collection: Any) -> list[Any]:
     return [part.get("domain") if isinstance(part, Mapping) else None for part in parts]
 
 
-class WaveletRangesClient(Client, protocol="wavelet_ranges"):
+class WaveletRangesClient(Client, protocol="wavelet_ranges", fields=("domain", "keep")):
     """Draws a level of a binary tree and a row of a Hadamard matrix, and sends one bit about the value's half there.
 
     The tree has 2^levels leaves, as few as the domain needs. At level l, from 0, the node of a value is the number that
@@ -72,6 +77,11 @@ class WaveletRangesClient(Client, protocol="wavelet_ranges"):
     def width(self) -> int:
         """A byte for the level; row and bit."""
         return 1 + bytes_for(2**self.levels)
+
+    @property
+    def epsilon(self) -> float:
+        """A bit by randomised response."""
+        return epsilon_up(self.keep / (1 - self.keep))
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The level in the first byte, then 2·row + bit, the lowest byte first."""

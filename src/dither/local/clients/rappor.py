@@ -24,7 +24,7 @@ from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Client, fraction, whole
+from dither.local.clients.base import Client, epsilon_up, fraction, whole
 from dither.local.coins import SYSTEM, Coins
 from dither.local.wire import Json
 
@@ -40,7 +40,7 @@ MEMORY = "dither rappor memory"
 MEMORY_VERSION = 1
 
 
-class RapporClient(Client, protocol="rappor"):
+class RapporClient(Client, protocol="rappor", fields=("bits", "hashes", "cohorts", "f", "p", "q")):
     """Reports texts of an open domain; whole numbers stand for their decimal text.
 
     ``memory`` is what an earlier client of the same collection kept. It tells what was reported to whoever reads it, so
@@ -55,11 +55,6 @@ class RapporClient(Client, protocol="rappor"):
         self.f, self.p, self.q = (fraction(description, name) for name in "fpq")
         check_sizes(self.bits, self.cohorts)
         check_probabilities(self.f, self.p, self.q)
-        if self.description != describe(self.bits, self.hashes, self.cohorts, (self.f, self.p, self.q)):
-            raise InvalidParameter(
-                'a description of "rappor" has the fields protocol, bits, hashes, cohorts, f, p and q and no others, '
-                "with fractions in lowest terms"
-            )
         self._cohort: int | None = None
         self._permanent: dict[str, int] = {}
         if memory is not None:
@@ -69,6 +64,18 @@ class RapporClient(Client, protocol="rappor"):
     def width(self) -> int:
         """Two bytes for the cohort, and the bits."""
         return COHORT_BYTES + (self.bits + 7) // 8
+
+    @property
+    def epsilon(self) -> float:
+        """What one report costs: of two values, each sets at most as many bits as there are hashes."""
+        lie = self.f / 2
+        hit, miss = self.q * (1 - lie) + self.p * lie, self.p * (1 - lie) + self.q * lie
+        return epsilon_up(hit * (1 - miss) / (miss * (1 - hit)), self.hashes)
+
+    @property
+    def permanent_epsilon(self) -> float:
+        """What all reports about one value cost together, however many, if the memory is kept."""
+        return epsilon_up((1 - self.f / 2) / (self.f / 2), 2 * self.hashes)
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The cohort and the noisy bits of a value; the permanent ones are drawn at its first report and then kept.

@@ -21,12 +21,15 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, fraction, whole
+from dither.errors import InvalidData, InvalidParameter
+from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction, packed, whole
 from dither.local.clients.rappor import text_of
+from dither.local.clients.unary import unary_odds
 from dither.local.coins import SYSTEM, Coins
 
 PREFIX = b"dither-sketch"
+# The fields that the descriptions of both sketches have.
+TABLE = ("domain", "hashes", "buckets", "seed")
 SEED_BYTES = 16
 # Two bytes of a digest make a bucket.
 LARGEST_BUCKETS = 1 << 16
@@ -58,24 +61,13 @@ class SketchClient(Client):
         """The bucket by one function."""
         return int.from_bytes(digest[2 * function : 2 * function + 2], "little") % self.buckets
 
-    def _expect_fields(self, *names: str) -> None:
-        """Refuse a description with anything else in it, or with a second way to write the same."""
-        fields = {"protocol", "domain", "hashes", "buckets", "seed", *names}
-        lowest = all(self.description.get(name) == str(fraction(self.description, name)) for name in names)
-        if self.description.keys() != fields or not lowest:
-            raise InvalidParameter(
-                f"a description of {self.protocol!r} has the fields {', '.join(sorted(fields))} and no others, with "
-                "fractions in lowest terms"
-            )
 
-
-class CountMeanSketchClient(SketchClient, protocol="count_mean_sketch"):
+class CountMeanSketchClient(SketchClient, protocol="count_mean_sketch", fields=(*TABLE, "keep", "noise")):
     """Sends a noisy bit for each bucket of a hash function that is drawn for the report."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
         self.noise = fraction(description, "noise")
-        self._expect_fields("keep", "noise")
         check_bits(self.keep, self.noise)
 
     @property
@@ -83,30 +75,37 @@ class CountMeanSketchClient(SketchClient, protocol="count_mean_sketch"):
         """The function, and the bits."""
         return bytes_for(self.hashes) + -(-self.buckets // 8)
 
+    @property
+    def epsilon(self) -> float:
+        """A unary encoding of the bucket, whatever the hash function."""
+        return epsilon_up(unary_odds(self.keep, self.noise))
+
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The function that was drawn, and the bits."""
         digest = self.digest(value)
         function = coins.below(self.hashes)
         truth = self.bucket(digest, function)
         chances = (self.noise, self.keep)
-        bits = 0
-        for place in range(self.buckets):
-            bits |= coins.chance(chances[place == truth]) << place
-        return function.to_bytes(bytes_for(self.hashes), "little") + bits.to_bytes(-(-self.buckets // 8), "little")
+        bits = (coins.chance(chances[place == truth]) for place in range(self.buckets))
+        return function.to_bytes(bytes_for(self.hashes), "little") + packed(bits, self.buckets)
 
 
-class HadamardSketchClient(SketchClient, protocol="hadamard_sketch"):
+class HadamardSketchClient(SketchClient, protocol="hadamard_sketch", fields=(*TABLE, "keep")):
     """Sends one noisy entry of a row of the Hadamard matrix: the one in the column of the value's bucket."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
-        self._expect_fields("keep")
         check_sign(self.keep)
 
     @property
     def width(self) -> int:
         """The function, and the row with its sign."""
         return bytes_for(self.hashes) + bytes_for(2 * self.buckets)
+
+    @property
+    def epsilon(self) -> float:
+        """The true sign against the other."""
+        return epsilon_up(self.keep / (1 - self.keep))
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The function and the row that were drawn, and the sign."""
@@ -152,7 +151,10 @@ def check_sizes(hashes: int, buckets: int) -> None:
 def check_texts(domain: Domain | None) -> None:
     """Refuse labels that are hashed alike, such as 17 and "17"."""
     if domain is not None and domain.labels is not None:
-        texts = {text_of(label) for label in domain.labels}
+        try:
+            texts = {text_of(label) for label in domain.labels}
+        except InvalidData:
+            raise InvalidParameter("every label of a domain must be a text that UTF-8 can write, or a number") from None
         if len(texts) != domain.size:
             raise InvalidParameter(
                 "two labels of a domain have the same text, such as 17 and '17': a sketch can't tell"

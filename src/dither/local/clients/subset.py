@@ -7,12 +7,12 @@ from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, fraction, whole
+from dither.local.clients.base import Client, Domain, epsilon_up, fraction, whole
 from dither.local.clients.unary import check_size
 from dither.local.coins import SYSTEM, Coins
 
 
-class SubsetSelectionClient(Client, protocol="subset_selection"):
+class SubsetSelectionClient(Client, protocol="subset_selection", fields=("domain", "subset", "keep")):
     """Names ``subset`` values: the true one is among them with probability ``keep``, the others are drawn alike."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -31,6 +31,11 @@ class SubsetSelectionClient(Client, protocol="subset_selection"):
         """One bit for each value."""
         return -(-self.domain.size // 8)
 
+    @property
+    def epsilon(self) -> float:
+        """A given subset with the truth against a given one without it."""
+        return epsilon_up(self.keep * (self.domain.size - self.subset) / ((1 - self.keep) * self.subset))
+
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The bits of the values that are named, value v in bit v mod 8 of byte v div 8."""
         truth = self.domain.place(value)
@@ -41,4 +46,7 @@ class SubsetSelectionClient(Client, protocol="subset_selection"):
             other = drawn + coins.below(len(others) - drawn)
             others[drawn], others[other] = others[other], others[drawn]
         named = [*others[: self.subset - 1], truth if kept else others[self.subset - 1]]
-        return sum(1 << place for place in named).to_bytes(self.width, "little")
+        payload = bytearray(self.width)
+        for place in named:
+            payload[place >> 3] |= 1 << (place & 7)
+        return bytes(payload)

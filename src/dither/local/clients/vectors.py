@@ -7,14 +7,14 @@ from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Client, bytes_for, client_of, fraction, whole
+from dither.local.clients.base import Client, bytes_for, client_of, epsilon_up, fraction, sum_up, whole
 from dither.local.clients.means import Bounds, NumberClient, check_bit, on_grid
 from dither.local.coins import SYSTEM, Coins
 
 LARGEST_DIMENSION = 2**16
 
 
-class OneBitVectorClient(Client, protocol="one_bit_vector"):
+class OneBitVectorClient(Client, protocol="one_bit_vector", fields=("dimension", "bounds", "keep")):
     """Rounds every coordinate to one of the bounds and names a corner that agrees with most, or with few, of them."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -28,6 +28,11 @@ class OneBitVectorClient(Client, protocol="one_bit_vector"):
     def width(self) -> int:
         """One bit for each coordinate."""
         return -(-self.dimension // 8)
+
+    @property
+    def epsilon(self) -> float:
+        """A corner that agrees with more than half against one that agrees with less."""
+        return epsilon_up(self.keep / (1 - self.keep))
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The bits of a corner, coordinate i in bit i mod 8 of byte i div 8.
@@ -45,7 +50,7 @@ class OneBitVectorClient(Client, protocol="one_bit_vector"):
         return corner.to_bytes(self.width, "little")
 
 
-class SampledVectorClient(Client, protocol="sampled_vector"):
+class SampledVectorClient(Client, protocol="sampled_vector", fields=("dimension", "coordinates", "collection")):
     """Draws a few coordinates, whatever the vector is, and reports each of them as a number."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
@@ -61,6 +66,11 @@ class SampledVectorClient(Client, protocol="sampled_vector"):
     def width(self) -> int:
         """For each coordinate that is drawn its number and its report."""
         return self.coordinates * (bytes_for(self.dimension) + self.inner.width)
+
+    @property
+    def epsilon(self) -> float:
+        """As many reports as coordinates are drawn."""
+        return sum_up([self.inner.epsilon] * self.coordinates)
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The coordinates in the order in which they were drawn, each followed by the payload of its number."""

@@ -1,0 +1,195 @@
+"""What is printed for one quasi-identifier in every class, and how much it hides.
+
+The grammar of the texts is in :mod:`dither.anonymize.release`. Texts are made for all classes at once, in Arrow.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dither.anonymize.axes import Axis, Shape
+from dither.anonymize.lines import order_of
+from dither.anonymize.values import Bools, Counts, Floats, plain
+
+_DASH = "–"
+_NULL = "NULL"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Cells:
+    """One quasi-identifier in every class: its text, and which values the text stands for.
+
+    ``texts`` has a text for each class, NULL for a missing value. ``shares`` says how much of the axis it covers (0:
+    one value, 1: all). It stands for the positions from ``low`` to ``high`` of the axis (``high < low``: for none of
+    them), for those in ``members`` if the axis is a set, and for the missing value where ``or_missing`` says so.
+    """
+
+    axis: Axis
+    texts: pa.Array
+    shares: Floats
+    low: Counts
+    high: Counts
+    or_missing: Bools
+    members: tuple[Counts, Counts] | None = None
+
+    @classmethod
+    def of(cls, axis: Axis, of_row: npt.NDArray[Any], number: int) -> Cells:
+        """The tightest cells around the rows of each class; rows of class −1 are left out, and no class is empty."""
+        # suppressed rows come first and are left out
+        order = order_of(of_row + 1, number + 1)
+        sizes = np.bincount(of_row[of_row >= 0], minlength=number)
+        return cls.of_sorted(axis, axis.positions[order[order.size - int(sizes.sum()) :]], np.cumsum(sizes) - sizes)
+
+    @classmethod
+    def of_sorted(cls, axis: Axis, positions: npt.NDArray[Any], starts: Counts) -> Cells:
+        """The tightest cells around stretches of positions."""
+        if not starts.size:
+            return _none(axis)
+        low = np.minimum.reduceat(positions, starts).astype(np.int64)
+        high = np.maximum.reduceat(positions, starts).astype(np.int64)
+        if axis.shape is Shape.TREE:
+            return cls.under(axis, axis.meeting_level(low, high), low)
+        shares = axis.share(positions, starts)
+        if axis.shape is Shape.SET:
+            return _sets(axis, low, high, shares, axis.members(positions, starts))
+        return _ranges(axis, low, high, shares, positions, starts)
+
+    @classmethod
+    def under(cls, axis: Axis, level: npt.NDArray[Any], position: npt.NDArray[Any]) -> Cells:
+        """The cells of a tree at a level, one level for each class, around any position of the class.
+
+        This is what full-domain generalisation prints: there the level is the same for all classes.
+        """
+        low, high = np.empty(level.size, np.int64), np.empty(level.size, np.int64)
+        spelled: list[str | None] = []
+        which = np.empty(level.size, np.int64)
+        for k in np.unique(level):
+            here = level == k
+            group = axis.groups[k][position[here]]
+            low[here], high[here] = axis.bounds[k][0][group], axis.bounds[k][1][group]
+            which[here] = len(spelled) + group
+            spelled += axis.labels[k]
+        shares = (high - low) / max(1.0, axis.size - 1.0)
+        or_missing = (low <= axis.missing) & (axis.missing <= high)
+        texts = pa.array(spelled, pa.string()).take(pa.array(which))
+        return cls(axis=axis, texts=texts, shares=shares, low=low, high=high, or_missing=or_missing)
+
+    @property
+    def spread(self) -> Counts:
+        """How many rows of the original table have one of the values that the text stands for."""
+        counts = self.axis.counts
+        if self.members is not None:
+            part, position = self.members
+            return np.bincount(part, weights=counts[position], minlength=len(self.texts)).astype(np.int64)
+        summed = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+        spread = summed[self.high + 1] - summed[self.low]
+        if self.axis.missing >= 0:
+            outside = self.or_missing & ((self.axis.missing < self.low) | (self.axis.missing > self.high))
+            spread = spread + np.where(outside, counts[self.axis.missing], 0)
+        return spread
+
+    def take(self, classes: npt.NDArray[Any]) -> Cells:
+        """The cells of some of the classes, in the order given."""
+        members = self.members
+        if members is not None:
+            part, position = members
+            begin = np.searchsorted(part, classes)
+            counts = np.searchsorted(part, classes, side="right") - begin
+            inside = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+            members = np.repeat(np.arange(classes.size), counts), position[np.repeat(begin, counts) + inside]
+        return Cells(
+            axis=self.axis,
+            texts=self.texts.take(pa.array(classes)),
+            shares=self.shares[classes],
+            low=self.low[classes],
+            high=self.high[classes],
+            or_missing=self.or_missing[classes],
+            members=members,
+        )
+
+
+def alone(text: str) -> str:
+    """A value that is printed by itself.
+
+    Example:
+        >>> alone("a, b"), alone("{a}"), alone("*")
+        ('a, b', '"{a}"', '"*"')
+    """
+    if not text or text == "*" or text[0] in '{"' or _DASH in text:
+        return json.dumps(text, ensure_ascii=False)
+    return text
+
+
+def inside(text: str) -> str:
+    """A value that is printed as a member of a set or as the end of a range.
+
+    Example:
+        >>> inside("a"), inside("a, b"), inside("NULL")
+        ('a', '"a, b"', '"NULL"')
+    """
+    if not text or text in ("*", _NULL) or text != text.strip(" ") or any(mark in text for mark in '{},"–'):
+        return json.dumps(text, ensure_ascii=False)
+    return text
+
+
+def _spelled(axis: Axis) -> tuple[pa.Array, pa.Array]:
+    """The text of each position alone and inside; the missing value is NULL alone and ``NULL`` inside."""
+    texts: list[str | None] = plain(axis.values).to_pylist()
+    return (
+        pa.array([None if text is None else alone(text) for text in texts], pa.string()),
+        pa.array([_NULL if text is None else inside(text) for text in texts], pa.string()),
+    )
+
+
+def _none(axis: Axis) -> Cells:
+    nothing = np.zeros(0, np.int64)
+    return Cells(
+        axis=axis,
+        texts=pa.array([], pa.string()),
+        shares=np.zeros(0),
+        low=nothing,
+        high=nothing,
+        or_missing=np.zeros(0, np.bool_),
+        members=(nothing, nothing) if axis.shape is Shape.SET else None,
+    )
+
+
+def _sets(axis: Axis, low: Counts, high: Counts, shares: Floats, members: tuple[Counts, Counts]) -> Cells:
+    single, in_set = _spelled(axis)
+    part, position = members
+    offsets = np.searchsorted(part, np.arange(low.size + 1))
+    # lists of dictionary codes would be smaller; joined texts are only as long as what is printed
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), in_set.take(pa.array(position)))
+    joined = pc.binary_join(lists, ", ")
+    braced = pc.binary_join_element_wise("{", joined, "}", "")
+    texts = pc.if_else(pa.array(low == high), single.take(pa.array(low)), braced)
+    or_missing = np.zeros(low.size, np.bool_)
+    or_missing[part[position == axis.missing]] = True
+    return Cells(axis=axis, texts=texts, shares=shares, low=low, high=high, or_missing=or_missing, members=members)
+
+
+def _ranges(
+    axis: Axis, low: Counts, high: Counts, shares: Floats, positions: npt.NDArray[Any], starts: Counts
+) -> Cells:
+    single, in_set = _spelled(axis)
+    or_missing = high == axis.missing
+    if axis.missing >= 0 and or_missing.any():
+        # the missing value comes last on the axis: without it, the highest is that of the others
+        known = np.where(positions == axis.missing, -1, positions.astype(np.int64))
+        high = np.maximum.reduceat(known, starts)
+    end = np.maximum(high, 0)
+    between = pc.binary_join_element_wise(in_set.take(pa.array(low)), in_set.take(pa.array(end)), _DASH)
+    with_missing = pc.binary_join_element_wise(
+        "{", pc.if_else(pa.array(low == high), in_set.take(pa.array(low)), between), ", NULL}", ""
+    )
+    texts = pc.if_else(pa.array(low == high), single.take(pa.array(low)), between)
+    texts = pc.if_else(pa.array(or_missing), with_missing, texts)
+    texts = pc.if_else(pa.array(high < 0), pa.scalar(None, pa.string()), texts)
+    return Cells(axis=axis, texts=texts, shares=shares, low=low, high=high, or_missing=or_missing)

@@ -1,0 +1,179 @@
+"""Columns as whole numbers: every distinct value has a code, so that rows are compared and counted by numpy.
+
+Missing values (NULL and NaN) are one value of their own, with the last code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as types
+
+from dither.anonymize.hierarchies import Hierarchy
+from dither.anonymize.tables import as_table as as_table
+from dither.anonymize.values import Codes, Counts, Floats, Kind, kind_of, numbers, plain
+from dither.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dither.anonymize.attributes import Attribute
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Encoded:
+    """One column as codes into its distinct values.
+
+    ``values`` are sorted for NUMBER, DATE and ORDERED. For CATEGORY they are in the hierarchy's order, in which each
+    group is one stretch of codes, or else from the most frequent down. The missing value is the last one.
+    """
+
+    name: str
+    kind: Kind
+    codes: Codes
+    values: pa.Array[Any]
+    missing: bool
+    hierarchy: Hierarchy | None = None
+
+    @property
+    def size(self) -> int:
+        """How many distinct values there are, the missing one included."""
+        return len(self.values)
+
+    @property
+    def counts(self) -> Counts:
+        """How many rows have each value."""
+        return np.bincount(self.codes, minlength=self.size).astype(np.int64)
+
+    @property
+    def numbers(self) -> Floats:
+        """Where each value lies on a line: numbers as they are, dates in days, others by rank; missing is NaN."""
+        return numbers(self.values, self.kind)
+
+    @property
+    def texts(self) -> list[str | None]:
+        """The printed text of each value; ``None`` for the missing one."""
+        found: list[str | None] = plain(self.values).to_pylist()
+        return found
+
+    def level_codes(self, level: int) -> tuple[Codes, tuple[str | None, ...]]:
+        """The group of each value at a level of the hierarchy, and the groups' labels."""
+        if self.hierarchy is None:
+            raise InvalidParameter(
+                f"column {self.name!r} has no hierarchy: give one, such as Hierarchy.intervals((5, 10))"
+            )
+        return self.hierarchy.level_codes(level, self.values)
+
+    def take(self, rows: Any) -> Encoded:
+        """The column for some of the rows only; codes and values stay what they are."""
+        return Encoded(
+            name=self.name,
+            kind=self.kind,
+            codes=self.codes[rows],
+            values=self.values,
+            missing=self.missing,
+            hierarchy=self.hierarchy,
+        )
+
+
+def encode(table: pa.Table, attribute: Attribute) -> Encoded:
+    """The column of an attribute as codes.
+
+    Example:
+        >>> from dither.anonymize.attributes import Attribute, Role
+        >>> age = encode(pa.table({"age": [47, None, 31, 47]}), Attribute(name="age", role=Role.QUASI))
+        >>> age.codes.tolist(), age.values.to_pylist(), age.missing
+        ([1, 2, 0, 1], [31, 47, None], True)
+    """
+    name = attribute.name
+    if name not in table.column_names:
+        raise InvalidParameter(f"there is no column {name!r}; the table has {', '.join(map(repr, table.column_names))}")
+    column = cleaned(table.column(name))
+    kind = attribute.kind or (Kind.ORDERED if attribute.order is not None else kind_of(column.type, name))
+    _expect_kind(kind, column.type, name, attribute)
+    codes, values = dictionary(column)
+    values, rank = _sorted(values, codes, kind, attribute)
+    missing = len(values) > 0 and not values[-1].is_valid
+    if attribute.hierarchy is not None:
+        attribute.hierarchy.check(values, name)
+    return Encoded(
+        name=name, kind=kind, codes=rank[codes], values=values, missing=missing, hierarchy=attribute.hierarchy
+    )
+
+
+def cleaned(column: pa.ChunkedArray[Any]) -> Any:
+    """One plain type, NaN as missing, and one zero: −0.0 is 0.0."""
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_null(column.type):
+        return column.cast(pa.string())
+    if types.is_float16(column.type):
+        column = column.cast(pa.float32())
+    if types.is_floating(column.type):
+        zero: Any = pa.scalar(0.0, column.type)
+        positive_zero = pc.add(column, zero)
+        return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), positive_zero)
+    return column
+
+
+def _expect_kind(kind: Kind, sort: pa.DataType, name: str, attribute: Attribute) -> None:
+    found = kind_of(sort, name)
+    if kind is Kind.ORDERED and attribute.order is None and found is Kind.CATEGORY and not types.is_boolean(sort):
+        raise InvalidParameter(f"column {name!r} is ordered text: say in which order, smallest first: order=(…)")
+    if kind in (Kind.NUMBER, Kind.DATE) and found is not kind:
+        wanted = "numbers" if kind is Kind.NUMBER else "dates or timestamps"
+        raise InvalidParameter(
+            f"column {name!r} is to be cut as {kind.value} but has the type {sort}: convert it to {wanted}, or give it "
+            "the kind CATEGORY or ORDERED"
+        )
+
+
+def dictionary(column: pa.ChunkedArray[Any]) -> tuple[Codes, pa.Array[Any]]:
+    """Codes in order of first appearance, and the values they stand for, NULL included."""
+    if not len(column):
+        return np.zeros(0, np.int32), pa.array([], column.type)
+    encoded: Any = column.dictionary_encode(null_encoding="encode").combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = pa.concat_arrays(encoded.chunks)
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int32), encoded.dictionary
+
+
+def _sorted(values: pa.Array[Any], codes: Codes, kind: Kind, attribute: Attribute) -> tuple[pa.Array[Any], Codes]:
+    """The values in the order of their new codes, and the new code of each old one."""
+    order: Any
+    absent = np.asarray(values.is_null(), dtype=bool)
+    if attribute.order is not None:
+        order = np.lexsort((_ranks(values, attribute), absent))
+    elif kind.on_a_line:
+        order = np.asarray(pc.sort_indices(values))
+    elif attribute.hierarchy is not None:
+        attribute.hierarchy.check(values, attribute.name)
+        inner = attribute.hierarchy.order(values)
+        order = inner[np.argsort(absent[inner], kind="stable")]
+    else:
+        frequency = np.bincount(codes, minlength=len(values))
+        order = np.lexsort((np.arange(len(values)), -frequency, absent))
+    rank = np.empty(len(values), np.int32)
+    rank[order] = np.arange(len(values), dtype=np.int32)
+    return values.take(order), rank
+
+
+def _ranks(values: pa.Array[Any], attribute: Attribute) -> Counts:
+    """The place of each value in the attribute's order; a missing value has none and gets the last."""
+    wanted = attribute.order or ()
+    place = {_comparable(value): rank for rank, value in enumerate(wanted)}
+    found = [place.get(_comparable(value)) for value in values.to_pylist()]
+    absent = values.to_pylist()
+    unknown = sum(rank is None and value is not None for rank, value in zip(found, absent, strict=True))
+    if unknown:
+        raise InvalidParameter(
+            f"{unknown} of the {len(values)} distinct values of {attribute.name!r} are not in its order: list them all"
+        )
+    return np.array([len(wanted) if rank is None else rank for rank in found], np.int64)
+
+
+def _comparable(value: Any) -> Any:
+    """True and 1 are equal in Python but not in a column."""
+    return (type(value) is bool, value)

@@ -1,0 +1,58 @@
+"""What a verification found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Problem(Enum):
+    """What can be wrong with a release."""
+
+    COLUMN_MISSING = "column missing"
+    IDENTIFYING_COLUMN = "identifying column"
+    UNKNOWN_COLUMN = "unknown column"
+    MODEL_VIOLATED = "model violated"
+    TOO_MANY_SUPPRESSED = "too many suppressed"
+    TOO_MANY_ROWS = "too many rows"
+    NOT_IN_HIERARCHY = "not in hierarchy"
+    NOT_FROM_ORIGINAL = "not from original"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong: what, in which column, in how many classes, cells or rows, and in words."""
+
+    problem: Problem
+    text: str
+    column: str | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What the verifier found; ``good`` if nothing is wrong.
+
+    ``suppressed`` counts rows that are missing against the original, or printed as ``*`` throughout; ``notes`` say what
+    could not be checked.
+    """
+
+    rows: int
+    classes: int
+    smallest: int
+    suppressed: int
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+    def __str__(self) -> str:
+        head = f"{self.rows} rows in {self.classes} classes, the smallest of {self.smallest}"
+        if self.suppressed:
+            head += f"; {self.suppressed} rows suppressed"
+        verdict = "every check passed" if self.good else f"{len(self.findings)} problem{'s' * (len(self.findings) > 1)}"
+        lines = [f"{head}: {verdict}", *(f"- {found.text}" for found in self.findings)]
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])

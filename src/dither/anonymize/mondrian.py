@@ -1,0 +1,247 @@
+"""Mondrian: k-anonymity by cutting the table into ever smaller parts (LeFevre, DeWitt & Ramakrishnan 2006).
+
+A part is cut at the median of the quasi-identifier that covers most in it, as long as both halves satisfy every model;
+what is printed for a part is the tightest range, set or label around its rows. *Strict* cuts keep equal values
+together; *relaxed* ones may put rows with the median value on either side, so that halves are equal and detail is kept
+where a value is frequent, at the price of ranges that touch.
+
+Whatever a cut leaves behind satisfies the models, and so does the result; it is checked again at the end, on the
+classes as they are printed.
+
+It claims no privacy loss. Which rows fall into one class depends on the data, and an attacker who knows the algorithm
+may draw conclusions from where it stopped (Wong et al. 2007).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dither.anonymize.attributes import Attribute, Configuration
+from dither.anonymize.axes import Axis
+from dither.anonymize.cells import Cells
+from dither.anonymize.classes import Classes, Histogram
+from dither.anonymize.columns import Encoded, as_table, encode
+from dither.anonymize.hierarchies import Hierarchy
+from dither.anonymize.lines import alike, order_of
+from dither.anonymize.models import KAnonymity, KMap, Model, Overall
+from dither.anonymize.partition import Points, partition
+from dither.anonymize.release import Release
+from dither.anonymize.values import Bools, Counts
+from dither.errors import InvalidParameter
+from dither.numeric import positive_int
+from dither.progress import Watch, part_of, unwatched
+
+
+def mondrian(
+    table: Any,
+    configuration: Configuration | None = None,
+    *,
+    quasi: Sequence[str | Attribute] | Mapping[str, Hierarchy | None] = (),
+    sensitive: Sequence[str | Attribute] | Mapping[str, Hierarchy | None] = (),
+    identifying: Sequence[str] = (),
+    insensitive: Sequence[str] = (),
+    k: int | None = None,
+    models: Iterable[Model] = (),
+    weights: Mapping[str, float] | None = None,
+    strict: bool = True,
+    workers: int | None = None,
+    watch: Watch = unwatched,
+) -> Release:
+    """A release of the table, as detailed as cutting at medians makes it, whose classes satisfy every model.
+
+    Say what the columns are by a configuration, or by the keywords that ``Configuration.of`` takes. ``table`` is
+    anything that ``as_table`` reads. Nobody is suppressed. ``workers`` is the number of threads; the result doesn't
+    depend on it.
+
+    Assumes: that one row is one person; people with several rows are told apart by nothing here.
+
+    Example:
+        >>> ages = pa.table({"age": [31, 33, 38, 52, 55, 59], "ill": [True, False, True, False, True, False]})
+        >>> mondrian(ages, quasi=["age"], sensitive=["ill"], k=3).table.column("age").to_pylist()
+        ['31–38', '31–38', '31–38', '52–59', '52–59', '52–59']
+    """
+    arrow = as_table(table)
+    if configuration is None:
+        configuration = Configuration.of(
+            arrow,
+            quasi=quasi,
+            sensitive=sensitive,
+            identifying=identifying,
+            insensitive=insensitive,
+            k=k,
+            models=models,
+            weights=weights,
+        )
+    elif quasi or sensitive or identifying or insensitive or k is not None or tuple(models) or weights:
+        raise InvalidParameter("give a configuration or keywords such as quasi=[…], k=…, not both")
+    else:
+        configuration.check(arrow)
+    threads = _cores() if workers is None else positive_int(workers, "workers")
+    watch(0.0, "reading columns")
+    axes = tuple(Axis.of(encode(arrow, attribute), attribute) for attribute in configuration.quasi)
+    rules = _Rules(arrow, configuration)
+    rules.expect_possible()
+    points, point_of_row = _points(axes, rules, strict=strict)
+    label, number = partition(points, workers=threads, watch=part_of(watch, 0.1, 0.8))
+    watch(0.8, "printing")
+    order = order_of(label, number)
+    counts = np.bincount(label, minlength=number)
+    starts = np.cumsum(counts) - counts
+    cells = [
+        Cells.of_sorted(axis, positions[order], starts) for axis, positions in zip(axes, points.positions, strict=True)
+    ]
+    classes = Classes.of(label if point_of_row is None else label[point_of_row], number)
+    release = Release.of(arrow, configuration, classes, cells, how=f"mondrian {'strict' if strict else 'relaxed'}")
+    watch(0.95, "checking")
+    rules.expect_satisfied(release.classes)
+    watch(1.0, "done")
+    return release
+
+
+def _cores() -> int:
+    """The processors that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def _points(axes: tuple[Axis, ...], rules: _Rules, *, strict: bool) -> tuple[Points, Counts | None]:
+    """What is cut, and which point each row is in; rows are points themselves where equal ones may be separated."""
+    narrow = np.result_type(*(axis.positions.dtype for axis in axes))
+    columns = [axis.positions for axis in axes]
+    rows = columns[0].size
+    point_of_row: Counts | None = None
+    weights = np.ones(rows, np.int64)
+    if strict:
+        first, point_of_row, weights = alike(columns, [axis.size for axis in axes])
+        columns = [column[first] for column in columns]
+    points = Points(
+        axes=axes,
+        positions=np.stack([column.astype(narrow, copy=False) for column in columns]),
+        weights=weights,
+        least=rules.configuration.least,
+        strict=strict,
+        permits=rules.at_points(weights, point_of_row),
+    )
+    return points, point_of_row
+
+
+class _Rules:
+    """The models of a configuration, ready to be asked about any parts of a table."""
+
+    def __init__(self, table: pa.Table, configuration: Configuration) -> None:
+        self.configuration = configuration
+        wanted = {model.sensitive for model in configuration.models}
+        self.columns: dict[str, Encoded] = {
+            attribute.name: encode(table, attribute)
+            for attribute in configuration.sensitive
+            if attribute.name in wanted
+        }
+        self.overall = {name: Overall.of(column) for name, column in self.columns.items()}
+        quasi = [attribute.name for attribute in configuration.quasi]
+        self.people = {
+            number: model.of_rows(table, quasi)
+            for number, model in enumerate(configuration.models)
+            if isinstance(model, KMap)
+        }
+        self.rows = table.num_rows
+
+    def _failing(self, classes: Classes) -> list[Model]:
+        found = []
+        for number, model in enumerate(self.configuration.models):
+            name = model.sensitive
+            column, overall = (None, None) if name is None else (self.columns[name], self.overall[name])
+            if not model.holds(classes, column, overall=overall, population=self.people.get(number)).all():
+                found.append(model)
+        return found
+
+    def expect_possible(self) -> None:
+        """Raise if a monotone model fails for the whole table as one class: then it fails for every release."""
+        failing = [model for model in self._failing(Classes.of(np.zeros(self.rows, np.int32))) if model.monotone]
+        if failing:
+            raise InvalidParameter(
+                f"no release can satisfy {failing[0].sentence()}: the whole table as one class doesn't; ask for less"
+            )
+
+    def expect_satisfied(self, classes: Classes) -> None:
+        """Raise if a class fails; only a model that isn't monotone can."""
+        failing = self._failing(classes)
+        if failing:
+            raise InvalidParameter(
+                f"cutting at medians found no release that satisfies {failing[0].sentence()}: ask for less, or use "
+                "a model that merging classes can't break"
+            )
+
+    def at_points(self, weights: Counts, point_of_row: Counts | None) -> _AtPoints | None:
+        """The models as a question about points; None if the size of a class is all that they look at."""
+        if all(isinstance(model, KAnonymity) for model in self.configuration.models):
+            return None
+        if point_of_row is None:
+            point_of_row = np.arange(self.rows)
+        number = weights.size
+        return _AtPoints(
+            models=self.configuration.models,
+            weights=weights,
+            overall=self.overall,
+            histograms={
+                name: Histogram.of(point_of_row, column.codes, number=number, size=column.size)
+                for name, column in self.columns.items()
+            },
+            people={
+                model: np.bincount(point_of_row, weights=people, minlength=number).astype(np.int64)
+                for model, people in self.people.items()
+            },
+        )
+
+
+class _AtPoints:
+    """Whether parts made of points satisfy the models, from counts of the points alone."""
+
+    def __init__(
+        self,
+        *,
+        models: tuple[Model, ...],
+        weights: Counts,
+        overall: dict[str, Overall],
+        histograms: dict[str, Histogram],
+        people: dict[int, Counts],
+    ) -> None:
+        self.models, self.weights, self.overall, self.histograms, self.people = (
+            models,
+            weights,
+            overall,
+            histograms,
+            people,
+        )
+
+    def __call__(self, points: npt.NDArray[Any], part: Counts, number: int) -> Bools:
+        sizes = np.bincount(part, weights=self.weights[points], minlength=number).astype(np.int64)
+        counted = {name: _some(histogram, points).merged(part, number) for name, histogram in self.histograms.items()}
+        good = np.ones(number, np.bool_)
+        for place, model in enumerate(self.models):
+            name, people = model.sensitive, self.people.get(place)
+            if people is not None:
+                people = np.bincount(part, weights=people[points], minlength=number).astype(np.int64)
+            if name is None:
+                good &= model.check(sizes, population=people)
+            else:
+                good &= model.check(sizes, counted[name], self.overall[name], people)
+        return good
+
+
+def _some(histogram: Histogram, points: npt.NDArray[Any]) -> Histogram:
+    """The histogram of some of its classes, in the order given."""
+    begin = histogram.starts[points]
+    counts = histogram.starts[points + 1] - begin
+    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
+    entries = np.repeat(begin - starts[:-1], counts) + np.arange(int(starts[-1]))
+    return Histogram(
+        starts=starts, codes=histogram.codes[entries], counts=histogram.counts[entries], size=histogram.size
+    )

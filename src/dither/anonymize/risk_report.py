@@ -1,0 +1,358 @@
+"""A risk report as text, and as one HTML page that needs nothing else and can be read on a phone."""
+
+from __future__ import annotations
+
+import html
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dither.anonymize.exposure import Attacker, Exposure
+from dither.anonymize.risk import FOR_THE_OWNER, ColumnRisk, Notice, RiskReport
+from dither.pictures import EXACT, FAINT, LINE, PRIVATE, picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from dither.anonymize.combinations import Combination
+
+TITLE = "Who can be singled out"
+SHOWN = 5
+LONGEST_NAME = 28
+ID = re.compile(r'\bid="([^"]+)"')
+REFERENCE = re.compile(r'(xlink:href="#|href="#|url\(#)([^")]+)')
+WIDTH = 4.5
+
+DOTS = (
+    "Each dot is a combination of columns. Whoever is alone with their values can be found by anybody who knows them."
+)
+BARS = (
+    "Bars: by how much the expected share of identified people grows when the column is known besides others, on "
+    "average over the combinations searched."
+)
+ATTACKERS = (
+    "The prosecutor knows that a person is in the table. The journalist has to tell the person from everybody in the "
+    "population who is alike. The marketer matches everybody, and counts the right ones."
+)
+LIMITS = (
+    "Risks follow Dankar &amp; El Emam (2010). They are right if an attacker knows these columns and nothing else. Who "
+    "knows what is a guess, and a table that looks safe here can be broken by knowledge nobody thought of, or by a "
+    "second release about the same people. Only noise with a proven loss holds whatever is known."
+)
+
+STYLE = """
+:root { color-scheme: light; --line: #ddd; --faint: #666; --bad: #B34700; --bar: #D55E00; --calm: #0072B2; }
+* { box-sizing: border-box; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #222; margin: 0 auto; padding: 1rem; max-width: 46rem; }
+h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { font-size: 1.2rem; margin: 2.2rem 0 .5rem; }
+p { margin: .5rem 0; } .owner { border-left: 4px solid var(--bar); padding: .4rem .8rem; background: #FFF6F0; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .7rem; margin: 1rem 0; }
+.fact { border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; }
+.fact b { display: block; font-size: 1.5rem; line-height: 1.2; }
+.fact span { color: var(--faint); font-size: .85rem; overflow-wrap: anywhere; }
+svg { width: 100%; max-width: 34rem; height: auto; display: block; }
+table { border-collapse: collapse; width: 100%; font-size: .88rem; }
+th, td { text-align: left; padding: .35rem .5rem .35rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+th { font-weight: 600; } td { overflow-wrap: anywhere; }
+td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+.small { font-size: .85rem; } .faint { color: var(--faint); } .bad { color: var(--bad); font-weight: 600; }
+@media (max-width: 34rem) { .extra { display: none; } body { padding: .7rem; } }
+"""
+
+
+def percent(share: float) -> str:
+    """A share as people read it; what isn't none never becomes 0%, what isn't all never becomes 100%."""
+    if share in (0.0, 1.0):
+        return f"{100 * share:.0f}%"
+    if share < 0.0001:
+        return "< 0.01%"
+    if share > 0.9999:
+        return "> 99.99%"
+    for digits in (0, 1, 2):
+        text = f"{100 * share:.{digits}f}"
+        enough = share >= 0.1 if digits == 0 else share >= 0.01 if digits == 1 else True
+        if enough and float(text) not in (0.0, 100.0):
+            return f"{text}%"
+    return f"{100 * share:.2f}%"
+
+
+def joined(names: Sequence[str]) -> str:
+    """Column names as one text."""
+    return " + ".join(names)
+
+
+# ------------------------------------------------------------------ text
+
+
+def as_text(report: RiskReport) -> str:
+    """The report for a terminal or a log."""
+    lines = [f"{report.rows:,} rows, {len(report.columns)} columns. {FOR_THE_OWNER}", ""]
+    lines.append(f"{'column':<{LONGEST_NAME}} {'distinct':>10} {'alone':>9} {'bits':>6} {'adds':>8}  notice")
+    lines += [
+        f"{column.name[:LONGEST_NAME]:<{LONGEST_NAME}} {column.distinct:>10,} "
+        f"{percent(column.alone.unique_share):>9} {column.bits:>6.1f} {gain(column):>8}  {notice(column)}".rstrip()
+        for column in report.columns
+    ]
+    lines += ["", f"{'known':<50} {'alone':>9} {f'in < {report.k}':>9} {'smallest':>9} {'expected':>9}"]
+    for size in range(1, report.most + 1):
+        lines += [
+            f"{joined(found.columns):<50} {percent(found.unique_share):>9} {percent(found.small_share):>9} "
+            f"{found.smallest:>9,} {percent(found.expected):>9}"
+            for found in worst(report, size)
+        ]
+    lines += ["", *summary(report), *(f"note: {note}" for note in report.notes)]
+    return "\n".join(lines)
+
+
+def worst(report: RiskReport, size: int, shown: int = SHOWN) -> tuple[Combination, ...]:
+    """The worst combinations of one size, without columns that are noticed for being names or constant."""
+    left_out = {each.name for each in report.columns if each.notice in (Notice.IDENTIFIER, Notice.CONSTANT)}
+    return tuple(each for each in report.of_size(size) if not left_out.intersection(each.columns))[:shown]
+
+
+def gain(column: ColumnRisk) -> str:
+    """What the column adds to others, in points of a hundred."""
+    return "" if column.gain is None else f"{100 * column.gain:.2f}"
+
+
+def notice(column: ColumnRisk) -> str:
+    """What the column is noticed for."""
+    if column.notice is None:
+        return ""
+    return f"told by {column.determined_by}" if column.determined_by else column.notice.value
+
+
+def summary(report: RiskReport) -> list[str]:
+    """The findings in sentences."""
+    found = []
+    names = [each.name for each in report.columns if each.notice is Notice.IDENTIFIER]
+    if names:
+        found.append(f"As good as names, and not combined with others: {', '.join(names)}.")
+    half = next(
+        (each for size in range(1, report.most + 1) for each in worst(report, size, 1) if each.unique_share >= 0.5),
+        None,
+    )
+    if half is not None:
+        found.append(
+            f"{joined(half.columns)} {'is' if len(half.columns) == 1 else 'are'} enough to single out "
+            f"{percent(half.unique_share)} of the rows."
+        )
+    else:
+        sizes = "one column" if report.most == 1 else f"up to {report.most} columns"
+        found.append(f"No {'other ' if names else ''}combination of {sizes} leaves half of the rows alone.")
+    return [*found, *told(report.exposure)]
+
+
+def told(known: Exposure) -> list[str]:
+    """What the three attackers can do, in sentences."""
+    prosecutor, alone = known.prosecutor, percent(known.unique / known.rows)
+    rows = "row" if known.smallest == 1 else "rows"
+    classes = f"{known.classes:,} classes; the smallest has {known.smallest:,} {rows}"
+    lines = [
+        f"Whoever knows {joined(known.columns)} meets {classes}, and {alone} of the rows are alone.",
+        f"Prosecutor (knows that somebody is in the table): {_risk_of(prosecutor, known.k)}",
+    ]
+    if known.journalist is None:
+        lines.append("Journalist (doesn't know it): at most the prosecutor's; give a population to know it better.")
+    else:
+        lines.append(f"Journalist (doesn't know it): {_risk_of(known.journalist, known.k)}")
+    lines.append(f"Marketer (matches everybody): {percent(known.marketer)} of the rows are expected to be identified.")
+    if known.absent:
+        lines.append(
+            f"{known.absent:,} rows have no counterpart in the population: is it really everybody, written the same "
+            "way? They were counted as if they were in it."
+        )
+    return lines
+
+
+def _risk_of(attacker: Attacker, k: int) -> str:
+    at_risk, highest, success = _risks(attacker)
+    return f"risk up to {highest}, {success} on average; above 1/{k} for {at_risk} of the rows."
+
+
+# ------------------------------------------------------------------ page
+
+
+def as_page(report: RiskReport) -> str:
+    """The report as one HTML page with its pictures in it."""
+    known = report.exposure
+    these = "it" if len(known.columns) == 1 else "all of these"
+    body = [
+        f"<h1>{TITLE}</h1>",
+        f'<p class="owner">{html.escape(FOR_THE_OWNER)}</p>',
+        _facts(report),
+        *(f"<p>{html.escape(line)}</p>" for line in summary(report)),
+        *(f'<p class="faint small">{html.escape(note)}</p>' for note in report.notes),
+        "<h2>How many are alone, by how much is known</h2>",
+        f"<p>{DOTS}</p>",
+        _drawn(lambda figure: _draw_sizes(figure, report), "sizes", 2.9),
+        _combinations(report),
+        "<h2>Which columns do it</h2>",
+        f"<p>{BARS}</p>",
+        _drawn(lambda figure: _draw_columns(figure, report), "columns", _height(report)),
+        _columns(report),
+        f"<h2>{html.escape(joined(known.columns))}</h2>",
+        f"<p>How many rows are alike in {these}? Rows in classes of fewer than {known.k} are orange.</p>",
+        _drawn(lambda figure: _draw_bands(figure, known), "bands", 2.9),
+        _attackers(known),
+        *(f'<p class="faint small">{text}</p>' for text in (ATTACKERS, LIMITS)),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{TITLE}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n" + "\n".join(body) + "\n</body>\n</html>\n"
+    )
+
+
+def _facts(report: RiskReport) -> str:
+    known = report.exposure
+    facts = [
+        (f"{report.rows:,}", "rows"),
+        (percent(known.unique / known.rows), f"are alone by {joined(known.columns)}"),
+        (f"{known.smallest:,}", "rows in the smallest class"),
+        (percent(known.marketer), "expected to be identified"),
+    ]
+    cells = "".join(f'<div class="fact"><b>{html.escape(a)}</b><span>{html.escape(b)}</span></div>' for a, b in facts)
+    return f'<div class="facts">{cells}</div>'
+
+
+def _combinations(report: RiskReport) -> str:
+    head = (("known", ""), ("alone", "n"), (f"in < {report.k}", "n"), ("smallest", "n extra"), ("expected", "n extra"))
+    rows = []
+    for size in range(1, report.most + 1):
+        rows += [
+            (
+                joined(found.columns),
+                percent(found.unique_share),
+                percent(found.small_share),
+                f"{found.smallest:,}",
+                percent(found.expected),
+            )
+            for found in worst(report, size)
+        ]
+    return _table(head, rows)
+
+
+def _columns(report: RiskReport) -> str:
+    head = (("column", ""), ("distinct", "n"), ("alone", "n"), ("bits", "n extra"), ("missing", "n extra"), ("", ""))
+    rows = [
+        (
+            column.name,
+            f"{column.distinct:,}",
+            percent(column.alone.unique_share),
+            f"{column.bits:.1f}",
+            percent(column.missing / report.rows),
+            notice(column),
+        )
+        for column in report.columns
+    ]
+    return _table(head, rows)
+
+
+def _attackers(known: Exposure) -> str:
+    head = (("attacker", ""), (f"above 1/{known.k}", "n"), ("highest", "n"), ("on average", "n"))
+    rows: list[tuple[str, ...]] = [("prosecutor", *_risks(known.prosecutor))]
+    if known.journalist is not None:
+        rows.append(("journalist", *_risks(known.journalist)))
+    else:
+        rows.append(("journalist", *(f"≤ {each}" for each in _risks(known.prosecutor))))
+    rows.append(("marketer", "", "", percent(known.marketer)))
+    return _table(head, rows)
+
+
+def _risks(attacker: Attacker) -> tuple[str, str, str]:
+    return percent(attacker.at_risk), percent(attacker.highest), percent(attacker.success)
+
+
+def _table(head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> str:
+    classes = [f' class="{kind}"' if kind else "" for _, kind in head]
+    lines = ["<table><thead><tr>"]
+    lines += [f"<th{kind}>{html.escape(title)}</th>" for (title, _), kind in zip(head, classes, strict=True)]
+    lines.append("</tr></thead><tbody>")
+    for row in rows:
+        cells = (f"<td{kind}>{html.escape(text)}</td>" for text, kind in zip(row, classes, strict=True))
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return "".join(lines) + "</tbody></table>"
+
+
+# ------------------------------------------------------------------ pictures
+
+
+def _drawn(draw: Callable[[Figure], None], name: str, height: float) -> str:
+    """A picture as part of the page; its names get a prefix, since a page has each name once."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / f"{name}.svg"
+        with picture(place, width=WIDTH, height=height) as figure:
+            draw(figure)
+        text = place.read_text(encoding="utf-8")
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = ID.sub(lambda found: f'id="{name}.{found[1]}"', text)
+    return REFERENCE.sub(lambda found: f"{found[1]}{name}.{found[2]}", text)
+
+
+def _draw_sizes(figure: Figure, report: RiskReport) -> None:
+    axes = figure.add_subplot()
+    sizes = range(1, report.most + 1)
+    tops = []
+    for size in sizes:
+        found = worst(report, size, len(report.combinations))
+        shares = [100 * each.unique_share for each in found]
+        spread = [size + 0.24 * ((7 * place % 11) / 5 - 1) for place in range(len(shares))]
+        axes.plot(spread, shares, "o", color=PRIVATE, markersize=4, alpha=0.45, markeredgewidth=0)
+        if found:
+            tops.append((size, shares[0]))
+    axes.plot([size for size, _ in tops], [share for _, share in tops], "-", color=EXACT)
+    for size, share in tops:
+        axes.annotate(
+            percent(share / 100), xy=(size, share), xytext=(0, 5), textcoords="offset points", ha="center", color=EXACT
+        )
+    axes.set(xlabel="columns known", ylabel="rows alone, %", xticks=list(sizes), xlim=(0.5, report.most + 0.5))
+    top = max([1.0, *(share for _, share in tops)])
+    axes.set_ylim(-0.04 * top, 1.15 * top)
+    axes.grid(visible=False, axis="x")
+
+
+def _told_apart(report: RiskReport) -> list[ColumnRisk]:
+    return [each for each in report.columns if each.gain is not None][:20]
+
+
+def _height(report: RiskReport) -> float:
+    return 1.0 + 0.27 * max(1, len(_told_apart(report)))
+
+
+def _draw_columns(figure: Figure, report: RiskReport) -> None:
+    axes = figure.add_subplot()
+    shown = _told_apart(report)[::-1]
+    names = [each.name if len(each.name) <= LONGEST_NAME else each.name[: LONGEST_NAME - 1] + "…" for each in shown]
+    axes.barh(range(len(shown)), [100 * (each.gain or 0.0) for each in shown], color=PRIVATE, height=0.65)
+    # names come from the data's header: never read as formulas
+    axes.set_yticks(range(len(shown)), names, parse_math=False)
+    axes.set(xlabel="adds to the expected share identified, points of 100")
+    axes.grid(visible=False, axis="y")
+
+
+def _draw_bands(figure: Figure, known: Exposure) -> None:
+    axes = figure.add_subplot()
+    shares = [100 * band.rows / known.rows for band in known.bands]
+    colours = [EXACT if band.low < known.k else PRIVATE for band in known.bands]
+    axes.bar(range(len(shares)), shares, color=colours, width=0.75)
+    for place, (share, band) in enumerate(zip(shares, known.bands, strict=True)):
+        if band.rows:
+            axes.annotate(
+                percent(share / 100),
+                xy=(place, share),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                color=LINE,
+                fontsize=8,
+            )
+        else:
+            axes.annotate("0", xy=(place, 0), xytext=(0, 2), textcoords="offset points", ha="center", color=FAINT,
+                          fontsize=8)  # fmt: skip
+    axes.set_xticks(range(len(shares)), [str(band) for band in known.bands], rotation=35, ha="right")
+    axes.set(xlabel="size of the class", ylabel="rows, %")
+    axes.margins(y=0.15)
+    axes.grid(visible=False, axis="x")

@@ -1,0 +1,309 @@
+"""``dither anonymize``: tables in which nobody is alone, how far that is from private, and who stands out before."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from typer.core import TyperGroup
+
+from dither.cli.anonymity import (
+    Closeness,
+    Disclosure,
+    Diversity,
+    Hierarchies,
+    K,
+    Keep,
+    Likeness,
+    Quasi,
+    Sensitive,
+    Suppress,
+    configured,
+    hierarchies_in,
+    listed,
+    models,
+)
+from dither.cli.bar import bar
+from dither.cli.screen import console, printable, say
+from dither.errors import InvalidParameter, MissingLibrary
+
+if TYPE_CHECKING:
+    from dither.anonymize.release import Release
+    from dither.anonymize.risk import RiskReport
+
+DEFAULT = "table"
+HELP = """Anonymise a table, check one, or see who stands out in it.
+
+k-anonymity and its kin claim no privacy loss: they say nothing about what somebody knows besides, nor about two
+releases of the same people. To answer questions about a table with a guarantee, keep it and use dither ask.
+
+\b
+  dither anonymize risk patients.csv
+      which columns single people out
+  dither anonymize patients.csv --k 10 --quasi age,postcode,sex --sensitive disease -o out.parquet
+      write a table in which at least ten rows look alike (the same as: dither anonymize table patients.csv …)
+  dither anonymize verify out.parquet --k 10 --quasi age,postcode,sex --sensitive disease
+      check it, independently of what made it
+"""
+BARS = 20
+
+
+class Method(Enum):
+    """How rows are made alike."""
+
+    MONDRIAN = "mondrian"
+    RELAXED = "relaxed"
+    LATTICE = "lattice"
+
+
+class _Anonymize(TyperGroup):
+    """``dither anonymize FILE …`` means ``dither anonymize table FILE …``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
+            args = [DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=_Anonymize, help=HELP, no_args_is_help=True, rich_markup_mode=None)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.", show_default=False)]
+
+
+@app.command("risk")
+def risk(
+    file: File,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--columns", metavar="COLUMNS", help="What somebody might know, as age,sex [all columns]."),
+    ] = None,
+    most: Annotated[int, typer.Option("--most", metavar="NUMBER", min=1, help="How many columns to combine.")] = 3,
+    k: Annotated[
+        int, typer.Option("--k", metavar="NUMBER", min=1, help="Fewer rows than this are a small class.")
+    ] = 10,
+    population: Annotated[
+        Path | None,
+        typer.Option("--population", metavar="FILE", help="A table of everybody, for the journalist's risk."),
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the report as a page with pictures.")
+    ] = None,
+) -> None:
+    """See which columns of a table single people out.
+
+    Counts, for every combination of columns up to a size, how many rows are alone with their values. The report holds
+    exact facts about the data, without noise: it is for the owner of the data only.
+
+    Example:  dither anonymize risk patients.csv --most 2 --html risk.html
+    """
+    from dither.anonymize.risk import risk as found_in
+
+    if html is not None:
+        _expect_place(html, (".html",), "--html")
+    with bar() as watch:
+        watch(0.0, "reading")
+        named = listed(columns) if columns else None
+        report = found_in(str(file), named, most, k=k, population=_path(population), watch=watch)
+    show_risk(report, console())
+    if html is not None:
+        try:
+            console().print(Text(f"report: {report.save(html)}"))
+        except MissingLibrary as missing:
+            say(str(missing))
+
+
+@app.command(DEFAULT)
+def table(
+    file: File,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where it goes: .parquet or .csv.")],
+    quasi: Quasi,
+    sensitive: Sensitive = None,
+    keep: Keep = None,
+    k: K = None,
+    method: Annotated[
+        Method,
+        typer.Option(
+            "--method", help="Cut into ever smaller parts; the same, equal values apart; or one level for each column."
+        ),
+    ] = Method.MONDRIAN,
+    hierarchies: Hierarchies = None,
+    suppress: Suppress = "0",
+    diversity: Diversity = None,
+    closeness: Closeness = None,
+    disclosure: Disclosure = None,
+    likeness: Likeness = None,
+) -> None:
+    """Write an anonymised table.
+
+    Columns that aren't named are removed. Quasi-identifiers are made coarser until every class of rows that look alike
+    satisfies all that is asked; sensitive columns stay as they are. What was written is read again and verified.
+
+    Example:  dither anonymize patients.csv --k 10 --quasi age,postcode,sex --sensitive disease -o out.parquet
+    """
+    from dither.anonymize.columns import as_table
+    from dither.anonymize.lattice import full_domain
+    from dither.anonymize.mondrian import mondrian
+    from dither.anonymize.verify import verify as verified
+    from dither.progress import part_of
+
+    _expect_place(out, (".parquet", ".csv"), "-o")
+    secret, known = listed(sensitive), listed(quasi)
+    wanted = models(secret, diversity, closeness, disclosure, likeness)
+    levels = hierarchies_in(hierarchies, known)
+    with bar() as watch:
+        watch(0.0, "reading")
+        data = as_table(str(file))
+        configuration = configured(
+            data, quasi=levels, sensitive=secret, keep=listed(keep), k=k, models=wanted, suppress=suppress
+        )
+        working = part_of(watch, 0.1, 0.9)
+        if method is Method.LATTICE:
+            release = full_domain(data, configuration, watch=working)
+        else:
+            release = mondrian(data, configuration, strict=method is Method.MONDRIAN, watch=working)
+        watch(0.9, "writing")
+        release.save(out)
+        watch(0.95, "verifying what was written")
+        checked = verified(str(out), configuration, original=data)
+    show_release(release, data.num_rows, console())
+    _show_verified(checked, console())
+    console().print(Text(f"written: {out}"))
+
+
+@app.command("verify")
+def verify(
+    file: File,
+    quasi: Quasi,
+    sensitive: Sensitive = None,
+    keep: Keep = None,
+    k: K = None,
+    hierarchies: Hierarchies = None,
+    suppress: Suppress = "0",
+    diversity: Diversity = None,
+    closeness: Closeness = None,
+    disclosure: Disclosure = None,
+    likeness: Likeness = None,
+    original: Annotated[
+        Path | None, typer.Option("--original", metavar="FILE", help="The table it was made from, to compare with.")
+    ] = None,
+) -> None:
+    """Check an anonymised table, independently of what made it.
+
+    Groups rows by the printed text of their quasi-identifiers and counts again. With the original, also whether every
+    row is still what it was, only coarser. Exits with 1 if anything is wrong.
+
+    Example:  dither anonymize verify out.parquet --k 10 --quasi age,postcode,sex --sensitive disease
+    """
+    from dither.anonymize.verify import verify as verified
+
+    secret, known = listed(sensitive), listed(quasi)
+    wanted = models(secret, diversity, closeness, disclosure, likeness)
+    configuration = configured(
+        None,
+        quasi=hierarchies_in(hierarchies, known),
+        sensitive=secret,
+        keep=listed(keep),
+        k=k,
+        models=wanted,
+        suppress=suppress,
+    )
+    with bar() as watch:
+        watch(0.0, "verifying")
+        checked = verified(str(file), configuration, original=_path(original))
+    _show_verified(checked, console())
+
+
+def show_risk(report: RiskReport, screen: Console) -> None:
+    """Columns, the worst combinations of each size, the classes of the worst, and what that means."""
+    from dither.anonymize.risk import FOR_THE_OWNER
+    from dither.anonymize.risk_report import gain, joined, notice, percent, summary, worst
+
+    screen.print(Text(f"{report.rows:,} rows, {len(report.columns)} columns. {FOR_THE_OWNER}", style="bold"))
+    screen.print()
+    columns = _grid(("column", "left"), ("distinct", "right"), ("alone", "right"), ("bits", "right"), ("adds", "right"),
+                    ("", "left"))  # fmt: skip
+    for each in report.columns:
+        cells = (f"{each.distinct:,}", percent(each.alone.unique_share), f"{each.bits:.1f}", gain(each))
+        columns.add_row(Text(printable(each.name)), *cells, Text(printable(notice(each)), style="yellow"))
+    screen.print(columns)
+    screen.print()
+    known = _grid(("known", "left"), ("alone", "right"), (f"in < {report.k}", "right"), ("smallest", "right"),
+                  ("expected", "right"), ("", "left"))  # fmt: skip
+    for size in range(1, report.most + 1):
+        for found in worst(report, size):
+            known.add_row(
+                Text(printable(joined(found.columns))),
+                percent(found.unique_share),
+                percent(found.small_share),
+                f"{found.smallest:,}",
+                percent(found.expected),
+                Text("█" * round(BARS * found.unique_share), style="red"),
+            )
+    screen.print(known)
+    screen.print()
+    classes = _grid((f"rows alike in {printable(joined(report.exposure.columns))}", "left"), ("classes", "right"),
+                    ("rows", "right"), ("", "left"))  # fmt: skip
+    for band in report.exposure.bands:
+        part = band.rows / report.rows
+        drawn = Text("█" * round(BARS * part), style="red" if band.low < report.k else "cyan")
+        classes.add_row(str(band), f"{band.classes:,}", percent(part), drawn)
+    screen.print(classes)
+    screen.print()
+    for line in summary(report):
+        screen.print(Text(printable(line)))
+    for note in report.notes:
+        screen.print(Text(f"note: {printable(note)}"), style="dim")
+
+
+def show_release(release: Release, rows: int, screen: Console) -> None:
+    """What became of the table."""
+    from dither.anonymize.risk_report import percent
+
+    quality = release.quality()
+    facts = _grid(("", "left"), ("", "left"))
+    facts.show_header = False
+    facts.add_row("how", Text(release.how))
+    facts.add_row("rows", f"{release.table.num_rows:,} of {rows:,}")
+    average = f"{quality.average_class_size:,.1f} on average"
+    facts.add_row("classes", f"{quality.classes:,}, of {quality.smallest_class:,} rows or more, {average}")
+    facts.add_row("detail lost", f"{percent(quality.ncp)} (NCP), {percent(quality.entropy_loss)} by entropy")
+    for name, lost in quality.by_column.items():
+        facts.add_row("", Text(f"{printable(name)} {percent(lost)}"))
+    screen.print(facts)
+
+
+def _show_verified(checked: Any, screen: Console) -> None:
+    for line in str(checked).splitlines():
+        screen.print(Text(printable(line)))
+    if not checked.ok:
+        raise typer.Exit(1)
+    screen.print(Text("This is no privacy guarantee: it doesn't hold against what is known besides.", style="dim"))
+
+
+def _grid(*columns: tuple[str, str]) -> Table:
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for title, side in columns:
+        grid.add_column(Text(title), justify="right" if side == "right" else "left", no_wrap=side == "right")
+    return grid
+
+
+def _path(place: Path | None) -> str | None:
+    return None if place is None else str(place)
+
+
+def _expect_place(place: Path, endings: tuple[str, ...], option: str) -> None:
+    """Before the work, which may take a while: whether its result can be written."""
+    if place.suffix not in endings:
+        raise InvalidParameter(f"{option} takes a file that ends in {' or '.join(endings)}; got {place.name!r}")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        raise InvalidParameter(f"{str(place)!r} can't be written: choose another {option}") from None
+    if place.is_dir() or not os.access(place if place.exists() else place.parent, os.W_OK):
+        raise InvalidParameter(f"{str(place)!r} can't be written: choose another {option}")
