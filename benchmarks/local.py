@@ -3,7 +3,8 @@
 Run with ``python benchmarks/local.py``. One operation is one person: a report drawn with cryptographic randomness and
 counted, without the final estimate. Peers are measured with fewer people, since they work one by one in Python; times
 are medians of interleaved repeats on the same machine. The note has the mean square error over what theory states.
-Peers that don't install or don't run are reported as such. Results go to ``benchmarks/results/local.json``.
+Peers need ``pure-ldp==1.2.0 multi-freq-ldpy==0.2.5 statsmodels "xxhash<4"``; those that don't install or don't run are
+reported as such. Results go to ``benchmarks/results/local.json``.
 """
 
 from __future__ import annotations

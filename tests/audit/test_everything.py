@@ -97,8 +97,11 @@ def test_all_claims_hold(part):
     assert [row.name for row in rows] == [each.name for each in expected]
     # a false alarm anywhere has a chance of a millionth
     for row in rows:
-        share = 1e-6 / len(rows) / (1 if part is Part.MECHANISMS else 2)
-        assert 1 - row.bound.confidence == pytest.approx(share, rel=1e-6)
+        # a question has two bounds, and a third one where a key may be one unit's alone
+        most = 1 if part is Part.MECHANISMS else 3 if "discovered" in row.name else 2
+        bounds = 1e-6 / len(rows) / (1 - row.bound.confidence)
+        assert bounds == pytest.approx(round(bounds), rel=1e-6)
+        assert min(most, 2) <= round(bounds) <= most
     if part is Part.QUESTIONS:
         assert all(row.neighbours.pairs >= 6 for row in rows)
         assert sum(row.neighbours.furthest == 1.0 for row in rows) >= len(rows) // 2

@@ -26,7 +26,7 @@ from dither.curator import Curator, Policy
 from dither.curator import curator as curator_module
 from dither.engines import cells
 from dither.errors import InvalidParameter, InvalidPolicy, Refused
-from dither.mechanisms import GaussianLoss, GaussianThreshold, PartitionSelection
+from dither.mechanisms import GaussianLoss
 from dither.mechanisms.randomized_response import RandomizedResponse
 from dither.privacy import Adjacency, ApproximateLoss, PureLoss
 from dither.query import price as price_module
@@ -454,23 +454,6 @@ def test_the_delta_of_a_bound_is_one_that_samples_can_see():
     assert telling_delta(GaussianLoss(Fraction(1))) == pytest.approx(0.3829 / 4, rel=0.02)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_keys_that_are_shown_whoever_holds_them_are_caught(monkeypatch, seed):
-    """A key that one unit alone holds is shown: no cell moves too far, and only tables with such keys tell."""
-    sql = "SELECT product, COUNT(*) AS n FROM orders GROUP BY product"
-    right = audited(sql, budget=3, pairs=8, seed=seed)
-    assert not right.broken
-    assert right.keys is not None
-    assert [title for title, _ in right.titled] == ["releases", "keys", "answers"]
-    monkeypatch.setattr(GaussianThreshold, "release", lambda self, counts, **more: (counts >= 1, counts))
-    monkeypatch.setattr(PartitionSelection, "release", lambda self, counts, **more: counts >= 1)
-    found = audited(sql, budget=3, pairs=8, seed=seed)
-    assert found.neighbours.broken == ()
-    assert found.keys.verdict is Verdict.BROKEN
-    assert "shown" in found.keys.event
-    assert "verdict     BROKEN. Outputs tell" in str(found)
-
-
 def test_a_wrong_confidence_is_told_as_it_was_given():
     with pytest.raises(InvalidParameter, match="got 2"):
-        audited(COUNT, confidence=2)
+        audit_query(policy(), COUNT, confidence=2)

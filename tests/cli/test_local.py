@@ -132,7 +132,7 @@ VALUES = {
     "heavy": ["1234", "99"] * 50,  # enough that somebody reports at every level
     "heavy-text": ["ant", "bee"] * 50,
     "fragments": ["ant", "bee"],
-    "rappor": ["ant", "bee"],
+    "rappor": ["ant", "bee"] * 20,
 }
 
 
@@ -317,6 +317,12 @@ def test_a_description_is_said_on_the_output_and_its_price_beside_it(run):
     done = run("local", "describe", "--protocol", "laplace", "-e", "1/2", "--bounds", "0,24")
     assert json.loads(done.out)["bounds"] == ["0", "24"]
     assert "one report: ε = 0.5 (replace), 10 bytes" in done.err
+
+
+def test_a_domain_is_a_number_or_labels(run):
+    assert described(run, "--domain", "3", name="number.json")["domain"] == 3
+    assert described(run, "--domain", "cat, dog", name="pets.json")["domain"] == ["cat", "dog"]
+    assert described(run, "--labels", "1,2", name="digits.json")["domain"] == ["1", "2"]
 
 
 def test_labels_come_from_a_file_too(run):

@@ -121,3 +121,10 @@ def test_columns_of_a_table_are_taken_by_name(table: Any) -> None:
 def test_a_table_with_other_columns_is_refused() -> None:
     with pytest.raises(InvalidData, match="a column for each of first, second"):
         Attributes.best({"first": 2, "second": 2}, epsilon=8).randomize(pandas.DataFrame({"a": [1], "b": [0]}))
+
+
+def test_an_attribute_that_nobody_was_asked_about_is_named() -> None:
+    several = Attributes.best({"first": 2, "second": 2}, epsilon=1)
+    one = several.aggregator().add(several.randomize({"first": [0], "second": [0]}))
+    with pytest.raises(InvalidData, match=r"nobody was asked about (first|second) yet"):
+        one.estimate()

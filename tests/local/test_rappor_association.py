@@ -133,7 +133,7 @@ def test_wrong_input_is_refused():
     damaged[3, 0] = 77
     with pytest.raises(InvalidData, match="client"):
         associate(first, (second[0], damaged, SECOND))
-    for wrong in ([], ["a", "a"]):
+    for wrong in ([], ["a", "a"], "ab"):
         with pytest.raises(InvalidParameter):
             associate((first[0], first[1], wrong), second)
     with pytest.raises(InvalidParameter, match="pairs"):
@@ -144,3 +144,19 @@ def test_wrong_input_is_refused():
     rows = tiny.randomize([0] * 50, source=InsecureSeededSource(1))
     with pytest.raises(InvalidParameter, match="told apart"):
         associate((tiny, rows, ["0", "1", "2"]), second, unlisted=False)
+
+
+def test_fewer_people_than_joint_shares_are_told_so():
+    # not that their candidates can't be told apart, which is what the singular information looks like
+    first, second = pairs(JOINT, 5, np.random.default_rng(11), seed=12)
+    with pytest.raises(InvalidData, match="at least as many people"):
+        associate(first, second)
+
+
+def test_it_prints():
+    result = associate(*pairs(JOINT, 2000, np.random.default_rng(13), seed=14))
+    lines = str(result).splitlines()
+    assert lines[0].split() == ["both", "share", "interval"]
+    assert len(lines) == 1 + result.joint.size + 2
+    assert f"{FIRST[0]} × {SECOND[0]}" in str(result)
+    assert "(not listed)" in str(result)

@@ -11,7 +11,7 @@ from scipy import stats
 from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.rappor import Rappor
-from dither.local.rappor_decoding import Control, _present, decode, detection_limit
+from dither.local.rappor_decoding import FEWEST_REPORTS, Control, _present, decode, detection_limit
 
 ALPHA = 1e-9
 WORDS = [f"word{i}" for i in range(100)]
@@ -161,7 +161,7 @@ def test_more_candidates_than_bits_are_picked_by_half_of_the_cohorts():
     assert stats.binom.cdf(covered, 6, 0.95) > 1e-4
     with pytest.raises(InvalidParameter, match="one cohort"):
         Rappor(bits=32, cohorts=1, f="1/4").aggregator().add(
-            Rappor(bits=32, cohorts=1, f="1/4").randomize(["word0"] * 10)
+            Rappor(bits=32, cohorts=1, f="1/4").randomize(["word0"] * 30)
         ).decode(crowd)  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def test_control_of_false_discoveries():
 def test_wrong_candidates_are_refused():
     protocol = Rappor(bits=4, hashes=1, cohorts=1, f="1/2")
     aggregate = collected(protocol, np.zeros(100, dtype=np.int64), WORDS[:1], seed=12)
-    for wrong in ([], ["a", "a"], ["1", 1]):
+    for wrong in ([], ["a", "a"], ["1", 1], "ab"):
         with pytest.raises(InvalidParameter):
             aggregate.decode(wrong)
     places = protocol.places([str(i) for i in range(9)])[0, :, 0]
@@ -217,6 +217,29 @@ def test_wrong_candidates_are_refused():
         decode(protocol.aggregator(), ["a"])
     with pytest.raises(InvalidParameter):
         aggregate.decode(["a"], confidence=1.5)
+
+
+def test_a_single_lie_is_no_discovery():
+    protocol = Rappor(bits=32, hashes=2, cohorts=1, f="1/4", p="1/4", q="3/4")
+    few = protocol.aggregator().add(protocol.randomize(["somebody"] * (FEWEST_REPORTS - 1)))
+    # two ones of one report, which chance brings once in ten times, would be reason enough to say that "a" is there
+    with pytest.raises(InvalidData, match="at least 24 reports"):
+        few.decode(["a"])
+    assert few.add(protocol.randomize(["somebody"])).decode(["a"]).candidates == ("a",)
+
+
+def test_it_prints_what_was_found_and_warns_of_what_is_missing():
+    protocol = Rappor(bits=64, hashes=2, cohorts=16, f="1/100", p="1/100", q="99/100")
+    people = np.repeat([0, 1], [9000, 3000])
+    aggregate = collected(protocol, people, ["word\x1b[31m", "<b>"], seed=14)
+    shown = str(aggregate.decode(["word\x1b[31m", "<b>", "absent"]))
+    lines = shown.splitlines()
+    assert lines[0].split() == ["candidate", "share", "interval"]
+    assert [line.split()[0] for line in lines[1:3]] == ["word\N{REPLACEMENT CHARACTER}[31m", "<b>"]
+    assert "95% intervals, which hold all together; 12,000 reports" in shown
+    assert "missing" not in shown
+    assert "missing from the list" in repr(aggregate.decode(["<b>", "absent"]))
+    assert "&lt;b&gt;" in aggregate.decode(["<b>", "absent"])._repr_html_()
 
 
 def test_cohorts_without_reports_are_left_out():

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
 
-from dither.anonymize.columns import as_table
+from dither.anonymize.columns import as_table, kind_for
 from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.models import KAnonymity, Model
+from dither.anonymize.models import KAnonymity, Model, TCloseness
 from dither.anonymize.values import Kind as Kind
 from dither.errors import InvalidParameter
 from dither.numeric import Number, probability
@@ -168,6 +168,17 @@ class Configuration:
                 f"every class needs at least {self.least} rows, and the table has {table.num_rows}: no release can "
                 "satisfy that"
             )
+        for attribute in self.quasi:
+            kind_for(attribute, table.schema.field(attribute.name).type)
+        for model in self.models:
+            if model.sensitive is not None:
+                self._expect_comparable(model, table.schema.field(model.sensitive).type)
+
+    def _expect_comparable(self, model: Model, sort: pa.DataType) -> None:
+        attribute = self.attribute(model.sensitive or "")
+        kind = kind_for(attribute, sort)
+        if isinstance(model, TCloseness):
+            model.expect(attribute.name, ordered=kind.on_a_line, hierarchy=attribute.hierarchy is not None)
 
     @property
     def quasi(self) -> tuple[Attribute, ...]:
@@ -214,7 +225,7 @@ def _attributes(columns: Any, role: Role, weights: Mapping[str, float]) -> list[
         if isinstance(column, Attribute):
             if column.role is not role:
                 raise InvalidParameter(f"{column.name!r} is listed as {role.value} but its role is {column.role.value}")
-            found.append(column)
+            found.append(replace(column, weight=weights.get(column.name, column.weight)))
             continue
         weight = weights.get(column, 1.0)
         found.append(Attribute(name=column, role=role, hierarchy=hierarchies.get(column), weight=weight))

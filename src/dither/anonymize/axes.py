@@ -16,10 +16,11 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dither.anonymize.attributes import Attribute
 from dither.anonymize.columns import Encoded
-from dither.anonymize.values import Counts, Floats, Kind, numbers
+from dither.anonymize.values import Counts, Floats, Kind, numbers, plain
 
 Positions: TypeAlias = npt.NDArray[Any]
 
@@ -50,7 +51,7 @@ class Axis:
     shape: Shape
     kind: Kind
     weight: float
-    values: pa.Array
+    values: pa.Array[Any]
     positions: Positions
     missing: int
     groups: tuple[Positions, ...] = ()
@@ -63,20 +64,29 @@ class Axis:
         narrow = np.uint8 if size < 1 << 8 else np.uint16 if size < 1 << 16 else np.int32
         missing = size - 1 if encoded.missing else -1
         hierarchy = attribute.hierarchy
-        if hierarchy is None:
-            shape = Shape.RANGE if encoded.kind.on_a_line else Shape.SET
+        if hierarchy is None and encoded.kind.on_a_line:
             return cls(
                 name=encoded.name,
-                shape=shape,
+                shape=Shape.RANGE,
                 kind=encoded.kind,
                 weight=attribute.weight,
                 values=encoded.values,
                 positions=encoded.codes.astype(narrow),
                 missing=missing,
             )
-        order = hierarchy.order(encoded.values)
+        order = _by_frequency(encoded) if hierarchy is None else hierarchy.order(encoded.values)
         place = np.empty(size, narrow)
         place[order] = np.arange(size)
+        if hierarchy is None:
+            return cls(
+                name=encoded.name,
+                shape=Shape.SET,
+                kind=encoded.kind,
+                weight=attribute.weight,
+                values=encoded.values.take(order),
+                positions=place[encoded.codes],
+                missing=missing,
+            )
         levels = [hierarchy.level_codes(level, encoded.values) for level in range(hierarchy.height + 1)]
         renamed = [_rising(codes[order], labels) for codes, labels in levels]
         return cls(
@@ -84,7 +94,7 @@ class Axis:
             shape=Shape.TREE,
             kind=encoded.kind,
             weight=attribute.weight,
-            values=encoded.values.take(pa.array(order)),
+            values=encoded.values.take(order),
             positions=place[encoded.codes],
             missing=int(place[missing]) if encoded.missing else -1,
             groups=tuple(codes for codes, _ in renamed),
@@ -196,6 +206,23 @@ class Axis:
         key.sort()
         key = key[np.concatenate((np.ones(1, np.bool_), key[1:] != key[:-1]))] if key.size else key
         return key // self.size, key % self.size
+
+
+def _by_frequency(encoded: Encoded) -> Counts:
+    """The most frequent category first and the missing one last; equally frequent ones by their text.
+
+    So that nothing depends on the order of rows, which is never released.
+    """
+    missing = np.asarray(encoded.values.is_null(), dtype=bool)
+    return np.lexsort((ranks_of_texts(encoded.values), -encoded.counts, missing))
+
+
+def ranks_of_texts(values: pa.Array[Any]) -> Counts:
+    """The rank of each of some different values by its text; missing comes last."""
+    order = np.asarray(pc.sort_indices(plain(values)))
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    return rank
 
 
 def _rising(codes: Positions, labels: tuple[str | None, ...]) -> tuple[Positions, tuple[str | None, ...]]:

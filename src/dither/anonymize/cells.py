@@ -6,6 +6,8 @@ The grammar of the texts is in :mod:`dither.anonymize.release`. Texts are made f
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dither.anonymize.axes import Axis, Shape
-from dither.anonymize.lines import order_of
-from dither.anonymize.values import Bools, Counts, Floats, plain
+from dither.anonymize.axes import Axis, Shape, ranks_of_texts
+from dither.anonymize.lines import keys_of, order_of
+from dither.anonymize.values import Bools, Counts, Floats, is_text, plain
 
 _DASH = "–"
 _NULL = "NULL"
+_UNCLEAR_ALONE = r'^$|^\*$|^[{"]|–'
+_UNCLEAR_INSIDE = r'^$|^\*$|^NULL$|^ | $|[{},"–]'
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -32,7 +36,7 @@ class Cells:
     """
 
     axis: Axis
-    texts: pa.Array
+    texts: pa.Array[Any]
     shares: Floats
     low: Counts
     high: Counts
@@ -78,7 +82,7 @@ class Cells:
             spelled += axis.labels[k]
         shares = (high - low) / max(1.0, axis.size - 1.0)
         or_missing = (low <= axis.missing) & (axis.missing <= high)
-        texts = pa.array(spelled, pa.string()).take(pa.array(which))
+        texts = pa.array(spelled, pa.string()).take(which)
         return cls(axis=axis, texts=texts, shares=shares, low=low, high=high, or_missing=or_missing)
 
     @property
@@ -106,7 +110,7 @@ class Cells:
             members = np.repeat(np.arange(classes.size), counts), position[np.repeat(begin, counts) + inside]
         return Cells(
             axis=self.axis,
-            texts=self.texts.take(pa.array(classes)),
+            texts=self.texts.take(classes),
             shares=self.shares[classes],
             low=self.low[classes],
             high=self.high[classes],
@@ -122,9 +126,7 @@ def alone(text: str) -> str:
         >>> alone("a, b"), alone("{a}"), alone("*")
         ('a, b', '"{a}"', '"*"')
     """
-    if not text or text == "*" or text[0] in '{"' or _DASH in text:
-        return json.dumps(text, ensure_ascii=False)
-    return text
+    return json.dumps(text, ensure_ascii=False) if re.search(_UNCLEAR_ALONE, text) else text
 
 
 def inside(text: str) -> str:
@@ -134,17 +136,43 @@ def inside(text: str) -> str:
         >>> inside("a"), inside("a, b"), inside("NULL")
         ('a', '"a, b"', '"NULL"')
     """
-    if not text or text in ("*", _NULL) or text != text.strip(" ") or any(mark in text for mark in '{},"–'):
-        return json.dumps(text, ensure_ascii=False)
-    return text
+    return json.dumps(text, ensure_ascii=False) if re.search(_UNCLEAR_INSIDE, text) else text
 
 
-def _spelled(axis: Axis) -> tuple[pa.Array, pa.Array]:
-    """The text of each position alone and inside; the missing value is NULL alone and ``NULL`` inside."""
-    texts: list[str | None] = plain(axis.values).to_pylist()
-    return (
-        pa.array([None if text is None else alone(text) for text in texts], pa.string()),
-        pa.array([_NULL if text is None else inside(text) for text in texts], pa.string()),
+class _Spelling:
+    """The texts of those positions of an axis that are printed: alone, and inside a set or range.
+
+    The missing value is NULL alone and ``NULL`` inside.
+    """
+
+    def __init__(self, axis: Axis, *positions: Counts) -> None:
+        # where every value differs, only few of them are the end of a range
+        self.used = np.unique(np.concatenate(positions))
+        texts = plain(axis.values.take(self.used))
+        self._alone, self._inside = texts, texts
+        if is_text(axis.values.type):
+            self._alone, self._inside = _quoted(texts, _UNCLEAR_ALONE, alone), _quoted(texts, _UNCLEAR_INSIDE, inside)
+        self._inside = pc.fill_null(self._inside, _NULL)
+
+    def alone(self, positions: Counts) -> Any:
+        return self._alone.take(pa.array(np.searchsorted(self.used, positions)))
+
+    def inside(self, positions: Counts) -> Any:
+        return self._inside.take(pa.array(np.searchsorted(self.used, positions)))
+
+
+def _quoted(texts: Any, unclear: str, quote: Callable[[str], str]) -> Any:
+    """The texts, those that match a pattern quoted."""
+    matched = pc.match_substring_regex(pc.fill_null(texts, _NULL), unclear)
+    if not pc.any(matched).as_py():
+        return texts
+    marked = matched.to_pylist()
+    return pa.array(
+        [
+            quote(text) if mark and text is not None else text
+            for text, mark in zip(texts.to_pylist(), marked, strict=True)
+        ],
+        pa.string(),
     )
 
 
@@ -162,14 +190,17 @@ def _none(axis: Axis) -> Cells:
 
 
 def _sets(axis: Axis, low: Counts, high: Counts, shares: Floats, members: tuple[Counts, Counts]) -> Cells:
-    single, in_set = _spelled(axis)
     part, position = members
+    spelling = _Spelling(axis, position)
     offsets = np.searchsorted(part, np.arange(low.size + 1))
-    # lists of dictionary codes would be smaller; joined texts are only as long as what is printed
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), in_set.take(pa.array(position)))
-    joined = pc.binary_join(lists, ", ")
+    ranks = ranks_of_texts(axis.values)
+    keys, _ = keys_of([part, ranks[position]], [low.size, axis.size])
+    keys.sort()
+    alphabetical = np.argsort(ranks)[keys % axis.size]
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), spelling.inside(alphabetical))
+    joined: Any = pc.binary_join(lists, ", ")
     braced = pc.binary_join_element_wise("{", joined, "}", "")
-    texts = pc.if_else(pa.array(low == high), single.take(pa.array(low)), braced)
+    texts = pc.if_else(pa.array(low == high), spelling.alone(low), braced)
     or_missing = np.zeros(low.size, np.bool_)
     or_missing[part[position == axis.missing]] = True
     return Cells(axis=axis, texts=texts, shares=shares, low=low, high=high, or_missing=or_missing, members=members)
@@ -178,18 +209,18 @@ def _sets(axis: Axis, low: Counts, high: Counts, shares: Floats, members: tuple[
 def _ranges(
     axis: Axis, low: Counts, high: Counts, shares: Floats, positions: npt.NDArray[Any], starts: Counts
 ) -> Cells:
-    single, in_set = _spelled(axis)
     or_missing = high == axis.missing
     if axis.missing >= 0 and or_missing.any():
         # the missing value comes last on the axis: without it, the highest is that of the others
         known = np.where(positions == axis.missing, -1, positions.astype(np.int64))
         high = np.maximum.reduceat(known, starts)
     end = np.maximum(high, 0)
-    between = pc.binary_join_element_wise(in_set.take(pa.array(low)), in_set.take(pa.array(end)), _DASH)
-    with_missing = pc.binary_join_element_wise(
-        "{", pc.if_else(pa.array(low == high), in_set.take(pa.array(low)), between), ", NULL}", ""
-    )
-    texts = pc.if_else(pa.array(low == high), single.take(pa.array(low)), between)
-    texts = pc.if_else(pa.array(or_missing), with_missing, texts)
-    texts = pc.if_else(pa.array(high < 0), pa.scalar(None, pa.string()), texts)
+    spelling = _Spelling(axis, low, end)
+    single, begin = pa.array(low == high), spelling.inside(low)
+    between: Any = pc.binary_join_element_wise(begin, spelling.inside(end), _DASH)
+    texts = pc.if_else(single, spelling.alone(low), between)
+    if or_missing.any():
+        also = pc.binary_join_element_wise("{", pc.if_else(single, begin, between), ", NULL}", "")
+        texts = pc.if_else(pa.array(or_missing), also, texts)
+        texts = pc.if_else(pa.array(high < 0), pa.scalar(None, pa.string()), texts)
     return Cells(axis=axis, texts=texts, shares=shares, low=low, high=high, or_missing=or_missing)

@@ -59,10 +59,12 @@ class Histogram:
             found = np.flatnonzero(dense)
             sums = dense[found].astype(np.int64)
         elif counts.size:
-            order = np.argsort(key, kind="stable")
-            key = key[order]
+            # groups of a hierarchy are mostly stretches of codes, and then there is nothing to sort
+            if (key[1:] < key[:-1]).any():
+                order = np.argsort(key, kind="stable")
+                key, counts = key[order], counts[order]
             first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
-            found, sums = key[first], np.add.reduceat(counts[order], first) if first.size else counts[:0]
+            found, sums = key[first], np.add.reduceat(counts, first) if first.size else counts[:0]
         else:
             found, sums = np.unique(key, return_counts=True)
         starts = np.searchsorted(found, np.arange(number + 1, dtype=np.int64) * size)

@@ -81,6 +81,7 @@ class TCloseness(Model):
         self, sizes: Counts, histogram: Histogram, overall: Overall
     ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """The distance as a quotient of whole numbers."""
+        self.expect(overall.name, ordered=overall.ordered, hierarchy=overall.levels is not None)
         total = int(overall.counts.sum())
         largest = int(sizes.max()) if sizes.size else 0
         steps = max(1, histogram.size - 1)
@@ -90,11 +91,7 @@ class TCloseness(Model):
         if self.distance is Distance.ORDERED:
             kind = integers(4 * largest * total * steps)
             return _ordered(sizes, histogram, overall.counts, kind), sizes.astype(kind) * (total * steps)
-        if overall.levels is None:
-            raise InvalidParameter(
-                f"the hierarchical distance needs a hierarchy of {self.column!r}: "
-                f"sensitive={{{self.column!r}: hierarchy}}"
-            )
+        assert overall.levels is not None
         height = len(overall.levels) - 1
         kind = integers(2 * largest * total * height)
         moved = np.zeros(sizes.size, kind)
@@ -104,6 +101,18 @@ class TCloseness(Model):
             np.add.at(above, groups, overall.counts)
             moved = moved + _surplus(sizes, histogram.recoded(groups, number), above, kind)
         return moved, sizes.astype(kind) * (total * height)
+
+    def expect(self, column: str, *, ordered: bool, hierarchy: bool) -> None:
+        """Raise if the column lacks the order or the hierarchy that the distance is measured in."""
+        if self.distance is Distance.ORDERED and not ordered:
+            raise InvalidParameter(
+                f"the ordered distance needs numbers, dates or an order of {column!r}: "
+                f"Attribute(name={column!r}, role=Role.SENSITIVE, order=(…)); or use another distance"
+            )
+        if self.distance is Distance.HIERARCHICAL and not hierarchy:
+            raise InvalidParameter(
+                f"the hierarchical distance needs a hierarchy of {column!r}: sensitive={{{column!r}: hierarchy}}"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """The model as JSON."""

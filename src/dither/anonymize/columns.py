@@ -91,8 +91,7 @@ def encode(table: pa.Table, attribute: Attribute) -> Encoded:
     if name not in table.column_names:
         raise InvalidParameter(f"there is no column {name!r}; the table has {', '.join(map(repr, table.column_names))}")
     column = cleaned(table.column(name))
-    kind = attribute.kind or (Kind.ORDERED if attribute.order is not None else kind_of(column.type, name))
-    _expect_kind(kind, column.type, name, attribute)
+    kind = kind_for(attribute, column.type)
     codes, values = dictionary(column)
     values, rank = _sorted(values, codes, kind, attribute)
     missing = len(values) > 0 and not values[-1].is_valid
@@ -107,7 +106,7 @@ def cleaned(column: pa.ChunkedArray[Any]) -> Any:
     """One plain type, NaN as missing, and one zero: −0.0 is 0.0."""
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if types.is_null(column.type):
+    if types.is_null(column.type) or types.is_string_view(column.type):
         return column.cast(pa.string())
     if types.is_float16(column.type):
         column = column.cast(pa.float32())
@@ -118,8 +117,12 @@ def cleaned(column: pa.ChunkedArray[Any]) -> Any:
     return column
 
 
-def _expect_kind(kind: Kind, sort: pa.DataType, name: str, attribute: Attribute) -> None:
+def kind_for(attribute: Attribute, sort: pa.DataType) -> Kind:
+    """How a column of this Arrow type is cut for an attribute; raises if the two don't go together."""
+    name = attribute.name
+    sort = sort.value_type if types.is_dictionary(sort) else sort
     found = kind_of(sort, name)
+    kind = attribute.kind or (Kind.ORDERED if attribute.order is not None else found)
     if kind is Kind.ORDERED and attribute.order is None and found is Kind.CATEGORY and not types.is_boolean(sort):
         raise InvalidParameter(f"column {name!r} is ordered text: say in which order, smallest first: order=(…)")
     if kind in (Kind.NUMBER, Kind.DATE) and found is not kind:
@@ -128,6 +131,7 @@ def _expect_kind(kind: Kind, sort: pa.DataType, name: str, attribute: Attribute)
             f"column {name!r} is to be cut as {kind.value} but has the type {sort}: convert it to {wanted}, or give it "
             "the kind CATEGORY or ORDERED"
         )
+    return kind
 
 
 def dictionary(column: pa.ChunkedArray[Any]) -> tuple[Codes, pa.Array[Any]]:

@@ -61,9 +61,10 @@ def grouped(table: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]
         return [], []
     if not names:
         return [()], [table.num_rows]
-    found = table.group_by(list(names), use_threads=False).aggregate([([], COUNT)])
+    every: Any = ([], COUNT)
+    found = table.group_by(list(names), use_threads=False).aggregate([every])
     keys = zip(*(found.column(name).to_pylist() for name in names), strict=True)
-    return list(keys), found.column(COUNT).to_pylist()
+    return list(keys), [int(number) for number in np.asarray(found.column(COUNT))]
 
 
 def distinct(

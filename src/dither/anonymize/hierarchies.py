@@ -103,7 +103,9 @@ class Hierarchy(ABC):
 
     @staticmethod
     def from_mapping(mapping: Mapping[Any, Sequence[Any] | str]) -> TableHierarchy:
-        """A hierarchy from a value's labels above itself: ``{"Paris": ("France", "Europe"), …}``; ``*`` is added.
+        """A hierarchy from a value's labels above itself: ``{"Paris": ("France", "Europe"), …}``.
+
+        If the last labels differ, ``*`` is put above them.
 
         Example:
             >>> places = Hierarchy.from_mapping({"Paris": "France", "Lyon": "France", "Rome": "Italy"})

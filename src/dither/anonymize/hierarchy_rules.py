@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as types
 
 from dither.anonymize.hierarchies import Hierarchy, Step
@@ -148,8 +149,10 @@ class Dates(Hierarchy):
         places = [math.inf if math.isnan(place) else place for place in numbers(values, Kind.DATE).tolist()]
         if level == 0:
             return plain(values).to_pylist(), places
-        # nanoseconds have no Python value; the day is all that is needed
-        days = values.cast(pa.date32(), safe=False) if types.is_timestamp(values.type) else values
+        days: Any = values
+        if types.is_timestamp(values.type):
+            # the day on the wall, as level 0 prints it; nanoseconds have no Python value, and aren't needed
+            days = (days if values.type.tz is None else pc.local_timestamp(days)).cast(pa.date32(), safe=False)
         return [None if day is None else _calendar(day, self.steps[level - 1]) for day in days.to_pylist()], places
 
 
@@ -242,8 +245,6 @@ def _short(value: Fraction) -> str:
         places += 1
     if rest != 1:
         return str(value)
-    # enough places for a denominator made of twos and fives
-    text = f"{value.numerator * 10**places // value.denominator:0{places + 2}d}"
-    sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
-    digits = digits.zfill(places + 1)
+    digits = str(abs(value.numerator) * 10**places // value.denominator).zfill(places + 1)
+    sign = "-" if value < 0 else ""
     return f"{sign}{digits[:-places]}.{digits[-places:]}".rstrip("0").rstrip(".")

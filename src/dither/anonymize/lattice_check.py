@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -160,7 +161,7 @@ def _seen(column: Encoded, whole: Overall, histogram: Histogram) -> tuple[Histog
     number = int(np.count_nonzero(present))
     renumbered = (np.cumsum(present) - 1).astype(np.int32)
     levels = None if whole.levels is None else tuple(codes[present] for codes in whole.levels)
-    return histogram.recoded(renumbered, number), Overall(name=whole.name, counts=counts[present], levels=levels)
+    return histogram.recoded(renumbered, number), replace(whole, counts=counts[present], levels=levels)
 
 
 class _Kept:

@@ -101,6 +101,8 @@ class _Search:
         self.strides = [int(np.prod(self.shape[axis + 1 :], dtype=np.int64)) for axis in range(len(self.shape))]
         self.best: tuple[int, int, int] | None = None
         self.checked = 0
+        # whether every check so far told something about the nodes above or below
+        self.conclusive = True
         self.complete = True
 
     def node(self, place: int) -> Node:
@@ -132,7 +134,11 @@ class _Search:
         """Whether a node could still be better than the best."""
         if self.flat_settled[place]:
             return False
-        return self.best is None or int(self.flat_floor[place] + self.flat_excess[place]) <= self.best[0]
+        if self.best is None:
+            return True
+        least = int(self.flat_floor[place] + self.flat_excess[place])
+        # nobody suppresses fewer than none, so that the order of places decides
+        return (least, 0, place) < self.best
 
     def _path(self, place: int) -> list[int]:
         """Nodes of unknown standing, one above the other, each the cheapest step up."""
@@ -150,19 +156,19 @@ class _Search:
             path.append(min(steps, key=lambda step: (int(self.flat_floor[step]), step)))
 
     def _halve(self, path: list[int]) -> None:
-        """Look for the lowest feasible node of a path."""
+        """Look for the border of what may be released on a path, or of what is hopeless where that is all one learns."""
         low, high = 0, len(path) - 1
+        # once a cost is known a path ends at it: if its end fails too, nothing on the path is left
+        middle = high if self.best is not None and self.conclusive else high // 2
         while low <= high and self.complete:
-            middle = (low + high) // 2
             if not self._worth_it(path[middle]):
                 # what became too dear stays so above; what was found hopeless is so below
-                dear = not self.flat_settled[path[middle]]
-                low, high = (low, middle - 1) if dear else (middle + 1, high)
-                continue
-            if self._look(path[middle]).feasible:
-                high = middle - 1
+                up = bool(self.flat_settled[path[middle]])
             else:
-                low = middle + 1
+                outcome = self._look(path[middle])
+                up = outcome.nothing_below or (self.best is None and not outcome.feasible)
+            low, high = (middle + 1, high) if up else (low, middle - 1)
+            middle = (low + high) // 2
 
     def _look(self, place: int) -> Outcome:
         """Check a node and note what follows."""
@@ -172,6 +178,7 @@ class _Search:
         above = tuple(slice(level, None) for level in levels)
         below = tuple(slice(None, level + 1) for level in levels)
         self.flat_settled[place] = True
+        self.conclusive &= outcome.nothing_below or outcome.all_above
         if outcome.nothing_below:
             self.settled[below] = True
         else:

@@ -1,4 +1,4 @@
-"""Finds the original rows behind a released table: which of them fit which printed class, and whether all can be placed.
+"""Finds the original rows behind a released table: which fit which printed class, and whether all can be placed.
 
 Rows of a release have no numbers, and classes may overlap, so "every row comes from one original row" is a question of
 matching: it holds if and only if the maximum flow from original rows to released ones reaches all of the latter.
@@ -62,10 +62,11 @@ def _words_of_all(fit: Fit) -> npt.NDArray[np.uint64]:
 def _words_of_some(fit: Fit, values: Counts) -> npt.NDArray[np.uint64]:
     """For each value a row of bits, one for each class that it fits."""
     distinct, inverse = np.unique(values, return_inverse=True)
-    parts = []
     step = max(1, (1 << 26) // max(1, fit.text_of_class.size))
-    for first in range(0, distinct.size, step):
-        parts.append(bits(fit.reading.stands_for(distinct[first : first + step])[:, fit.text_of_class]))
+    parts = [
+        bits(fit.reading.stands_for(distinct[first : first + step])[:, fit.text_of_class])
+        for first in range(0, distinct.size, step)
+    ]
     if not parts:
         return np.zeros((0, max(1, -(-fit.text_of_class.size // 64))), np.uint64)
     return np.concatenate(parts)[inverse.reshape(-1)]

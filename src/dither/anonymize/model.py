@@ -28,11 +28,15 @@ SAFE = 1 << 62
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Overall:
-    """What models may know of a sensitive column in the whole table: how often each value occurs, and its hierarchy."""
+    """What models may know of a sensitive column in the whole table: how often each value occurs, and its hierarchy.
+
+    ``ordered`` says that the values are in an order that means something.
+    """
 
     name: str
     counts: Counts
     levels: tuple[Codes, ...] | None = None
+    ordered: bool = True
 
     @classmethod
     def of(cls, column: Encoded, counts: Counts | None = None) -> Overall:
@@ -41,7 +45,7 @@ class Overall:
         found = column.counts if counts is None else np.asarray(counts, np.int64)
         if found.shape != (column.size,):
             raise InvalidParameter(f"counts must be one number for each of the {column.size} values of {column.name!r}")
-        return cls(name=column.name, counts=found, levels=levels)
+        return cls(name=column.name, counts=found, levels=levels, ordered=column.kind.on_a_line)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

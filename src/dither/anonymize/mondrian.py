@@ -66,7 +66,7 @@ def mondrian(
         >>> mondrian(ages, quasi=["age"], sensitive=["ill"], k=3).table.column("age").to_pylist()
         ['31–38', '31–38', '31–38', '52–59', '52–59', '52–59']
     """
-    arrow = as_table(table)
+    arrow, asked = as_table(table), tuple(models)
     if configuration is None:
         configuration = Configuration.of(
             arrow,
@@ -75,10 +75,10 @@ def mondrian(
             identifying=identifying,
             insensitive=insensitive,
             k=k,
-            models=models,
+            models=asked,
             weights=weights,
         )
-    elif quasi or sensitive or identifying or insensitive or k is not None or tuple(models) or weights:
+    elif quasi or sensitive or identifying or insensitive or k is not None or asked or weights:
         raise InvalidParameter("give a configuration or keywords such as quasi=[…], k=…, not both")
     else:
         configuration.check(arrow)

@@ -31,6 +31,9 @@ Permits: TypeAlias = Callable[[Rows, Whole, int], Mask]
 # Which cuts along an axis may still succeed: all, only one that separates equal values, none.
 _OPEN, _ONLY_RELAXED, _NOTHING = 0, 1, 2
 
+# Columns whose detail doesn't matter (weight 0) are still cut, when nothing else can be.
+_LEAST_WEIGHT = 1e-15
+
 # Below this many points a second thread costs more than it brings.
 _WORTH_A_THREAD = 1 << 17
 
@@ -86,10 +89,31 @@ class _Front:
 
 @dataclass(slots=True, eq=False)
 class _Cuts:
-    """Where each part of a front is to be cut, as a place among the points and as a number of rows before it."""
+    """Where each part of a front is cut, as a place among the points and as a number of rows before it; and whether."""
 
     places: Whole
     before: Whole
+    made: Mask
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Block:
+    """In each part, the points with the median value, or under the same child of a tree: from ``under`` to ``upto``."""
+
+    under: Whole
+    upto: Whole
+    summed: Whole
+    base: Whole
+
+    @property
+    def before(self) -> Whole:
+        """How many rows of the part come before the block."""
+        return np.asarray(self.summed[self.under] - self.base)
+
+    @property
+    def through(self) -> Whole:
+        """How many rows of the part come before the end of the block."""
+        return np.asarray(self.summed[self.upto] - self.base)
 
 
 def partition(points: Points, *, workers: int, watch: Watch) -> tuple[Whole, int]:
@@ -185,8 +209,8 @@ class _Partition:
         if not front.rows.size:
             return front
         keys, values = self._sorted(front, along)
-        cut, places, before = self._choose(front, along, equal, keys, values)
-        return self._children(front, along, equal, cut, places, before)
+        cuts = self._choose(front, along, equal, keys, values)
+        return self._children(front, along, equal, cuts)
 
     def _sorted(self, front: _Front, along: Whole) -> tuple[Words, Rows]:
         """Order the points of each part by their position on the axis of its cut; (part, position) becomes one key."""
@@ -205,81 +229,81 @@ class _Partition:
             key, front.rows = key[order], front.rows[order]
         return key, (key & ((np.uint64(1) << self.value_bits) - np.uint64(1))).astype(np.int64)
 
-    def _choose(self, front: _Front, along: Whole, equal: Mask, keys: Words, values: Rows) -> tuple[Mask, Whole, Whole]:
-        """Which parts are cut, at which place among the points, and how many rows come before it in the part.
-
-        ``equal`` marks the parts that are cut in equal halves, whatever the values.
-        """
-        ends = np.append(front.starts[1:], front.rows.size)
+    def _choose(self, front: _Front, along: Whole, equal: Mask, keys: Words, values: Rows) -> _Cuts:
+        """Where each part is cut, if it can be; ``equal`` marks those cut into equal halves, whatever the values."""
         summed = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.points.weights[front.rows])))
-        base = summed[front.starts]
-        half = front.sizes // 2
+        base, half = summed[front.starts], front.sizes // 2
+        low, high = values[front.starts], values[np.append(front.starts[1:], front.rows.size) - 1]
         median = values[np.searchsorted(summed[1:], base + np.maximum(half, 1))]
-        low, high = values[front.starts], values[ends - 1]
-        first, last = median.copy(), median.copy()
-        loose = np.zeros(along.size, np.bool_)
-        alone = np.full(along.size, -1, np.int64)
-        for j, axis in enumerate(self.points.axes):
-            here = np.flatnonzero(along == j)
-            if axis.shape is Shape.TREE:
-                first[here], last[here] = axis.child_of(low[here], high[here], median[here])
-            if axis.shape is not Shape.RANGE:
-                loose[here] = True
-            elif axis.missing >= 0:
-                mixed = here[(high[here] == axis.missing) & (low[here] != axis.missing)]
-                alone[mixed] = axis.missing
         part = np.arange(along.size, dtype=np.uint64) << self.value_bits
 
         def at(position: Whole) -> Whole:
             return np.searchsorted(keys, part + position.astype(np.uint64))
 
-        under, upto = at(first), at(last + 1)
-        candidates: list[_Cuts] = []
+        cuts = _Cuts(front.starts.copy(), np.zeros(along.size, np.int64), np.zeros(along.size, np.bool_))
+        alone = self._missing_beside_others(along, low, high)
         if (alone >= 0).any():
-            # a missing value beside others is printed as a set with a hole in it: cut it off first where that can be
+            # a missing value beside others covers the whole axis: cut it off first where that can be
             places = np.where(alone >= 0, at(np.maximum(alone, 0)), front.starts)
-            candidates.append(_Cuts(places, summed[places] - base))
+            self._try(front, cuts, places, summed[places] - base)
         if equal.any():
             places = np.where(equal, np.searchsorted(summed, base + half), front.starts)
-            candidates.append(_Cuts(places, summed[places] - base))
-        lower, upper = summed[under] - base, summed[upto] - base
-        nearer = np.abs(lower - half) < np.abs(upper - half)
-        candidates += [
-            _Cuts(np.where(nearer, under, upto), np.where(nearer, lower, upper)),
-            _Cuts(np.where(nearer, upto, under), np.where(nearer, upper, lower)),
-        ]
-        cut = np.zeros(along.size, np.bool_)
-        places, before = front.starts.copy(), np.zeros(along.size, np.int64)
-        for candidate in candidates:
-            self._try(front, cut, candidate, places, before)
-        if loose.any():
-            # neither side of the middle value is large enough, but both together may be: categories have no order
-            apart = ~cut & loose & ~equal & (upper - lower >= self.points.least) & (lower > 0) & (upper < front.sizes)
-            apart &= front.sizes - (upper - lower) >= self.points.least
-            if apart.any():
-                _to_the_front(front, apart, under, upto)
-                taken = np.where(apart, front.starts + upto - under, front.starts)
-                self._try(front, cut, _Cuts(taken, np.where(apart, upper - lower, 0)), places, before)
-        return cut, places, before
+            self._try(front, cuts, places, summed[places] - base)
+        first, last, tree, range_ = median.copy(), median.copy(), equal.copy(), equal.copy()
+        for j, axis in enumerate(self.points.axes):
+            here = along == j
+            tree[here], range_[here] = axis.shape is Shape.TREE, axis.shape is Shape.RANGE
+            if axis.shape is Shape.TREE:
+                first[here], last[here] = axis.child_of(low[here], high[here], median[here])
+        block = _Block(under=at(first), upto=at(last + 1), summed=summed, base=base)
+        # under a node of a tree, one child against the others: it gets a label of its own at once
+        self._try_apart(front, cuts, block, tree & ~equal)
+        nearer = np.abs(block.before - half) < np.abs(block.through - half)
+        for lower in (nearer, ~nearer):
+            self._try(
+                front, cuts, np.where(lower, block.under, block.upto), np.where(lower, block.before, block.through)
+            )
+        # neither side of the middle category is large enough, but both together may be: categories have no order
+        self._try_apart(front, cuts, block, ~tree & ~range_ & ~equal)
+        return cuts
 
-    def _try(self, front: _Front, cut: Mask, candidate: _Cuts, places: Whole, before: Whole) -> None:
-        """Take a candidate where none was taken before, if both sides are large enough and satisfy the models."""
+    def _missing_beside_others(self, along: Whole, low: Rows, high: Rows) -> Whole:
+        """The position of the missing value in parts of a range that have it and others too, else −1."""
+        alone = np.full(along.size, -1, np.int64)
+        for j, axis in enumerate(self.points.axes):
+            if axis.shape is Shape.RANGE and axis.missing >= 0:
+                alone[(along == j) & (high == axis.missing) & (low != axis.missing)] = axis.missing
+        return alone
+
+    def _try_apart(self, front: _Front, cuts: _Cuts, block: _Block, which: Mask) -> None:
+        """Try to cut off the block around the median from all the rest of its part."""
+        rows = block.through - block.before
+        apart = ~cuts.made & which & (rows >= self.points.least) & (front.sizes - rows >= self.points.least)
+        if not apart.any():
+            return
+        # points of the rest lie on both sides of the block: move it to the front, and back if it isn't cut off
+        _move(front, apart, front.starts, block.under, block.upto)
+        places = np.where(apart, front.starts + block.upto - block.under, front.starts)
+        self._try(front, cuts, places, np.where(apart, rows, 0))
+        _move(front, apart & ~cuts.made, front.starts, places, block.upto)
+
+    def _try(self, front: _Front, cuts: _Cuts, places: Whole, before: Whole) -> None:
+        """Take a cut where none was taken yet, if both sides are large enough and satisfy the models."""
         least = self.points.least
-        good = ~cut & (candidate.before >= least) & (front.sizes - candidate.before >= least)
+        good = ~cuts.made & (before >= least) & (front.sizes - before >= least)
         if self.points.permits is not None and good.any():
-            which = np.flatnonzero(good)
-            counts = front.counts()
-            rows = front.rows[np.repeat(good, counts)]
-            part = np.repeat(np.arange(which.size, dtype=np.int64), counts[which])
+            which, counts = np.flatnonzero(good), front.counts()
             place = np.flatnonzero(np.repeat(good, counts))
-            side = 2 * part + (place >= np.repeat(candidate.places[which], counts[which]))
-            holds = self.points.permits(rows, side, 2 * which.size)
+            part = np.repeat(np.arange(which.size, dtype=np.int64), counts[which])
+            side = 2 * part + (place >= np.repeat(places[which], counts[which]))
+            holds = self.points.permits(front.rows[place], side, 2 * which.size)
             good[which] = holds[0::2] & holds[1::2]
-        cut |= good
-        places[good], before[good] = candidate.places[good], candidate.before[good]
+        cuts.made |= good
+        cuts.places[good], cuts.before[good] = places[good], before[good]
 
-    def _children(self, front: _Front, along: Whole, equal: Mask, cut: Mask, places: Whole, before: Whole) -> _Front:
+    def _children(self, front: _Front, along: Whole, equal: Mask, cuts: _Cuts) -> _Front:
         """The front after the cuts: the halves, those at once finished that are too small to be cut again."""
+        cut = cuts.made
         front.spent[np.flatnonzero(~cut), along[~cut]] = np.where(equal, _NOTHING, _ONLY_RELAXED)[~cut]
         if not cut.any():
             return front
@@ -288,8 +312,8 @@ class _Partition:
         second = first[cut] + 1
         number = int(copies.sum())
         starts, sizes = np.empty(number, np.int64), np.empty(number, np.int64)
-        starts[first], sizes[first] = front.starts, np.where(cut, before, front.sizes)
-        starts[second], sizes[second] = places[cut], (front.sizes - before)[cut]
+        starts[first], sizes[first] = front.starts, np.where(cut, cuts.before, front.sizes)
+        starts[second], sizes[second] = cuts.places[cut], (front.sizes - cuts.before)[cut]
         new = np.repeat(cut, copies)
         grown = _Front(
             front.rows,
@@ -320,23 +344,24 @@ class _Partition:
         if self.points.permits is not None:
             return np.zeros(widths.shape, np.bool_)
         tree = np.array([axis.shape is Shape.TREE for axis in self.points.axes])
-        return ~tree[None, :] | (widths == parents)
+        stays: Mask = ~tree[None, :] | (widths == parents)
+        return stays
 
     def _widths(self, rows: Rows, starts: Whole) -> npt.NDArray[np.float64]:
         """The weighted share of each axis that each part covers: a line for each part."""
         columns = []
         for axis, positions in zip(self.points.axes, self.points.positions, strict=True):
-            columns.append(axis.weight * axis.share(positions[rows], starts))
+            columns.append(max(axis.weight, _LEAST_WEIGHT) * axis.share(positions[rows], starts))
         return np.stack(columns, axis=1)
 
 
-def _to_the_front(front: _Front, parts: Mask, under: Whole, upto: Whole) -> None:
-    """Within some parts, move the points of the block [under, upto) before those that were in front of it."""
-    counts = front.counts()
-    place = np.flatnonzero(np.repeat(parts, counts))
-    which = np.repeat(np.flatnonzero(parts), counts[parts])
-    begin, block = front.starts[which], (upto - under)[which]
-    inside = (place >= under[which]) & (place < upto[which])
-    target = np.where(inside, place - under[which] + begin, np.where(place < under[which], place + block, place))
+def _move(front: _Front, parts: Mask, begin: Whole, middle: Whole, end: Whole) -> None:
+    """Within some parts, exchange the stretches of points [begin, middle) and [middle, end)."""
+    which = np.flatnonzero(parts)
+    counts = (end - begin)[which]
+    owner = np.repeat(which, counts)
+    place = np.repeat(begin[which] - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
+    behind = place < middle[owner]
+    target = np.where(behind, place + end[owner] - middle[owner], place + begin[owner] - middle[owner])
     moved = front.rows[place]
     front.rows[target] = moved

@@ -1,8 +1,8 @@
 """Reads the cells of a released table: which original values a printed text may stand for.
 
 The grammar is that of :mod:`dither.anonymize.release`, written down a second time so that a mistake on either side
-shows: a value, ``low–high``, a set ``{a, b, NULL}``, ``*``, NULL, or a label of the column's hierarchy. Where a text can
-be read in two ways it stands for the values of both, since nobody who reads the table could tell.
+shows: a value, ``low–high``, a set ``{a, b, NULL}``, ``*``, NULL, or a label of the column's hierarchy. Where a text
+can be read in two ways it stands for the values of both, since nobody who reads the table could tell.
 """
 
 from __future__ import annotations
@@ -216,6 +216,10 @@ class _Reader:
         try:
             if types.is_duration(self.type):
                 return int(text)
+            if types.is_time(self.type):
+                # Arrow reads no times of day, but moments: those of the first day are numbered alike
+                moment = pa.array([f"1970-01-01 {text}"]).cast(pa.timestamp(self.type.unit))
+                return moment.cast(pa.int64())[0].as_py()
             return _comparable(pa.array([text]).cast(self.type))[0]
         except (pa.ArrowException, ValueError):
             raise Unreadable from None

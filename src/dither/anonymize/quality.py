@@ -13,6 +13,8 @@ import numpy as np
 
 from dither.anonymize.cells import Cells
 from dither.anonymize.release import Release
+from dither.anonymize.utility import TaskUtility as TaskUtility
+from dither.anonymize.utility import task_utility as task_utility
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

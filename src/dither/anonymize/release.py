@@ -7,7 +7,7 @@ same for all rows of a class. The text is one of
 ``23``             the value itself: numbers and dates as Arrow writes them, text unchanged
 ``20–29``          a number, date or ordered value from 20 to 29, both included; the dash is an en dash (U+2013), so
                    that ``-5–-3`` and ``2001-01-01–2001-12-31`` can't be misread
-``{a, b, c}``      one of these categories
+``{a, b, c}``      one of these categories, in alphabetical order
 ``{20–29, NULL}``  a value in that range, or none; ``{a, NULL}`` likewise
 NULL               a missing value, and nothing else (an empty field in a CSV file)
 ``*``              any value, or none
@@ -156,11 +156,11 @@ class Release:
         if target.suffix == ".parquet":
             parquet.write_table(self.table, target)
         elif target.suffix == ".csv":
-            plain = [
-                column.cast(pa.string()) if types.is_dictionary(column.type) else column
-                for column in self.table.columns
-            ]
-            arrow_csv.write_csv(pa.table(dict(zip(self.table.column_names, plain, strict=True))), target)
+            columns: dict[str, Any] = {
+                name: column.cast(pa.string()) if types.is_dictionary(column.type) else column
+                for name, column in zip(self.table.column_names, self.table.columns, strict=True)
+            }
+            arrow_csv.write_csv(pa.table(columns), target)
         else:
             raise InvalidParameter(f"a release is saved as .parquet or .csv; got {target.name!r}")
 
@@ -171,17 +171,19 @@ class Release:
         )
 
 
-def _dictionary(indices: pa.Array, texts: pa.Array) -> pa.Array:
+def _dictionary(indices: pa.Array[Any], texts: pa.Array[Any]) -> pa.Array[Any]:
     """A dictionary column; a NULL in the dictionary becomes a NULL in the rows, which every reader understands."""
     missing = texts.null_count
     if missing:
         # the only NULL stands last
-        indices = pc.if_else(pc.equal(indices, len(texts) - 1), pa.scalar(None, pa.int32()), indices)
+        indices = pc.if_else(
+            pc.equal(indices, pa.scalar(len(texts) - 1, pa.int32())), pa.scalar(None, pa.int32()), indices
+        )
         texts = texts.slice(0, len(texts) - 1)
     return pa.DictionaryArray.from_arrays(indices, texts)
 
 
-def _ranked(one: Cells) -> tuple[Counts, pa.Array]:
+def _ranked(one: Cells) -> tuple[Counts, pa.Array[Any]]:
     """The different texts in the order of the axis, NULL last, and which of them each class has."""
     encoded = one.texts.dictionary_encode(null_encoding="encode")
     codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -194,7 +196,7 @@ def _ranked(one: Cells) -> tuple[Counts, pa.Array]:
     order = np.lexsort((by_text, high, low, np.asarray(texts.is_null(), dtype=bool)))
     rank = np.empty(len(texts), np.int64)
     rank[order] = np.arange(len(texts))
-    return rank[codes], texts.take(pa.array(order))
+    return rank[codes], texts.take(order)
 
 
 def _merged(one: Cells, first: Counts, became: Counts) -> Cells:
@@ -213,7 +215,7 @@ def _merged(one: Cells, first: Counts, became: Counts) -> Cells:
 
 
 def _renamed(of_row: npt.NDArray[Any], became: Counts) -> npt.NDArray[Any]:
-    renamed = np.append(became, -1)[of_row]
+    renamed: npt.NDArray[Any] = np.append(became, -1)[of_row]
     return renamed.astype(np.int32) if became.size < 1 << 31 else renamed
 
 
@@ -229,12 +231,12 @@ def _in_order(table: pa.Table, configuration: Configuration, of_row: npt.NDArray
     return kept[order_of(*keys_of(columns, sizes))]
 
 
-def _sortable(column: pa.ChunkedArray) -> tuple[Counts, int]:
+def _sortable(column: pa.ChunkedArray[Any]) -> tuple[Counts, int]:
     """The rank of each row's value among the different values of its column."""
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     try:
-        encoded = pa.concat_arrays(column.dictionary_encode(null_encoding="encode").unify_dictionaries().chunks)
+        encoded: Any = pa.concat_arrays(column.dictionary_encode(null_encoding="encode").unify_dictionaries().chunks)
         order = np.asarray(pc.sort_indices(encoded.dictionary))
     except pa.ArrowException:
         # lists and other nested values have no order in Arrow: by their text
@@ -246,8 +248,8 @@ def _sortable(column: pa.ChunkedArray) -> tuple[Counts, int]:
     return rank[encoded.indices.to_numpy(zero_copy_only=False)], max(1, order.size)
 
 
-def _kept(column: pa.ChunkedArray, rows: Counts) -> Any:
+def _kept(column: pa.ChunkedArray[Any], rows: Counts) -> Any:
     """A column in its new order; plain, since a dictionary may hold values of rows that are gone."""
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    return column.take(pa.array(rows))
+    return column.take(rows)

@@ -29,11 +29,14 @@ def as_table(data: Any, *, separator: str | None = None) -> pa.Table:
         2
     """
     table = _read(Path(data), separator) if isinstance(data, str | Path) else _converted(data)
-    names = table.column_names
+    _expect_different(table.column_names)
+    return table
+
+
+def _expect_different(names: list[str]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidParameter(f"column names must differ; these occur more than once: {', '.join(map(repr, twice))}")
-    return table
 
 
 def _converted(data: Any) -> pa.Table:
@@ -44,11 +47,14 @@ def _converted(data: Any) -> pa.Table:
         if isinstance(data, pa.RecordBatch):
             return pa.Table.from_batches([data])
         if home == "pandas" and hasattr(data, "columns"):
+            _expect_different([str(name) for name in data.columns])
             return pa.Table.from_pandas(_with_text_names(data), preserve_index=False).replace_schema_metadata(None)
         if home == "polars" and hasattr(data, "collect"):
             data = data.collect()
         if isinstance(data, dict) or hasattr(data, "__arrow_c_stream__"):
             return pa.table(data)
+    except InvalidParameter:
+        raise
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         # Arrow's message would quote the value that it stumbled over
         raise InvalidParameter(

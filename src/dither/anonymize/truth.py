@@ -51,8 +51,9 @@ def untruths(
             text=f"the release has {rows} rows and the original {original.num_rows}",
             count=rows - original.num_rows,
         )
-    kept = {f"kept {place}": texts_of(original.column(name)) for place, name in enumerate(printed.kept)}
-    known = pa.table({**{f"quasi {place}": original.column(name) for place, name in enumerate(names)}, **kept})
+    columns_of: dict[str, Any] = {f"quasi {place}": original.column(name) for place, name in enumerate(names)}
+    columns_of |= {f"kept {place}": texts_of(original.column(name)) for place, name in enumerate(printed.kept)}
+    known = pa.table(columns_of)
     columns, have = distinct(known, known.column_names)
     fits = []
     for place, attribute in enumerate(quasi):

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as types
 
 from dither.errors import InvalidParameter
@@ -21,6 +22,9 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 ANYTHING = "*"
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+# The fraction of a whole second.
+NO_FRACTION = r"\.0+(Z|[+-][0-9]{4})?$"
 
 
 class Kind(Enum):
@@ -78,7 +82,9 @@ def plain(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> Any:
         return values.cast(pa.int64()).cast(pa.string())
     if types.is_floating(values.type):
         return _plain_floats(values)
-    return values.cast(pa.string())
+    texts = values.cast(pa.string())
+    timed = types.is_timestamp(values.type) or types.is_time(values.type)
+    return pc.replace_substring_regex(texts, NO_FRACTION, r"\1") if timed else texts
 
 
 def _plain_floats(values: Any) -> Any:
@@ -105,8 +111,10 @@ def numbers(values: pa.Array[Any], kind: Kind) -> Floats:
         return places
     sort = values.type
     if types.is_date(sort) or types.is_timestamp(sort):
-        micros = values.cast(pa.timestamp("us", tz=sort.tz) if types.is_timestamp(sort) else pa.timestamp("us"))
-        return _floats(micros.cast(pa.int64())) / 86_400e6
+        if types.is_date32(sort):
+            return _floats(values.cast(pa.int32()))
+        a_day = 86_400 * UNITS["ms" if types.is_date64(sort) else sort.unit]
+        return _floats(values.cast(pa.int64())) / a_day
     if types.is_time(sort) or types.is_duration(sort):
         wide = pa.int32() if types.is_time32(sort) else pa.int64()
         return _floats(values.cast(wide))

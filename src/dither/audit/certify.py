@@ -47,6 +47,10 @@ ROUNDS = (
 ONE_ROUND = (Round(failure=1.0, seconds=1.0, fit=100_000, choose=1_000_000),)
 # With time for fewer draws than this of each input, none is spent on timing.
 FEW = 40
+# With time for fewer than this, the first one is all that is known about the time that draws take.
+AGAIN = 8
+# Sizes are tried in steps of this, and no longer than for this part of the time.
+STEP, TRIED = 4, 0.02
 # Short rounds are worth their time only where so many outputs can be had in the first one.
 QUICK = 2_000
 
@@ -54,8 +58,10 @@ QUICK = 2_000
 def by_sampling(task: Task) -> list[Finding]:
     """All that sampling finds until the time is over, or until the claim is refuted."""
     pair = task.draws()
-    # whatever is loaded or compiled at the first call isn't what a draw costs
     raw = (pair[0](1), pair[1](1))
+    if task.left > AGAIN * sum(draws.each for draws in pair):
+        # whatever is loaded or compiled at the first call isn't what a draw costs
+        raw = (pair[0](1), pair[1](1))
     if task.left > FEW * sum(draws.each for draws in pair):
         raw = collect(pair, most=64, seconds=0.02 * task.left)
     reading = _reading(raw)
@@ -186,12 +192,18 @@ def _sized(
 ) -> tuple[Tally, float]:
     """Blocks of a good length, from the time that a small one takes; and the time of one."""
     each = (pair[0].each + pair[1].each) / 2
-    trial = min(1 << 14, int(0.005 * seconds / max(each, 1e-9)))
-    if trial > 0:
-        start = time.perf_counter()
-        Tally(pair, layout, events, (trial, trial))()
-        each = (time.perf_counter() - start) / (2 * trial)
-    step = min(LONGEST_STEP, seconds / 100)
+    if each <= TRIED * seconds:
+        # many at once are often cheaper than one by one, by how much only a trial tells
+        trial = max(1, min(1 << 14, int(TRIED / 4 * seconds / max(each, 1e-9))))
+        while True:
+            start = time.perf_counter()
+            Tally(pair, layout, events, (trial, trial))()
+            took = time.perf_counter() - start
+            each = took / (2 * trial)
+            if trial >= 1 << 14 or STEP * took > TRIED * seconds:
+                break
+            trial *= STEP
+    step = min(LONGEST_STEP, seconds / 50)
     most = max(2, LARGEST_BLOCK // max(1, layout.width))
     size = max(2, min(most, int(step / max(each, 1e-10))) // 2 * 2)
     first = min(size - 1, max(1, round(share * size)))

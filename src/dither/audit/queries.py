@@ -40,9 +40,9 @@ from dither.query.price import Priced
 
 # Of the time: the neighbour test until the first, then (where keys are discovered) which keys are shown until the
 # second, releases until the third, whole answers after that.
-MEASURED, SHOWN, RELEASED = 0.25, 0.35, 0.6
+MEASURED, SHOWN, RELEASED = 0.25, 0.4, 0.65
 # What is left of the time for a step that comes late: in seconds, or as a share of all if that is more.
-LEAST, LEAST_SHARE = 0.15, 0.06
+LEAST, LEAST_SHARE = 0.15, 0.1
 # Where bounds are searched for, the neighbour test stands on some that a search may find.
 FOUND = ((0, 1024), (-1, 1), (1, 2))
 SCORED = "the score of a release says how much likelier its noisy cells are on x than on x_neighbour"

@@ -117,12 +117,13 @@ def cores() -> int:
 class Draws:
     """Outputs of a mechanism on one input, with the time they take."""
 
-    __slots__ = ("_batched", "_input", "_name", "drawn", "seconds")
+    __slots__ = ("_batched", "_first", "_input", "_name", "drawn", "seconds")
 
     def __init__(self, mechanism: Batched, x: Any, name: str) -> None:
         self._batched, self._input, self._name = mechanism, x, name
         self.drawn = 0
         self.seconds = 0.0
+        self._first: float | None = None
 
     def __call__(self, n: int) -> Block:
         """So many independent outputs."""
@@ -137,14 +138,20 @@ class Draws:
                 "return a value for what goes wrong if that is one of its outputs"
             ) from problem
         block = as_block(outputs, n)
-        self.seconds += time.perf_counter() - start
-        self.drawn += n
+        took = time.perf_counter() - start
+        if self._first is None:
+            self._first = took / n
+        else:
+            self.seconds += took
+            self.drawn += n
         return block
 
     @property
     def each(self) -> float:
-        """Seconds for one output, as measured so far."""
-        return max(self.seconds / self.drawn, 1e-10) if self.drawn else 0.0
+        """Seconds for one output, as measured so far; a first call may load things and only counts if it is alone."""
+        if self.drawn:
+            return max(self.seconds / self.drawn, 1e-10)
+        return 0.0 if self._first is None else max(self._first, 1e-10)
 
 
 def numbers_in(block: Block) -> int:

@@ -17,11 +17,14 @@ from scipy import stats
 
 from dither.checks.mechanism import ALPHA, Finding, Report
 from dither.checks.randomizer_law import (
+    check_again,
+    check_coins,
     check_curve,
     check_ratios,
     check_simulation,
     check_support,
     check_wire,
+    clients_of,
     inputs_of,
     laws_of,
     rows_of,
@@ -35,6 +38,8 @@ from dither.privacy import PrivacyLoss
 
 # How many people each of the repeated surveys asks.
 PEOPLE = 400
+# So many values are answered once.
+MOST_ANSWERED = 1000
 
 
 def check_randomizer(
@@ -58,12 +63,14 @@ def check_randomizer(
     """
     inputs = inputs_of(protocol, values)
     try:
-        small, laws, note = laws_of(protocol, values, most)
+        small, laws, numbers, note = laws_of(protocol, values, most)
     except DitherError as problem:
-        small, laws, note = protocol, [], f"the client can't be made or run: {problem}"
+        small, laws, numbers, note = protocol, [], [], f"the client can't be made or run: {problem}"
     checks: list[tuple[str, Callable[[], Finding | list[Finding]]]] = [
         ("description round trip", lambda: _description(protocol)),
         ("the loss has its JSON form", lambda: _loss(protocol)),
+        ("the client says what it costs", lambda: _client_epsilon(protocol, small)),
+        ("every value is answered", lambda: _answered(protocol, inputs)),
         ("more reports never cost less", lambda: _longitudinal(protocol)),
         ("exact law within the loss", lambda: check_ratios(small, laws, note)),
         ("client and simulation agree", lambda: _both_sides(protocol, inputs)),
@@ -76,6 +83,11 @@ def check_randomizer(
     if laws:
         checks += [
             ("exact law within the curve", lambda: check_curve(small.loss(), laws)),
+            ("as many coins whatever the value", lambda: check_coins(numbers)),
+            (
+                "two reports of one client within their loss",
+                lambda: check_again(small, inputs_of(small, values), most),
+            ),
             ("valid payloads are those that clients send", lambda: check_wire(small, laws)),
             (
                 "many at once follow the same law",
@@ -132,6 +144,25 @@ def _loss(protocol: Protocol) -> Finding:
     return Finding("the loss has its JSON form", again == loss, f"{loss.kind}, ε = {loss.pure():.6g}")
 
 
+def _client_epsilon(protocol: Protocol, small: Protocol) -> Finding:
+    """What the client tells a person against the loss; and that for many values no less is claimed than for few."""
+    name, problems = "the client says what it costs", []
+    stated, told = protocol.loss().pure(), protocol.client().epsilon
+    if not math.isclose(stated, told, rel_tol=1e-9):
+        problems.append(f"the client says {told:.9g}, the loss {stated:.9g}")
+    if small is not protocol and small.loss().pure() > stated * (1 + 1e-9):
+        problems.append(f"with fewer values the loss is larger: {small.loss().pure():.9g} against {stated:.9g}")
+    return Finding(name, not problems, "; ".join(problems) or f"ε = {told:.6g}", "one part in 10^9")
+
+
+def _answered(protocol: Protocol, inputs: list[Any]) -> Finding:
+    """Every value, or many of them, gets a payload of the stated length: an error, or silence, would tell the value."""
+    client, step = protocol.client(), max(1, len(inputs) // MOST_ANSWERED)
+    some = [*inputs[::step], inputs[-1]]
+    lengths = {len(client.payload(value)) for value in some}
+    return Finding("every value is answered", lengths == {protocol.width}, f"{len(some)} of {len(inputs)} tried")
+
+
 def _longitudinal(protocol: Protocol) -> Finding:
     single, several = protocol.loss().pure(), [protocol.longitudinal_loss(count).pure() for count in (1, 2, 5)]
     rising = single * (1 - 1e-12) <= several[0] <= several[1] <= several[2]
@@ -147,15 +178,17 @@ def _longitudinal(protocol: Protocol) -> Finding:
 
 def _both_sides(protocol: Protocol, inputs: list[Any]) -> Finding:
     """Payloads of the client against those made many at once, byte by byte, for the first and the last value."""
-    client, width = protocol.client(), protocol.width
+    made, width = clients_of(protocol), protocol.width
     number = max(50, min(2000, 200_000 // (8 * width)))
     worst = 1.0
     for value in (inputs[0], inputs[-1]):
-        ones = rows_of([client.payload(value) for _ in range(number)], width)
+        ones = rows_of([made().payload(value) for _ in range(number)], width)
         many = protocol.randomize([value] * (10 * number))
         if many.shape != (10 * number, width):
             return Finding("client and simulation agree", passed=False, detail="payloads differ in length")
         tests = [_same(ones[:, column], many[:, column]) for column in range(width)] + _same_bits(ones, many)
+        # coins that aren't independent show in the number of ones, wherever they stand
+        tests.append(_same(*_ones(ones, many)))
         worst = min(worst, min(tests) * 2 * len(tests))
     return Finding(
         "client and simulation agree",
@@ -176,6 +209,13 @@ def _same_bits(first: Payloads, second: Payloads) -> list[float]:
     spread = np.sqrt(both * (1 - both) * (1 / sizes[0] + 1 / sizes[1]))[usual]
     gaps = (sums[0] / sizes[0] - sums[1] / sizes[1])[usual]
     return [float(p) for p in 2 * stats.norm.sf(np.abs(gaps) / spread)]
+
+
+def _ones(*samples: Payloads) -> list[Payloads]:
+    """How many bits are set in each row, as a byte whose middle stands for their mean."""
+    counts = [np.bitwise_count(rows).sum(axis=1, dtype=np.int64) for rows in samples]
+    middle = int(counts[-1].mean()) - 128
+    return [np.clip(count - middle, 0, 255).astype(np.uint8) for count in counts]
 
 
 def _same(first: Payloads, second: Payloads) -> float:

@@ -6,7 +6,7 @@ A client draws coins of rational probability and uniform numbers only, so its la
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import partial
@@ -18,7 +18,8 @@ import numpy as np
 from dither.checks.mechanism import ALPHA, Finding
 from dither.checks.statistics import chi_square_counts
 from dither.errors import InvalidParameter
-from dither.local.coins import law_of
+from dither.local.clients import Client
+from dither.local.coins import Coins, law_of
 from dither.local.frequencies import FrequencyOracle
 from dither.local.protocol import Payloads, Protocol
 from dither.privacy import PrivacyLoss
@@ -27,6 +28,8 @@ Law = dict[bytes, Fraction]
 
 # More values than these have laws that are compared by their first ones.
 MOST_INPUTS = 12
+# Pairs of reports are compared for so many of them.
+FEW_INPUTS = 3
 # Ratios are compared with e^ε to so many digits.
 DIGITS = 100
 
@@ -39,17 +42,58 @@ def inputs_of(protocol: Protocol, values: Sequence[Any] | None) -> list[Any]:
     return found
 
 
-def laws_of(protocol: Protocol, values: Sequence[Any] | None, most: int) -> tuple[Protocol, list[Law], str]:
-    """The protocol that is enumerated, the laws of its first inputs, and how, or why there are none."""
+def laws_of(
+    protocol: Protocol, values: Sequence[Any] | None, most: int
+) -> tuple[Protocol, list[Law], list[dict[int, Fraction]], str]:
+    """The protocol that is enumerated, the laws of payloads and of numbers of coins for its first inputs, and how.
+
+    Or why there are none.
+    """
     small: Protocol = protocol
     if _ways(protocol, inputs_of(protocol, values), most) > most and values is None and hasattr(protocol, "reduced"):
         small = protocol.reduced()
     inputs = inputs_of(small, values)[:MOST_INPUTS]
     if _ways(small, inputs, most) > most:
-        return small, [], f"the coins can fall in more than {most} ways"
-    client = small.client()
-    laws = [law_of(partial(client.payload, value), most=10 * most) for value in inputs]
-    return small, laws, "" if small is protocol else "with fewer values"
+        return small, [], [], f"the coins can fall in more than {most} ways"
+    laws: list[Law] = []
+    numbers: list[dict[int, Fraction]] = []
+    made = clients_of(small)
+    for value in inputs:
+        law: Law = {}
+        number: dict[int, Fraction] = {}
+        for (payload, coins), chance in law_of(partial(_counted, made, value), most=10 * most).items():
+            law[payload] = law.get(payload, Fraction(0)) + chance
+            number[coins] = number.get(coins, Fraction(0)) + chance
+        laws.append(law)
+        numbers.append(number)
+    return small, laws, numbers, "" if small is protocol else "with fewer values"
+
+
+def clients_of(protocol: Protocol) -> Callable[[], Client]:
+    """A client for everybody: the same one, unless it keeps a memory, which is one person's."""
+    client = protocol.client()
+    return protocol.client if hasattr(client, "memory") else lambda: client
+
+
+def _counted(made: Callable[[], Client], value: Any, coins: Coins) -> tuple[bytes, int]:
+    """A payload, and how many coins were asked for."""
+    passed = _Passing(coins)
+    return made().payload(value, passed), passed.number
+
+
+class _Passing:
+    """Coins that are passed on and counted."""
+
+    def __init__(self, coins: Coins) -> None:
+        self.number, self._coins = 0, coins
+
+    def chance(self, p: Fraction) -> bool:
+        self.number += 1
+        return self._coins.chance(p)
+
+    def below(self, n: int) -> int:
+        self.number += 1
+        return self._coins.below(n)
 
 
 def _ways(protocol: Protocol, inputs: list[Any], most: int) -> int:
@@ -106,15 +150,48 @@ def check_ratios(protocol: Protocol, laws: list[Law], note: str) -> Finding:
     epsilon = protocol.loss().pure()
     if math.isinf(epsilon):
         return Finding(check, passed=True, detail="the loss claims no finite ε")
-    with localcontext() as context:
-        context.prec = DIGITS  # decimal's exp is correctly rounded to as many digits
-        most = Fraction(Decimal(epsilon).exp())
     share = math.log(largest) / epsilon if epsilon else 1.0
     return Finding(
         check,
-        largest <= most,
+        # what the client tells the person who answers has to hold as well
+        largest <= min(_exp(epsilon), _exp(protocol.client().epsilon)),
         f"{len(outcomes[0])} payloads, {len(laws)} values: largest ratio {float(largest):.9g} = e^({share:.9f}·ε)",
         "any excess",
+    )
+
+
+def _exp(epsilon: float) -> Fraction:
+    with localcontext() as context:
+        context.prec = DIGITS  # decimal's exp is correctly rounded to as many digits
+        return Fraction(Decimal(epsilon).exp())
+
+
+def check_again(protocol: Protocol, inputs: list[Any], most: int) -> Finding:
+    """Two reports of one client about one value, against the longitudinal loss: what it keeps may tell more."""
+    check, some = "two reports of one client within their loss", inputs[:FEW_INPUTS]
+    if sum(_ways(protocol, [value], most) ** 2 for value in some) > most // 5:
+        return Finding(check, passed=True, detail=f"not enumerated: the coins can fall in more than {most} ways")
+    laws = [law_of(partial(_twice, protocol, value), most=10 * most) for value in some]
+    if any(law.keys() != laws[0].keys() for law in laws):
+        return Finding(check, passed=False, detail="two payloads are possible for one value, impossible for another")
+    largest = max(first[y] / second[y] for first, second in permutations(laws, 2) for y in first)
+    epsilon = protocol.longitudinal_loss(2).pure()
+    passed = math.isinf(epsilon) or largest <= _exp(epsilon)
+    return Finding(check, passed, f"largest ratio {float(largest):.9g}, ε = {epsilon:.6g}", "any excess")
+
+
+def _twice(protocol: Protocol, value: Any, coins: Coins) -> tuple[bytes, bytes]:
+    client = protocol.client()
+    return client.payload(value, coins), client.payload(value, coins)
+
+
+def check_coins(numbers: list[dict[int, Fraction]]) -> Finding:
+    """How many coins are drawn has one law for all values, for the time that a report takes shows it."""
+    return Finding(
+        "as many coins whatever the value",
+        all(number == numbers[0] for number in numbers),
+        f"{min(map(min, numbers))} to {max(map(max, numbers))}",
+        "one coin",
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -125,25 +125,32 @@ def models(
 def configured(
     table: object,
     *,
-    quasi: Mapping[str, Hierarchy | None],
-    sensitive: Sequence[str],
-    keep: Sequence[str],
+    quasi: Sequence[str],
+    sensitive: Sequence[str] | None,
+    keep: Sequence[str] | None,
     k: int | None,
-    models: Sequence[Model],
+    hierarchies: Path | None,
     suppress: str,
+    diversity: Sequence[str] | None,
+    closeness: Sequence[str] | None,
+    disclosure: Sequence[str] | None,
+    likeness: Sequence[str] | None,
 ) -> Configuration:
     """The configuration of what was typed, checked against a table if there is one."""
     from dither.anonymize.attributes import Configuration
 
-    if k is None and not models:
+    secret = listed(sensitive)
+    wanted = models(secret, diversity, closeness, disclosure, likeness)
+    if k is None and not wanted:
         raise InvalidParameter("say what the release must satisfy: --k 10, or --l-diversity, --t-closeness, …")
+    by_hierarchy = any("hierarchical:" in text for text in closeness or [])
     return Configuration.of(
         table,
-        quasi=quasi,
-        sensitive=sensitive,
-        insensitive=keep,
+        quasi=hierarchies_in(hierarchies, listed(quasi)),
+        sensitive=hierarchies_in(hierarchies if by_hierarchy else None, secret),
+        insensitive=listed(keep),
         k=k,
-        models=models,
+        models=wanted,
         suppression=share(suppress),
     )
 

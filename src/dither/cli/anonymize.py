@@ -25,9 +25,7 @@ from dither.cli.anonymity import (
     Sensitive,
     Suppress,
     configured,
-    hierarchies_in,
     listed,
-    models,
 )
 from dither.cli.bar import bar
 from dither.cli.screen import console, printable, say
@@ -52,6 +50,8 @@ releases of the same people. To answer questions about a table with a guarantee,
       check it, independently of what made it
 """
 BARS = 20
+# Up to so many rows, each is also compared with the original, which takes longer; models are always verified.
+COMPARED = 200_000
 
 
 class Method(Enum):
@@ -142,7 +142,8 @@ def table(
     """Write an anonymised table.
 
     Columns that aren't named are removed. Quasi-identifiers are made coarser until every class of rows that look alike
-    satisfies all that is asked; sensitive columns stay as they are. What was written is read again and verified.
+    satisfies all that is asked; sensitive columns stay as they are. What was written is read again and verified; a
+    table that fails isn't left behind.
 
     Example:  dither anonymize patients.csv --k 10 --quasi age,postcode,sex --sensitive disease -o out.parquet
     """
@@ -153,14 +154,21 @@ def table(
     from dither.progress import part_of
 
     _expect_place(out, (".parquet", ".csv"), "-o")
-    secret, known = listed(sensitive), listed(quasi)
-    wanted = models(secret, diversity, closeness, disclosure, likeness)
-    levels = hierarchies_in(hierarchies, known)
     with bar() as watch:
         watch(0.0, "reading")
         data = as_table(str(file))
         configuration = configured(
-            data, quasi=levels, sensitive=secret, keep=listed(keep), k=k, models=wanted, suppress=suppress
+            data,
+            quasi=quasi,
+            sensitive=sensitive,
+            keep=keep,
+            k=k,
+            hierarchies=hierarchies,
+            suppress=suppress,
+            diversity=diversity,
+            closeness=closeness,
+            disclosure=disclosure,
+            likeness=likeness,
         )
         working = part_of(watch, 0.1, 0.9)
         if method is Method.LATTICE:
@@ -168,12 +176,22 @@ def table(
         else:
             release = mondrian(data, configuration, strict=method is Method.MONDRIAN, watch=working)
         watch(0.9, "writing")
-        release.save(out)
+        # under another name until it is verified: nobody should find a table that isn't
+        draft = out.with_name(f"{out.stem}.unverified{out.suffix}")
+        release.save(draft)
         watch(0.95, "verifying what was written")
-        checked = verified(str(out), configuration, original=data)
+        whole = data.num_rows <= COMPARED or bool(configuration.suppression)
+        checked = verified(str(draft), configuration, original=data if whole else None)
+        if checked.good:
+            draft.replace(out)
+        else:
+            draft.unlink()
     show_release(release, data.num_rows, console())
-    _show_verified(checked, console())
+    _show_verified(checked, console(), removed="nothing was written. This is a mistake in dither, please report it")
     console().print(Text(f"written: {out}"))
+    if not whole:
+        again = "dither anonymize verify … --original"
+        say(f"the models were verified; {again} also compares each row with the original, which takes longer")
 
 
 @app.command("verify")
@@ -202,16 +220,18 @@ def verify(
     """
     from dither.anonymize.verify import verify as verified
 
-    secret, known = listed(sensitive), listed(quasi)
-    wanted = models(secret, diversity, closeness, disclosure, likeness)
     configuration = configured(
         None,
-        quasi=hierarchies_in(hierarchies, known),
-        sensitive=secret,
-        keep=listed(keep),
+        quasi=quasi,
+        sensitive=sensitive,
+        keep=keep,
         k=k,
-        models=wanted,
+        hierarchies=hierarchies,
         suppress=suppress,
+        diversity=diversity,
+        closeness=closeness,
+        disclosure=disclosure,
+        likeness=likeness,
     )
     with bar() as watch:
         watch(0.0, "verifying")
@@ -278,10 +298,11 @@ def show_release(release: Release, rows: int, screen: Console) -> None:
     screen.print(facts)
 
 
-def _show_verified(checked: Any, screen: Console) -> None:
+def _show_verified(checked: Any, screen: Console, *, removed: str = "") -> None:
     for line in str(checked).splitlines():
         screen.print(Text(printable(line)))
-    if not checked.ok:
+    if not checked.good:
+        say("dither: the table doesn't hold what it should" + (f": {removed}" if removed else ""))
         raise typer.Exit(1)
     screen.print(Text("This is no privacy guarantee: it doesn't hold against what is known besides.", style="dim"))
 

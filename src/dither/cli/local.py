@@ -47,10 +47,13 @@ def describe(
     ],
     epsilon: Annotated[str, typer.Option("--epsilon", "-e", metavar="NUMBER", help="The ε of one report, such as 1.")],
     domain: Annotated[
-        int | None, typer.Option("--domain", metavar="NUMBER", help="How many values there are: 0, 1, 2, … [100].")
+        str | None,
+        typer.Option(
+            "--domain", metavar="NUMBER|A,B,C", help="How many values there are, 0, 1, 2, …, or their labels."
+        ),
     ] = None,
     labels: Annotated[
-        str | None, typer.Option("--labels", metavar="A,B,C", help="The values by name, instead of --domain.")
+        str | None, typer.Option("--labels", metavar="A,B,C", help="The labels, also if they are numbers.")
     ] = None,
     labels_file: Annotated[
         str | None, typer.Option("--labels-file", metavar="FILE", help="The same, one on each line.")
@@ -83,9 +86,11 @@ def describe(
     given = [value for value in (domain, labels, labels_file) if value is not None]
     if len(given) > 1:
         raise InvalidParameter("give one of --domain, --labels and --labels-file")
-    listed: int | tuple[str, ...] = 100 if domain is None else domain
-    if labels is not None:
-        listed = tuple(label.strip() for label in labels.split(","))
+    listed: int | tuple[str, ...] = 100
+    if domain is not None and domain.strip().isdecimal():
+        listed = int(domain[:20])
+    elif domain is not None or labels is not None:
+        listed = tuple(label.strip() for label in (domain or labels or "").split(","))
     elif labels_file is not None:
         listed = tuple(line for line in lines_of(labels_file) if line)
     wanted = Wanted(

@@ -331,6 +331,11 @@ class AttributesAggregator(Aggregator[dict[str, Shares]]):
     ) -> dict[str, Shares]:
         """The shares of every attribute's values; ``simultaneous`` intervals hold together within an attribute."""
         protocol = self.protocol
+        silent = [name for name, part in zip(protocol.names, self._parts, strict=False) if not part.reports]
+        if self.reports and silent:
+            raise InvalidData(
+                f"nobody was asked about {', '.join(silent)} yet: everybody answers one question by chance"
+            )
         if protocol.strategy is not Strategy.JOINT:
             return {
                 name: part.estimate(confidence, simultaneous=simultaneous, target=target, consistent=consistent)

@@ -318,7 +318,9 @@ def _array(saved: Mapping[str, Any], shape: tuple[int, ...]) -> Counts:
     if tuple(saved["shape"]) != shape:
         raise InvalidData("a saved aggregate doesn't have the size that its collection says")
     most = 8 * int(np.prod(shape, dtype=np.int64))
-    data = zlib.decompressobj().decompress(base64.b64decode(saved["data"], validate=True), most + 1)
-    if len(data) != most:
+    stream = zlib.decompressobj()
+    data = stream.decompress(base64.b64decode(saved["data"], validate=True), most + 1)
+    # the end of the stream holds its checksum
+    if len(data) != most or not stream.eof or stream.unused_data:
         raise InvalidData("a saved aggregate doesn't have the size that its collection says")
     return np.frombuffer(data, dtype="<i8").reshape(shape).astype(np.int64)

@@ -210,6 +210,10 @@ class Rappor(Protocol, name="rappor"):
         theta = probability(share, "share")
         return float(share_variance(positive_int(n, "n"), theta, self.hit, self.miss, Target.POPULATION))
 
+    def inputs(self) -> list[str]:
+        """A few values to try."""
+        return ["a", "b", "c", "d"]
+
     def reduced(self) -> Rappor:
         """The same coins with so few bits that the law of the client can be listed in full."""
         return replace(self, bits=2, hashes=1, cohorts=1)

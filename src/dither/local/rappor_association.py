@@ -124,6 +124,11 @@ def associate(
     rows, columns = likelihoods[0].shape[1], likelihoods[1].shape[1]
     if rows * columns > MOST_UNKNOWNS:
         raise InvalidParameter(f"at most {MOST_UNKNOWNS} pairs of values can be estimated; got {rows} × {columns}")
+    if people < rows * columns:
+        raise InvalidData(
+            f"{rows} × {columns} joint shares need at least as many people, better some hundred times as many: use "
+            "fewer candidates or wait for more reports"
+        )
     joint = _climb(*likelihoods)
     covariance = _covariance(joint, *likelihoods)
     reach = -float(ndtri(failure / 2 / joint.size)) * np.sqrt(np.diag(covariance)).reshape(joint.shape)
@@ -140,7 +145,7 @@ def associate(
 
 
 def _names(candidates: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(candidates)
+    names = () if isinstance(candidates, str) else tuple(candidates)
     if not names or len({text_of(name) for name in names}) < len(names):
         raise InvalidParameter("candidates are a list of different texts, at least one")
     return names

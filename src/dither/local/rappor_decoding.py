@@ -47,6 +47,8 @@ SMALLEST_CONDITION = 1e-8
 ENOUGH_COHORTS = 16
 # The joint law of a value's own bits is followed for this many of the most frequent candidates, and bounded for others.
 FOLLOWED = 64
+# Tests take sums over all reports to be normal. Of a single report one in twelve would find what isn't there.
+FEWEST_REPORTS = 24
 # Whoever prints a decoding is told of a misfit that chance alone has once in so many times.
 SUSPICIOUS = 1e-6
 CHUNK = 1 << 22
@@ -156,12 +158,15 @@ def decode(
         reports; cohorts with enough reports (some dozens) for sums of them to be normal; values that aren't candidates
         are many, none of them much more frequent than what can be detected.
     """
-    names = tuple(candidates)
+    names = () if isinstance(candidates, str) else tuple(candidates)
     texts = [text_of(name) for name in names]
     if not texts or len(set(texts)) < len(texts):
         raise InvalidParameter("candidates are a list of different texts, at least one")
-    if not aggregate.reports:
-        raise InvalidData("there are no reports to decode")
+    if aggregate.reports < FEWEST_REPORTS:
+        raise InvalidData(
+            f"at least {FEWEST_REPORTS} reports are needed to decode: of fewer the errors aren't normal, and one lie "
+            "could pass for a discovery"
+        )
     failure = failure_probability(confidence)
     protocol = aggregate.protocol
     heard = np.flatnonzero(aggregate.cohort_reports)

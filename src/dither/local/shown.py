@@ -107,4 +107,4 @@ def meaning(confidence: float, *, simultaneous: bool, reports: int) -> str:
         '95% intervals, which hold all together; 1,000 reports'
     """
     which = "which hold all together" if simultaneous else "each by itself"
-    return f"{100 * confidence:g}% intervals, {which}; {reports:,} reports"
+    return f"{100 * confidence:g}% intervals, {which}; {reports:,} report{'' if reports == 1 else 's'}"

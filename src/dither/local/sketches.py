@@ -229,7 +229,8 @@ class SketchAggregator(Aggregator[Shares]):
     def put(self, state: Mapping[str, Counts]) -> None:
         """Take a state in place of one's own."""
         sums, reports = (np.array(state[name], dtype=np.int64) for name in ("sums", "function_reports"))
-        if (reports < 0).any() or (np.abs(sums) > reports[:, None]).any():
+        # not by their absolute values: that of the least word is itself
+        if (reports < 0).any() or (sums > reports[:, None]).any() or (sums < -reports[:, None]).any():
             raise InvalidData("a saved aggregate is damaged: no counter exceeds the reports of its function")
         self.sums, self.function_reports = sums, reports
 

@@ -1,0 +1,58 @@
+"""Keys that are discovered: one that a single unit holds must not show, and the query audit would notice."""
+
+from fractions import Fraction
+
+import pytest
+
+from dither.audit.aggregates import Currency, shop
+from dither.audit.queries import audit_query
+from dither.audit.query_neighbours import measure_neighbours
+from dither.audit.rehearsal import pricing_of, rehearsed
+from dither.audit.releases import Releases
+from dither.audit.result import Verdict
+from dither.curator.accounts import OWNER
+from dither.curator.asked import Asked
+from dither.mechanisms import GaussianThreshold, PartitionSelection
+from dither.progress import unwatched
+
+SURE = 1 - 1e-6
+
+
+def shown_to_everybody(patch):
+    """Keys are discovered without noise: whoever holds one alone shows it."""
+    patch.setattr(GaussianThreshold, "release", lambda self, counts, **more: (counts >= 1, counts))
+    patch.setattr(PartitionSelection, "release", lambda self, counts, **more: counts >= 1)
+
+
+PRODUCTS = "SELECT product, COUNT(*) AS n FROM orders GROUP BY product"
+
+
+def test_keys_that_are_shown_whoever_holds_them_are_caught(monkeypatch):
+    """No cell moves too far, and tables whose cells move far have no such keys: only tables made for this tell."""
+    shown_to_everybody(monkeypatch)
+    found = audit_query(shop(Currency.ZCDP), PRODUCTS, epsilon=4, budget=8, pairs=8, confidence=SURE, workers=1)
+    assert [title for title, _ in found.titled] == ["releases", "keys", "answers"]
+    assert found.neighbours.broken == ()
+    assert found.keys.verdict is Verdict.BROKEN
+    assert "shown" in found.keys.event
+    assert "verdict     BROKEN. Outputs tell" in str(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("currency", [Currency.ZCDP, Currency.REPLACED])
+def test_some_tables_have_keys_of_one_unit_alone(monkeypatch, tmp_path, currency, seed):
+    rules = shop(currency)
+    with pricing_of(rehearsed(rules, {}, tmp_path / "price")) as pricing:
+        asked = Asked.of(epsilon=4, error=None, weights=None, confidence=Fraction(19, 20), analyst=OWNER)
+        prepared = pricing.prepare(PRODUCTS, asked)
+    *_, alone = measure_neighbours(
+        rules.schema, prepared, [prepared.priced], tmp_path, pairs=16, seconds=60, seed=seed, watch=unwatched
+    )
+    releases = Releases.of(alone.priced, *alone.measured, ("x", "neighbour"))
+    honest = [releases.draw(side, 50) for side in releases.sides]
+    shown_to_everybody(monkeypatch)
+    broken = [releases.draw(side, 50) for side in releases.sides]
+    flags = [place for place, name in enumerate(releases.columns) if name.endswith("shown")]
+    certain = [place for place in flags if {*broken[0][:, place]} ^ {*broken[1][:, place]} == {0.0, 1.0}]
+    assert certain
+    assert all(side[:, place].max() == 0 for side in honest for place in certain)
