@@ -185,16 +185,13 @@ def test_every_release_satisfies_the_other_models(made, chosen, strict):
     configuration = Configuration.of(
         table, quasi=quasi, sensitive=["ill", "wage"], k=2, models=[MODELS[place] for place in sorted(chosen)]
     )
-    try:
-        release = mondrian(table, configuration, strict=strict)
-    except InvalidParameter as refusal:
-        # only if the table as one class fails too
-        assert "no release can satisfy" in str(refusal)
-        whole = {attribute.name: ["*"] * table.num_rows for attribute in quasi}
-        one = pa.table({**whole, "ill": table.column("ill"), "wage": table.column("wage")})
-        assert verify(one, configuration).findings
-        return
-    expect_true(release, table)
+    whole = {attribute.name: ["*"] * table.num_rows for attribute in quasi}
+    one = pa.table({**whole, "ill": table.column("ill"), "wage": table.column("wage")})
+    if verify(one, configuration).findings:
+        with pytest.raises(InvalidParameter, match="no release can satisfy"):
+            mondrian(table, configuration, strict=strict)
+    else:
+        expect_true(mondrian(table, configuration, strict=strict), table)
 
 
 @settings(max_examples=40)
@@ -297,7 +294,7 @@ def test_a_hierarchy_is_cut_along_its_children():
     towns = ["Paris", "Lyon", "Rome", "Rome", "Kyoto", "Osaka", "Osaka"]
     table = pa.table({"place": towns})
     assert sorted(printed(mondrian(table, quasi={"place": PLACES}, k=2), "place")) == (
-        ["France"] * 2 + ["Italy"] * 2 + ["Japan"] * 3
+        ["France"] * 2 + ["Japan"] * 3 + ["Rome"] * 2
     )
     assert sorted(printed(mondrian(table, quasi={"place": PLACES}, k=3), "place")) == ["Europe"] * 4 + ["Japan"] * 3
     assert printed(mondrian(table, quasi={"place": PLACES}, k=5), "place") == ["*"] * 7
@@ -305,7 +302,7 @@ def test_a_hierarchy_is_cut_along_its_children():
 
 def test_one_child_is_cut_off_where_the_others_are_too_few_to_stand_alone():
     towns = ["Paris"] * 2 + ["Rome"] * 6 + ["Kyoto"] * 2
-    flat = Hierarchy.from_mapping({town: () for town in ("Paris", "Rome", "Kyoto")})
+    flat = Hierarchy.from_mapping(dict.fromkeys(("Paris", "Rome", "Kyoto"), ()))
     for asked in ({"place": flat}, ["place"]):
         found = sorted(printed(mondrian(pa.table({"place": towns}), quasi=asked, k=4), "place"))
         rest = "*" if asked == {"place": flat} else "{Kyoto, Paris}"
