@@ -84,6 +84,7 @@ def test_numbers_are_places_on_a_line():
 def test_codes_give_the_values_back_in_order(values):
     column = encoded(pa.array(values, pa.int64()))
     assert back(column) == values
+    assert column.missing == (None in values)
     present = [value for value in column.values.to_pylist() if value is not None]
     assert present == sorted(set(present))
 
@@ -92,9 +93,10 @@ def test_codes_give_the_values_back_in_order(values):
 def test_categories_come_by_frequency_and_missing_last(values):
     column = encoded(pa.array(values, pa.string()))
     assert back(column) == values
+    assert column.missing == (None in values)
+    assert None not in column.texts[:-1]
     counts = column.counts.tolist()
     if column.missing:
-        assert column.texts[-1] is None
         counts.pop()
     assert counts == sorted(counts, reverse=True)
 

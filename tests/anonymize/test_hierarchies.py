@@ -218,6 +218,8 @@ def test_dates_by_calendar():
         ["2020s", "2010s", None],
         ["*", "*", "*"],
     ]
+    months = [dt.date(2020, month, 1) for month in range(1, 13)]
+    assert labels(Hierarchy.dates(("quarter",)), 1, months) == [f"2020-Q{quarter}" for quarter in "111222333444"]
     moments = Hierarchy.dates(("day", "year"))
     assert moments.level_codes(1, pa.array([-60], pa.timestamp("s")))[1] == ("1969-12-31",)
     assert moments.level_codes(1, pa.array([-60], pa.timestamp("s", tz="Europe/Paris")))[1] == ("1970-01-01",)

@@ -302,7 +302,7 @@ def _dense(found):
     return dense
 
 
-def test_empty_classes_satisfy_nothing_but_break_nothing():
+def test_no_classes_at_all():
     none = Histogram.of(np.zeros(0, np.int32), np.zeros(0, np.int32), number=0, size=3)
     overall = Overall(name="s", counts=np.array([1, 1, 1]), levels=(np.arange(3), np.zeros(3, np.int64)))
     for model in all_models(Fraction(1), 2):

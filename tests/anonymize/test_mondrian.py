@@ -320,7 +320,7 @@ def test_the_heavier_weight_is_cut_first_and_weight_nought_last():
 
 
 def test_values_that_floats_cannot_tell_apart_are_still_cut():
-    table = ages([2**62, 2**62 + 1, 2**62 + 2, 2**62 + 3, 0, 0])
+    table = ages([2**62, 2**62 + 1, 2**62 + 2, 2**62 + 3, 0, 0, 0, 0])
     assert mondrian(table, quasi=["age"], k=2).classes.number == 3
 
 

@@ -168,10 +168,14 @@ class _Prepared:
         limit = None if most is None else positive_int(most, "most")
         prior = self.cost.prior(self.lowest, self.highest)
         found = search(self.lowest, prior, self.requirements.check, most=limit, watch=watch)
-        if found is None:
-            why = "of the lattice" if limit is None else f"of the {limit:,} that were checked"
+        if found is None and limit is not None:
             raise InvalidParameter(
-                f"no node {why} satisfies {self._asked()}: allow more suppression or higher levels, or ask for less"
+                f"none of the {limit:,} nodes that were checked satisfies {self._asked()}: let it check more"
+            )
+        if found is None:
+            raise InvalidParameter(
+                f"no node of the lattice satisfies {self._asked()}: allow more suppression or higher levels, or ask "
+                "for less"
             )
         return Optimum(
             levels=dict(zip(self.names, found.node, strict=True)),

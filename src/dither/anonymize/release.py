@@ -151,7 +151,10 @@ class Release:
         return pl.from_arrow(self.table)
 
     def save(self, path: str | Path) -> None:
-        """Write the released table, and nothing else, to a .parquet or .csv file."""
+        """Write the released table, and nothing else, to a .parquet or .csv file.
+
+        Readers of text files can't tell a missing text in a kept column from an empty one; Parquet keeps both.
+        """
         target = Path(path)
         if target.suffix == ".parquet":
             parquet.write_table(self.table, target)

@@ -57,8 +57,8 @@ class Participation(Protocol, name="participation"):
 
     def __init__(self, domain: Any, oracle: FrequencyOracle) -> None:
         known = checked_domain(domain)
-        if getattr(oracle, "domain", None) != known.size + 1:
-            raise InvalidParameter(f"the oracle must have {known.size + 1} values: one for the absent")
+        if not isinstance(oracle, FrequencyOracle) or oracle.domain != known.size + 1:
+            raise InvalidParameter(f"a frequency oracle is needed, of {known.size + 1} values: one for the absent")
         object.__setattr__(self, "domain", known.size if known.labels is None else known.labels)
         object.__setattr__(self, "oracle", oracle)
         object.__setattr__(self, "_known", known)

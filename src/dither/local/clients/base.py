@@ -120,6 +120,14 @@ def client_of(description: object) -> Client:
         raise InvalidParameter("this description has collections within collections, too deep to follow") from None
 
 
+def oracle_of(description: object) -> Client:
+    """The client of one question within another collection: it has a domain, and no collection within it."""
+    parts = description.values() if isinstance(description, Mapping) else ()
+    if any(isinstance(part, Mapping) for part in parts):
+        raise InvalidParameter("the collection of one question has no other collection within it")
+    return client_of(description)
+
+
 # ------------------------------------------------------------------ what a report costs
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, client_of
+from dither.local.clients.base import Client, Domain, oracle_of
 from dither.local.coins import SYSTEM, Coins
 
 
@@ -20,7 +20,7 @@ class ParticipationClient(Client, protocol="participation", fields=("domain", "c
         super().__init__(description)
         self.domain = Domain(description.get("domain"))
         collection = description.get("collection")
-        self.inner = client_of(collection)
+        self.inner = oracle_of(collection)
         if not isinstance(collection, Mapping) or collection.get("domain") != self.domain.size + 1:
             raise InvalidParameter("the collection must have one value more than the domain: that of the absent")
 
