@@ -45,9 +45,7 @@ def people(rows: int = 200, seed: int = 1) -> pa.Table:
 
 
 def asked(table: pa.Table, *, k: int = 5, suppression: Fraction = Fraction(0)) -> Configuration:
-    return Configuration.of(
-        table, quasi={"age": TENS, "code": CODES}, sensitive=["ill"], k=k, suppression=suppression
-    )
+    return Configuration.of(table, quasi={"age": TENS, "code": CODES}, sensitive=["ill"], k=k, suppression=suppression)
 
 
 def nodes(heights: Node) -> list[Node]:
@@ -223,7 +221,7 @@ def test_columns_without_a_hierarchy_get_one_of_their_kind() -> None:
         {
             "age": [rng.choice([None, 20, 21, 25, 30, 41]) for _ in range(size)],
             "day": days,
-            "city": [rng.choice("aaabbc, d".split()) for _ in range(size)],
+            "city": [rng.choice(("a", "a", "b", "c, d", "{e}")) for _ in range(size)],
             "grade": [rng.choice(("low", "middle", "high")) for _ in range(size)],
             "nothing": pa.array([None] * size, pa.string()),
             "constant": ["same"] * size,
@@ -238,7 +236,10 @@ def test_columns_without_a_hierarchy_get_one_of_their_kind() -> None:
     order = made.attribute("grade").hierarchy
     assert order is not None
     # neighbours merge, never low with high
-    assert order.level_codes(1, pa.array(["low", "middle", "high"]))[1] in (("low–middle", "high"), ("low", "middle–high"))
+    assert order.level_codes(1, pa.array(["low", "middle", "high"]))[1] in (
+        ("low–middle", "high"),
+        ("low", "middle–high"),
+    )
     coarse = generalized(table, made, {**{a.name: a.hierarchy.height for a in made.quasi if a.hierarchy}, "grade": 1})
     assert verify(coarse.table, made, table).good
 
@@ -268,7 +269,7 @@ def test_search_that_is_cut_short_says_so_and_releases_the_best_it_saw() -> None
     assert short.value >= whole.value
     release = full_domain(table, configuration, most=3)
     assert release.how.endswith("least loss of 3 nodes checked")
-    with pytest.raises(InvalidParameter, match="none of the 1 nodes that were checked .* let it check more"):
+    with pytest.raises(InvalidParameter, match=r"none of the 1 nodes that were checked .* let it check more"):
         best_levels(table, configuration, most=1)
     assert verify(release.table, configuration, table).good
 
@@ -278,7 +279,7 @@ def test_what_no_release_can_satisfy_is_said() -> None:
     impossible = Configuration.of(
         table, quasi={"age": TENS}, sensitive=["ill"], models=(KAnonymity(2), DistinctDiversity(4, "ill"))
     )
-    with pytest.raises(InvalidParameter, match="no node of the lattice satisfies .* 4 different values of 'ill'"):
+    with pytest.raises(InvalidParameter, match=r"no node of the lattice satisfies .* 4 different values of 'ill'"):
         full_domain(table, impossible)
     with pytest.raises(InvalidParameter, match="not both"):
         full_domain(table, impossible, k=3)
@@ -286,8 +287,8 @@ def test_what_no_release_can_satisfy_is_said() -> None:
         full_domain(table, impossible, metric="beauty")  # type: ignore[arg-type]
     with pytest.raises(InvalidParameter, match="most must be"):
         full_domain(table, impossible, most=0)
-    with pytest.raises(InvalidParameter, match="the lattice has .* nodes"):
-        wide = pa.table({f"q{number}": list(range(20)) for number in range(9)})
+    wide = pa.table({f"q{number}": list(range(20)) for number in range(9)})
+    with pytest.raises(InvalidParameter, match=r"the lattice has .* nodes"):
         full_domain(wide, quasi=wide.column_names, k=2)
 
 

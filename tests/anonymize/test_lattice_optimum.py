@@ -163,9 +163,7 @@ MODELS: dict[str, tuple[Model, ...]] = {
 
 def configuration(table: pa.Table, models: tuple[Model, ...], limit: Fraction) -> Configuration:
     sensitive = {"ill": TableHierarchy.of(ILLS), "wage": None}
-    return Configuration.of(
-        table, quasi=QUASI, sensitive=sensitive, models=models, weights=WEIGHTS, suppression=limit
-    )
+    return Configuration.of(table, quasi=QUASI, sensitive=sensitive, models=models, weights=WEIGHTS, suppression=limit)
 
 
 @pytest.mark.parametrize("limit", [Fraction(0), Fraction(1, 10), Fraction(1, 3)], ids=["0", "10%", "33%"])
@@ -200,7 +198,7 @@ def test_release_passes_the_verifier_with_and_without_the_original(models: tuple
 
 
 def spoiling() -> tuple[pa.Table, Configuration]:
-    """Ages 21 and 31 have both illnesses alike; the five of age 22 have one, and spoil whatever they are merged with."""
+    """Ages 21 and 31 have both illnesses alike; the five of age 22 have one, and spoil what they are merged with."""
     table = pa.table(
         {"age": [21] * 20 + [22] * 5 + [31] * 20, "ill": ["flu", "cold"] * 10 + ["flu"] * 5 + ["flu", "cold"] * 10}
     )
@@ -254,7 +252,7 @@ def test_incognitos_patients() -> None:
     )
     zips = {code: (code[:4] + "*", code[:3] + "**") for code in ("53715", "53703", "53706")}
     quasi = {
-        "birth": Hierarchy.from_mapping({day: () for day in ("1/21/76", "4/13/86", "2/28/76")}),
+        "birth": Hierarchy.from_mapping(dict.fromkeys(("1/21/76", "4/13/86", "2/28/76"), ())),
         "sex": Hierarchy.from_mapping({"m": (), "f": ()}),
         "zip": Hierarchy.from_mapping(zips),
     }

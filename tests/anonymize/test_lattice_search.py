@@ -1,9 +1,10 @@
-"""The search itself, on made-up lattices: always the cheapest node, no node twice, and few nodes where much is known."""
+"""The search itself, on made-up lattices: always the cheapest node, none checked twice, few where much is known."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -114,12 +115,9 @@ def _lying(change: Callable[[Outcome], Outcome], seeds: range) -> int:
 def test_conclusions_that_do_not_hold_are_noticed() -> None:
     """What an outcome claims is used: a claim that is false shows in the result, so that the claims must be right."""
     assert _lying(lambda one: one, range(40)) == 0
-    too_sure = lambda one: Outcome(feasible=one.feasible, nothing_below=not one.feasible, cost=one.cost, suppressed=one.suppressed)  # noqa: E501, E731
-    too_high = lambda one: Outcome(feasible=one.feasible, cost=one.cost, suppressed=one.suppressed, floor=one.cost + 3)  # noqa: E731
-    too_much = lambda one: Outcome(feasible=one.feasible, cost=one.cost, suppressed=one.suppressed, excess=one.excess + 9)  # noqa: E501, E731
-    assert _lying(too_sure, range(40))
-    assert _lying(too_high, range(40))
-    assert _lying(too_much, range(40))
+    assert _lying(lambda one: replace(one, nothing_below=not one.feasible), range(40))
+    assert _lying(lambda one: replace(one, floor=one.cost + 3), range(40))
+    assert _lying(lambda one: replace(one, excess=one.excess + 9), range(40))
 
 
 def test_search_cut_short_says_so() -> None:

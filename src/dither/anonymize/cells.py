@@ -214,6 +214,7 @@ def _ranges(
         # the missing value comes last on the axis: without it, the highest is that of the others
         known = np.where(positions == axis.missing, -1, positions.astype(np.int64))
         high = np.maximum.reduceat(known, starts)
+        low = np.where(high < 0, 0, low)
     end = np.maximum(high, 0)
     spelling = _Spelling(axis, low, end)
     single, begin = pa.array(low == high), spelling.inside(low)

@@ -132,7 +132,9 @@ def of_rows(domain: Domain, node: Node, people: Sequence[Counts], columns: Seque
 
 def rolled_up(domain: Domain, source: Grouping, node: Node) -> tuple[Grouping, Codes]:
     """The classes of a node from those of a finer one, without histograms, and what each of the finer ones became."""
-    tables = [domain.above(axis, start, level) for axis, (start, level) in enumerate(zip(source.node, node, strict=True))]
+    tables = [
+        domain.above(axis, start, level) for axis, (start, level) in enumerate(zip(source.node, node, strict=True))
+    ]
     became, number = _alike(source.groups, tables, [domain.number(axis, level) for axis, level in enumerate(node)])
     grouping = Grouping(
         node=node,

@@ -57,10 +57,10 @@ class Optimum:
 
     def __str__(self) -> str:
         node = f"({', '.join(map(str, self.levels.values()))})"
-        proven = f"least {self.metric.value} of {self.nodes:,} nodes, {self.checked:,} checked"
-        return f"lattice {node}, " + (
-            proven if self.complete else f"least {self.metric.value} of {self.checked:,} nodes checked"
+        among = (
+            f"{self.nodes:,} nodes, {self.checked:,} checked" if self.complete else f"{self.checked:,} nodes checked"
         )
+        return f"lattice {node}, {self.metric.goal} of {among}"
 
 
 def full_domain(
@@ -87,11 +87,12 @@ def full_domain(
     the search after so many nodes, with the best of those. Suppressed rows are left out of the release.
 
     Example:
-        >>> people = pa.table({"age": [31, 33, 38, 52, 55, 59], "sex": ["f", "f", "m", "m", "f", "m"]})
-        >>> decades = {"age": Hierarchy.intervals((10, 20)), "sex": None}
-        >>> release = full_domain(people, quasi=decades, k=3, metric="precision")
-        >>> release.table.column("age").to_pylist()[:4], release.how
-        (['30–39', '30–39', '30–39', '50–59'], 'lattice (1, 1), least loss of 8 nodes, 5 checked')
+        >>> people = pa.table({"age": [31, 33, 38, 52, 55, 59], "sex": ["f", "f", "f", "m", "m", "m"]})
+        >>> release = full_domain(people, quasi={"age": Hierarchy.intervals((10, 20)), "sex": None}, k=3)
+        >>> release.table.column("age").to_pylist()
+        ['30–39', '30–39', '30–39', '50–59', '50–59', '50–59']
+        >>> release.how
+        'lattice (1, 0), least loss of 8 nodes, 3 checked'
     """
     arrow = as_table(table)
     if configuration is None:

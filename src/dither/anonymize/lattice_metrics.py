@@ -46,6 +46,21 @@ class Metric(Enum):
     CLASSES = "classes"
     """The rows of the table for each class that is released (average class size: LeFevre et al. 2006)."""
 
+    @property
+    def goal(self) -> str:
+        """What the best node has, in words."""
+        return _GOALS[self]
+
+
+_GOALS = {
+    Metric.LOSS: "least loss",
+    Metric.ENTROPY: "least loss by entropy",
+    Metric.PRECISION: "greatest precision",
+    Metric.HEIGHT: "lowest levels",
+    Metric.DISCERNIBILITY: "fewest rows alike",
+    Metric.CLASSES: "smallest classes",
+}
+
 
 class Cost(ABC):
     """One metric on one table."""

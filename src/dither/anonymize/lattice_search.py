@@ -156,7 +156,7 @@ class _Search:
             path.append(min(steps, key=lambda step: (int(self.flat_floor[step]), step)))
 
     def _halve(self, path: list[int]) -> None:
-        """Look for the border of what may be released on a path, or of what is hopeless where that is all one learns."""
+        """Look for the border of what may be released on a path, or of what is hopeless if that is all one learns."""
         low, high = 0, len(path) - 1
         # once a cost is known a path ends at it: if its end fails too, nothing on the path is left
         middle = high if self.best is not None and self.conclusive else high // 2

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 
+from dither.audit import clock
 from dither.audit.claims import Claim
 from dither.audit.counting import Interval, epsilon_down, event_intervals
 from dither.audit.dependence import expect_independent
@@ -78,16 +78,16 @@ def by_sampling(task: Task) -> list[Finding]:
 def _reading(raw: tuple[Block, Block]) -> float:
     """Seconds that it takes to make columns of one output, which for objects is more than to draw it."""
     layout = layout_of(*raw)
-    start = time.perf_counter()
+    start = clock.now()
     layout.read(raw[0])
-    return (time.perf_counter() - start) / len(raw[0])
+    return (clock.now() - start) / len(raw[0])
 
 
 def _round(task: Task, pair: tuple[Draws, Draws], plan: Round, reading: float) -> list[Finding]:
     if task.left <= 0:
         return []
     seconds = plan.seconds * task.left
-    end = time.perf_counter() + seconds
+    end = clock.now() + seconds
     task.tell("fitting scores of outputs")
     # settling the layout takes as long as reading
     raw = collect(pair, most=plan.fit, seconds=0.1 * seconds, later=2 * reading)
@@ -114,13 +114,13 @@ def _final(
     pair: tuple[Draws, Draws], layout: Layout, choice: Choice, merits: tuple[Merit, ...], seconds: float
 ) -> Choice:
     """Let the finalists meet on more draws than fit into memory: none of these counts for the bound."""
-    end = time.perf_counter() + seconds
+    end = clock.now() + seconds
     events = tuple(dict.fromkeys(event for finalists in choice.finalists for event in finalists))
     if len(events) < 2 or seconds < FEW * sum(draws.each for draws in pair):
         return choice
     tally, _ = _sized(pair, layout, events, 0.5, seconds)
     total = tally()
-    while time.perf_counter() < end:
+    while clock.now() < end:
         total = total + tally()
     size = int(min(total[-1]))
     inside = {event: (int(total[place, 0]), int(total[place, 1])) for place, event in enumerate(events)}
@@ -167,9 +167,9 @@ def _counted(
     """Count the chosen events on fresh draws, and say at each look what follows."""
     task.tell("counting")
     workers = 1 if plan.count is not None else task.workers
-    left = max(0.0, end - time.perf_counter())
+    left = max(0.0, end - clock.now())
     tally, each = _sized(pair, layout, choice.events, choice.share_of_first, left)
-    planned = max(1, int(PLANNED * max(0.0, end - time.perf_counter()) * workers / max(each, 1e-9)))
+    planned = max(1, int(PLANNED * max(0.0, end - clock.now()) * workers / max(each, 1e-9)))
     if plan.count is not None:
         planned = min(planned, max(1, plan.count // sum(tally.sizes)))
     with closing(blocks(tally, tally.probe, workers, patience=min(PATIENCE, left / 2))) as arriving:
@@ -196,9 +196,9 @@ def _sized(
         # many at once are often cheaper than one by one, by how much only a trial tells
         trial = max(1, min(1 << 14, int(TRIED / 4 * seconds / max(each, 1e-9))))
         while True:
-            start = time.perf_counter()
+            start = clock.now()
             Tally(pair, layout, events, (trial, trial))()
-            took = time.perf_counter() - start
+            took = clock.now() - start
             each = took / (2 * trial)
             if trial >= 1 << 14 or STEP * took > TRIED * seconds:
                 break

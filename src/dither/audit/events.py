@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,6 +10,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dither.audit import clock
 from dither.audit.claims import Claim
 from dither.audit.counting import likely_bounds
 from dither.audit.outputs import Columns, Layout
@@ -165,9 +165,9 @@ def choose(
 
     All kinds of scores are tried on small parts of both samples; those that do best there get the whole.
     """
-    end = time.perf_counter() + seconds
+    end = clock.now() + seconds
     offered = recipes(layout, *(part.head(FIRST_TRY) for part in fit))
-    tried = _tried(offered, fit, sample, merits, FIRST_TRY, time.perf_counter() + 0.5 * seconds)
+    tried = _tried(offered, fit, sample, merits, FIRST_TRY, clock.now() + 0.5 * seconds)
     largest = max(fit[0].size, sample[0].size)
     if largest > FIRST_TRY:
         # the most promising first, should the time not last; then the simple ones first again
@@ -217,7 +217,7 @@ def _tried(
         if score is not None:
             counted = _counted(score, (sample[0].head(size), sample[1].head(size)))
             tried.append(_Tried(recipe, tuple(_best_cuts(score, counted, merit) for merit in merits)))
-        if tried and time.perf_counter() > end:
+        if tried and clock.now() > end:
             break
     return tried
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from datetime import timedelta
 from typing import Any, TypeAlias
 
+from dither.audit import clock
 from dither.audit.certify import by_sampling
 from dither.audit.claims import Claim, Claimable, claim_of
 from dither.audit.normal import by_normal_law
@@ -70,7 +70,7 @@ def lower_bound(
         >>> found.verdict, bool(1 < found.epsilon <= np.log(9))
         (<Verdict.BROKEN: 'the claim is false'>, True)
     """
-    start = time.perf_counter()
+    start = clock.now()
     drawn = batched(mechanism)
     if assuming is not None and not isinstance(assuming, Assumption):
         raise InvalidParameter(f"assuming must be Assumption.NORMAL or None; got {assuming!r}")
@@ -100,7 +100,7 @@ def lower_bound(
         p=(best.p.low, best.p.high),
         q=(best.q.low, best.q.high),
         draws=best.draws,
-        seconds=time.perf_counter() - start,
+        seconds=clock.now() - start,
         pair=task.pair,
         sketch=best.sketch(),
         assumption=assuming,

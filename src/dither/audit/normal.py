@@ -8,7 +8,6 @@ the audit is refused where it is plainly false; it can't be proven, so the resul
 from __future__ import annotations
 
 import math
-import time
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 from scipy.stats import chi2, f
 
+from dither.audit import clock
 from dither.audit.certify import LONGEST_STEP, PATIENCE, PLANNED
 from dither.audit.counting import Interval, epsilon_down
 from dither.audit.dependence import expect_independent
@@ -143,9 +143,9 @@ class Moments:
 
 def _sized(task: Task, pair: tuple[Draws, Draws], layout: Layout, axis: Axis) -> tuple[Moments, float]:
     trial = max(1, min(1 << 14, int(0.01 * task.left / max(pair[0].each + pair[1].each, 1e-9))))
-    start = time.perf_counter()
+    start = clock.now()
     Moments(pair, layout, axis, trial)()
-    each = (time.perf_counter() - start) / trial
+    each = (clock.now() - start) / trial
     step = min(LONGEST_STEP, task.left / 100)
     size = max(2, min(LARGEST_BLOCK // len(axis.names), int(step / max(each, 1e-10))))
     return Moments(pair, layout, axis, size), each * size

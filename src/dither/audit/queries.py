@@ -11,12 +11,12 @@ are never opened.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+from dither.audit import clock
 from dither.audit.answers import answering, asking
 from dither.audit.claims import Claim
 from dither.audit.lower_bound import Budget, lower_bound, seconds_of
@@ -204,11 +204,11 @@ class _Clock:
     """How much of the time is left."""
 
     def __init__(self, seconds: float) -> None:
-        self._seconds, self._started = seconds, time.monotonic()
+        self._seconds, self._started = seconds, clock.now()
 
     @property
     def passed(self) -> float:
-        return time.monotonic() - self._started
+        return clock.now() - self._started
 
     def until(self, share: float) -> float:
         """Seconds until this share of the time has passed."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dither.audit import clock
 from dither.audit.movement import Movement, in_words, movements, surely_shown
 from dither.audit.neighbours import Breach, Fault, Group, breaches, difference, groups_of
 from dither.audit.rehearsal import measured_worlds
@@ -95,7 +95,7 @@ def measure_neighbours(
 
     ``prices`` has one price, or several where bounds must be searched for: on bounds that a search might find.
     """
-    started = time.monotonic()
+    started = clock.now()
     aggregation = prepared.question.aggregation
     searches = _search_measurements(schema, prepared)
     selection = prices[0].selection
@@ -115,7 +115,7 @@ def measure_neighbours(
             tally.add((world.base, other), before, after)
             for place, name in enumerate(searches, start=len(prices)):
                 tally.add_search(name, before[place], after[place], searches[name].rows)
-        passed = time.monotonic() - started
+        passed = clock.now() - started
         watch(max(tally.pairs / pairs, passed / seconds), f"{tally.pairs} pairs of tables")
         if passed > seconds and tally.pairs >= FEWEST_PAIRS:
             break

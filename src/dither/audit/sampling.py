@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dither.audit import clock
 from dither.audit.outputs import Block, as_block, joined
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import NoiseMechanism, Session
@@ -127,7 +127,7 @@ class Draws:
 
     def __call__(self, n: int) -> Block:
         """So many independent outputs."""
-        start = time.perf_counter()
+        start = clock.now()
         try:
             outputs = self._batched.draw(self._input, n)
         except (Exception, SystemExit) as problem:
@@ -138,7 +138,7 @@ class Draws:
                 "return a value for what goes wrong if that is one of its outputs"
             ) from problem
         block = as_block(outputs, n)
-        took = time.perf_counter() - start
+        took = clock.now() - start
         if self._first is None:
             self._first = took / n
         else:
@@ -169,7 +169,7 @@ def collect(pair: tuple[Draws, Draws], *, most: int, seconds: float, later: floa
 
     ``later`` is how many seconds reading one will take. Of large outputs there are no more than memory holds.
     """
-    start = time.perf_counter()
+    start = clock.now()
     largest = 1
     parts: tuple[list[Block], list[Block]] = ([], [])
     count, step = 0, 1
@@ -184,7 +184,7 @@ def collect(pair: tuple[Draws, Draws], *, most: int, seconds: float, later: floa
             largest = max(1, LARGEST_BLOCK // numbers)
             most = min(most, max(2, LARGEST_SAMPLE // numbers))
         count += step
-        spent = time.perf_counter() - start + 2 * count * later
+        spent = clock.now() - start + 2 * count * later
         if spent >= seconds:
             break
         # twice as many as so far, if they fit into the time that is left

@@ -8,11 +8,11 @@ so it needs no correction for the number of pairs that were tried.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dither.audit import clock
 from dither.audit.claims import Claim, Claimable
 from dither.audit.events import choose, objectives
 from dither.audit.lower_bound import Budget, claimed, lower_bound, seconds_of
@@ -63,7 +63,7 @@ def search(
         >>> found.pair, found.broken
         ((2, 3), True)
     """
-    start = time.perf_counter()
+    start = clock.now()
     seconds = seconds_of(budget)
     tested = claimed(mechanism, claim, sensitivity)
     screen = _Screen(batched(mechanism), fraction_up(as_fraction(delta, "delta")), tested)
@@ -76,8 +76,8 @@ def search(
     if listed is None or len(listed) > 1:
         for number, pair in enumerate(listed if listed is not None else pairs):
             screen.look(pair, each)
-            looking((time.perf_counter() - start) / (SCREENING * seconds), f"pair {number + 1}")
-            if time.perf_counter() >= end:
+            looking((clock.now() - start) / (SCREENING * seconds), f"pair {number + 1}")
+            if clock.now() >= end:
                 break
     elif listed:
         screen.best = (0.0, listed[0])
@@ -88,7 +88,7 @@ def search(
         *screen.best[1],
         delta=delta,
         confidence=confidence,
-        budget=max(0.1 * seconds, seconds - (time.perf_counter() - start)),
+        budget=max(0.1 * seconds, seconds - (clock.now() - start)),
         claim=tested,
         assuming=assuming,
         workers=workers,
@@ -178,7 +178,7 @@ def search_tables(
         from hypothesis import HealthCheck, Phase, given, settings, target
     except ImportError:
         raise MissingLibrary("the search over tables needs hypothesis: pip install 'dither[search]'") from None
-    start = time.perf_counter()
+    start = clock.now()
     seconds = seconds_of(budget)
     count = positive_int(examples, "examples")
     tested = claimed(mechanism, claim, sensitivity)
@@ -197,7 +197,7 @@ def search_tables(
     @given(strategy)
     def look(pair: Pair) -> None:
         # hypothesis can't be stopped halfway: when the time is over, what it still makes isn't looked at
-        if time.perf_counter() < end or screen.best is None:
+        if clock.now() < end or screen.best is None:
             target(max(-1e6, min(1e6, screen.look(pair, SCREENING * seconds / count))), label="how telling")
             watch(SCREENING * next(numbers) / count, "looking at pairs of tables")
 
@@ -208,7 +208,7 @@ def search_tables(
         *screen.best[1],
         delta=delta,
         confidence=confidence,
-        budget=max(0.1 * seconds, seconds - (time.perf_counter() - start)),
+        budget=max(0.1 * seconds, seconds - (clock.now() - start)),
         claim=tested,
         assuming=assuming,
         workers=workers,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from dither.audit import clock
 from dither.audit.claims import Claim
 from dither.audit.counting import Interval
 from dither.audit.outputs import Columns
@@ -41,7 +41,7 @@ class Task:
     @property
     def left(self) -> float:
         """Seconds until the budget is used up."""
-        return max(0.0, self.until - time.perf_counter())
+        return max(0.0, self.until - clock.now())
 
     def draws(self) -> tuple[Draws, Draws]:
         """Where outputs on both inputs come from."""
@@ -49,7 +49,7 @@ class Task:
 
     def tell(self, doing: str) -> None:
         """Say how far the audit is, by the clock."""
-        passed = time.perf_counter() - self.start
+        passed = clock.now() - self.start
         self.watch(min(0.99, passed / max(self.until - self.start, 1e-9)), doing)
 
 

@@ -13,7 +13,6 @@ import os
 import pickle
 import random
 import signal
-import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
@@ -23,6 +22,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from dither.audit import clock
 from dither.audit.counting import Look, looks
 from dither.errors import DitherError, InvalidData
 from dither.mechanisms.base import Floats
@@ -47,7 +47,7 @@ def blocks(work: Work, probe: Probe, workers: int, *, patience: float) -> Genera
         crew = _Crew()
         try:
             crew.start(work, probe, workers)
-            if crew.independent(probe, time.perf_counter() + patience):
+            if crew.independent(probe, clock.now() + patience):
                 yield from crew.arrivals()
         finally:
             crew.end()
@@ -74,7 +74,7 @@ def totals(arriving: Iterator[Arrival], planned: int, until: float) -> Iterator[
             if used == look.blocks:
                 yield look, total
                 look = next(schedule)
-        if time.perf_counter() >= until:
+        if clock.now() >= until:
             return
 
 
@@ -115,7 +115,7 @@ class _Crew:
             return False
         streams = [probe()]
         for member in self._members:
-            if not member.results.poll(max(0.0, until - time.perf_counter())):
+            if not member.results.poll(max(0.0, until - clock.now())):
                 return False
             streams.append(_received(member))
         everything = [mark for stream in streams for mark in stream]

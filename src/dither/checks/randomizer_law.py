@@ -170,7 +170,7 @@ def check_again(protocol: Protocol, inputs: list[Any], most: int) -> Finding:
     """Two reports of one client about one value, against the longitudinal loss: what it keeps may tell more."""
     check, some = "two reports of one client within their loss", inputs[:FEW_INPUTS]
     if sum(_ways(protocol, [value], most) ** 2 for value in some) > most // 5:
-        return Finding(check, passed=True, detail=f"not enumerated: the coins can fall in more than {most} ways")
+        return Finding(check, passed=True, detail="too many ways for the coins to fall twice: not listed")
     laws = [law_of(partial(_twice, protocol, value), most=10 * most) for value in some]
     if any(law.keys() != laws[0].keys() for law in laws):
         return Finding(check, passed=False, detail="two payloads are possible for one value, impossible for another")

@@ -21,10 +21,10 @@ from dither.local.choosing import best_oracle
 from dither.local.clients.base import bytes_for
 from dither.local.columns import column_names
 from dither.local.consistent import Consistency
+from dither.local.counting import PartsAggregator
 from dither.local.frequencies import (
     FEW,
     LARGEST_DOMAIN,
-    FrequencyAggregator,
     FrequencyOracle,
     Label,
     Shares,
@@ -36,7 +36,7 @@ from dither.local.frequencies import (
 )
 from dither.local.kary import Kary
 from dither.local.losses import response_loss
-from dither.local.protocol import Aggregator, Counts, Payloads, Protocol, check_counters, protocol_of
+from dither.local.protocol import Payloads, Protocol, check_counters, protocol_of
 from dither.local.wire import Json
 from dither.mechanisms.response_estimates import Target
 from dither.mechanisms.response_surveys import Strategy
@@ -289,37 +289,19 @@ def _fill(
         object.__setattr__(protocol, field, value)
 
 
-class AttributesAggregator(Aggregator[dict[str, Shares]]):
+class AttributesAggregator(PartsAggregator[dict[str, Shares]]):
     """One aggregate for each oracle."""
 
     protocol: Attributes
 
     def __init__(self, protocol: Attributes) -> None:
-        super().__init__(protocol)
-        self._parts: list[FrequencyAggregator] = [oracle.aggregator() for oracle in protocol.oracles]
-
-    def count(self, payloads: Payloads) -> None:
-        """Add valid payloads."""
-        for part, (rows, piece) in zip(self._parts, self.protocol.pieces(payloads), strict=True):
-            part.count(np.ascontiguousarray(piece))
-            part.reports += rows.size
-
-    def state(self) -> dict[str, Counts]:
-        """The states of all oracles, and how many reports each has."""
-        found = {f"{i}.{key}": counts for i, part in enumerate(self._parts) for key, counts in part.state().items()}
-        return {"reports": np.array([part.reports for part in self._parts], dtype=np.int64), **found}
-
-    def put(self, state: Mapping[str, Counts]) -> None:
-        """Take a state in place of one's own."""
-        for i, part in enumerate(self._parts):
-            part.put({key: state[f"{i}.{key}"] for key in part.state()})
-            part.reports = int(state["reports"][i])
+        super().__init__(protocol, protocol)
 
     def sound(self) -> bool:
         """Whether every report is of one attribute (SAMPLE), or of each."""
-        each = [part.reports for part in self._parts]
-        fits = sum(each) == self.reports if self.protocol.strategy is Strategy.SAMPLE else {*each} == {self.reports}
-        return fits and all(part.sound() for part in self._parts)
+        if self.protocol.strategy is Strategy.SAMPLE:
+            return super().sound()
+        return all(part.reports == self.reports and part.sound() for part in self._parts)
 
     def estimate(
         self,

@@ -13,10 +13,9 @@ import numpy.typing as npt
 from dither.entropy import Source, bernoulli_many
 from dither.errors import InvalidParameter
 from dither.local.clients.base import Domain, bytes_for, fraction
+from dither.local.counting import NamingOracle
 from dither.local.frequencies import (
     FEW,
-    FrequencyAggregator,
-    FrequencyOracle,
     Ints,
     Label,
     checked_domain,
@@ -24,7 +23,7 @@ from dither.local.frequencies import (
     row_numbers,
 )
 from dither.local.kary import BLOCK_PEOPLE
-from dither.local.protocol import Aggregator, Counts, Payloads, total
+from dither.local.protocol import Counts, Payloads
 from dither.local.wire import Json
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, as_fraction
@@ -33,7 +32,7 @@ HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class HadamardResponse(FrequencyOracle, name="hadamard"):
+class HadamardResponse(NamingOracle, name="hadamard"):
     """Everybody names a row of the Hadamard matrix, one with +1 in their value's column with probability ``keep``.
 
     Guarantee: ln(keep/(1−keep))-private under REPLACE (Acharya, Sun & Zhang 2019, with one block).
@@ -118,6 +117,11 @@ class HadamardResponse(FrequencyOracle, name="hadamard"):
             out[start : start + BLOCK_PEOPLE] = number_rows(rows, self.width)
         return out
 
+    @property
+    def things(self) -> int:
+        """The rows of the matrix."""
+        return self.order
+
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """Rows of the matrix."""
         return np.asarray(row_numbers(payloads).astype(np.int64) < self.order)
@@ -126,51 +130,13 @@ class HadamardResponse(FrequencyOracle, name="hadamard"):
         """How often each row of the matrix was named."""
         return np.bincount(row_numbers(payloads), minlength=self.order).astype(np.int64, copy=False)
 
-    def support(self, payloads: Payloads) -> Counts:
-        """A report supports the values in whose columns its row has +1."""
-        return self.support_of_named(self.named(payloads))
-
     def support_of_named(self, named: Counts) -> Counts:
-        """The same from how often each row was named: (all + transform)/2, in whole numbers."""
+        """A report supports the values in whose columns its row has +1: (all + transform)/2, in whole numbers."""
         return np.asarray((named.sum() + hadamard_transform(named)[1 : self.size + 1]) // 2)
-
-    def aggregator(self) -> HadamardAggregator:
-        """An empty aggregate for this collection."""
-        return HadamardAggregator(self)
 
     def reduced(self) -> HadamardResponse:
         """The same coins for few values."""
         return HadamardResponse(min(self.size, FEW), self.keep)
-
-
-class HadamardAggregator(FrequencyAggregator):
-    """Counts how often each row was named; supports are worked out when they are asked for."""
-
-    protocol: HadamardResponse
-
-    def __init__(self, protocol: HadamardResponse) -> None:
-        Aggregator.__init__(self, protocol)
-        self._named: Counts = np.zeros(protocol.order, dtype=np.int64)
-
-    def count(self, payloads: Payloads) -> None:
-        """Add valid payloads."""
-        self._named += self.protocol.named(payloads)
-
-    def state(self) -> dict[str, Counts]:
-        """One counter for each row of the matrix."""
-        return {"named": self._named}
-
-    def put(self, state: Mapping[str, Counts]) -> None:
-        """Take a state in place of one's own."""
-        self._named = np.array(state["named"], dtype=np.int64)
-
-    def sound(self) -> bool:
-        """Whether every report has named one."""
-        return super().sound() and total(self._named) == self.reports
-
-    def supports(self) -> Counts:
-        """For every value, how many reports support it."""
-        return self.protocol.support_of_named(self._named)
 
 
 def hadamard_transform(counts: Counts) -> Counts:

@@ -57,7 +57,8 @@ class Participation(Protocol, name="participation"):
 
     def __init__(self, domain: Any, oracle: FrequencyOracle) -> None:
         known = checked_domain(domain)
-        if not isinstance(oracle, FrequencyOracle) or oracle.domain != known.size + 1:
+        given: object = oracle
+        if not isinstance(given, FrequencyOracle) or given.domain != known.size + 1:
             raise InvalidParameter(f"a frequency oracle is needed, of {known.size + 1} values: one for the absent")
         object.__setattr__(self, "domain", known.size if known.labels is None else known.labels)
         object.__setattr__(self, "oracle", oracle)

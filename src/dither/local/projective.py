@@ -18,9 +18,8 @@ from dither.entropy import Source, below_many, bernoulli_many
 from dither.errors import InvalidParameter
 from dither.local.clients.base import Domain, bytes_for, fraction, whole
 from dither.local.clients.projective import LARGEST_PRIME, dimension_for, is_prime, number_of_points
+from dither.local.counting import NamingOracle
 from dither.local.frequencies import (
-    FrequencyAggregator,
-    FrequencyOracle,
     Ints,
     Label,
     checked_domain,
@@ -28,7 +27,7 @@ from dither.local.frequencies import (
     row_numbers,
 )
 from dither.local.kary import BLOCK_PEOPLE
-from dither.local.protocol import Aggregator, Counts, Payloads, total
+from dither.local.protocol import Counts, Payloads
 from dither.local.wire import Json
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.mechanisms.response_estimates import Target, share_variance
@@ -39,7 +38,7 @@ MOST_VECTORS = 2**26
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class ProjectiveResponse(FrequencyOracle, name="projective"):
+class ProjectiveResponse(NamingOracle, name="projective"):
     """Everybody names a point: one orthogonal to their value's with probability ``keep``, else another, alike in each.
 
     ``prime`` is q.
@@ -183,6 +182,11 @@ class ProjectiveResponse(FrequencyOracle, name="projective"):
         named[lead, np.arange(people)] = (~inside - product) % q
         return _numbers(named, q)
 
+    @property
+    def things(self) -> int:
+        """The points."""
+        return self.points
+
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """Numbers of points."""
         return np.asarray(row_numbers(payloads).astype(np.int64) < self.points)
@@ -191,12 +195,8 @@ class ProjectiveResponse(FrequencyOracle, name="projective"):
         """How often each point was named."""
         return np.bincount(row_numbers(payloads), minlength=self.points).astype(np.int64, copy=False)
 
-    def support(self, payloads: Payloads) -> Counts:
-        """A report supports the values whose points it is orthogonal to."""
-        return self.support_of_named(self.named(payloads))
-
     def support_of_named(self, named: Counts) -> Counts:
-        """The same from how often each point was named.
+        """A report supports the values whose points it is orthogonal to.
 
         With y(u) the number of reports on the line of u, and ŷ its Fourier transform over the vectors, those orthogonal
         to v are (all + ŷ(v))/q. The transform is in floats, its result a whole number.
@@ -211,45 +211,11 @@ class ProjectiveResponse(FrequencyOracle, name="projective"):
         found = transformed[weights @ vectors[:, : self.size]]
         return np.asarray(np.rint((found + named.sum()) / q).astype(np.int64))
 
-    def aggregator(self) -> ProjectiveAggregator:
-        """An empty aggregate for this collection."""
-        return ProjectiveAggregator(self)
-
     def reduced(self) -> ProjectiveResponse:
         """The same odds over the same field, or that of 5 if it is larger, for few values in three dimensions."""
         prime = min(self.prime, 5)
         size = min(self.size, prime + 2)
         return ProjectiveResponse(size, prime=prime, keep=_keep(self.odds, prime, dimension_for(size, prime)))
-
-
-class ProjectiveAggregator(FrequencyAggregator):
-    """Counts how often each point was named; supports are worked out when they are asked for."""
-
-    protocol: ProjectiveResponse
-
-    def __init__(self, protocol: ProjectiveResponse) -> None:
-        Aggregator.__init__(self, protocol)
-        self._named: Counts = np.zeros(protocol.points, dtype=np.int64)
-
-    def count(self, payloads: Payloads) -> None:
-        """Add valid payloads."""
-        self._named += self.protocol.named(payloads)
-
-    def state(self) -> dict[str, Counts]:
-        """One counter for each point."""
-        return {"named": self._named}
-
-    def put(self, state: Mapping[str, Counts]) -> None:
-        """Take a state in place of one's own."""
-        self._named = np.array(state["named"], dtype=np.int64)
-
-    def sound(self) -> bool:
-        """Whether every report has named one."""
-        return super().sound() and total(self._named) == self.reports
-
-    def supports(self) -> Counts:
-        """For every value, how many reports support it."""
-        return self.protocol.support_of_named(self._named)
 
 
 def _digits(values: Ints, base: int, length: int) -> Ints:

@@ -19,9 +19,9 @@ from dither.local.attributes import Attributes
 from dither.local.choosing import best_oracle
 from dither.local.clients.base import Domain, whole
 from dither.local.clients.ranges import LARGEST_LEVELS, levels_of
+from dither.local.counting import PartsAggregator
 from dither.local.frequencies import (
     FEW,
-    FrequencyAggregator,
     FrequencyOracle,
     Ints,
     Label,
@@ -30,7 +30,7 @@ from dither.local.frequencies import (
 )
 from dither.local.kary import Kary
 from dither.local.mean_estimates import checked_steps, exactly
-from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol, protocol_of
+from dither.local.protocol import Floats, Payloads, Protocol, protocol_of
 from dither.local.range_estimates import QuantileEstimate, RangeEstimates, RangeShare, expect_reports, unbiased
 from dither.local.unary import Unary
 from dither.local.wavelet_ranges import WaveletRanges
@@ -178,35 +178,13 @@ class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
         return [*labels[:FEW], *labels[max(FEW, self.size - 1) :]]
 
 
-class HierarchicalAggregator(Aggregator[RangeEstimates]):
+class HierarchicalAggregator(PartsAggregator[RangeEstimates]):
     """One aggregate for each level."""
 
     protocol: HierarchicalRanges
 
     def __init__(self, protocol: HierarchicalRanges) -> None:
-        super().__init__(protocol)
-        self._parts: list[FrequencyAggregator] = [oracle.aggregator() for oracle in protocol.oracles]
-
-    def count(self, payloads: Payloads) -> None:
-        """Add valid payloads."""
-        for part, (rows, piece) in zip(self._parts, self.protocol.pieces(payloads), strict=True):
-            part.count(np.ascontiguousarray(piece))
-            part.reports += rows.size
-
-    def state(self) -> dict[str, Counts]:
-        """The states of all levels, and how many reports each has."""
-        found = {f"{i}.{key}": counts for i, part in enumerate(self._parts) for key, counts in part.state().items()}
-        return {"reports": np.array([part.reports for part in self._parts], dtype=np.int64), **found}
-
-    def put(self, state: Mapping[str, Counts]) -> None:
-        """Take a state in place of one's own."""
-        for i, part in enumerate(self._parts):
-            part.put({key: state[f"{i}.{key}"] for key in part.state()})
-            part.reports = int(state["reports"][i])
-
-    def sound(self) -> bool:
-        """Whether every report is of one level."""
-        return sum(part.reports for part in self._parts) == self.reports and all(part.sound() for part in self._parts)
+        super().__init__(protocol, protocol)
 
     def estimate(self, confidence: Number = 0.95, *, simultaneous: bool = False) -> RangeEstimates:
         """The shares of all ranges; ``simultaneous`` makes the intervals of the distribution function hold together.
