@@ -25,7 +25,7 @@ layers: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
 tests: $(VENV)/.dev
-	$(BIN)/pytest -n auto
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/noise.py

@@ -13,7 +13,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dither.anonymize.attributes import Attribute, Configuration, Role
@@ -99,6 +99,7 @@ def test_keys_wider_than_a_word_are_renumbered() -> None:
     assert sorted(of_row.tolist()) == list(range(50))
 
 
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.sampled_from([Fraction(0), Fraction(1, 10), Fraction(1, 2)]))
 def test_floors_rise_and_excesses_fall(seed: int, limit: Fraction) -> None:
     """The two facts that pruning stands on, for every metric and pair of nodes, with a model that only grows."""

@@ -299,7 +299,7 @@ def _draw_sizes(figure: Figure, report: RiskReport) -> None:
     for size in sizes:
         found = worst(report, size, len(report.combinations))
         shares = [100 * each.unique_share for each in found]
-        spread = [size + 0.24 * ((7 * place % 11) / 5 - 1) for place in range(len(shares))]
+        spread = [size + 0.24 * ((7 * place + 5) % 11 / 5 - 1) for place in range(len(shares))]
         axes.plot(spread, shares, "o", color=PRIVATE, markersize=4, alpha=0.45, markeredgewidth=0)
         if found:
             tops.append((size, shares[0]))
