@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dither.errors import DitherError, Failed, OutOfBudget, Refused
 
 if TYPE_CHECKING:
-    from dither import attacks, audit, checks, local
+    from dither import anonymize, attacks, audit, checks, local
     from dither.curator import Answer, Curator, Policy, Quote
     from dither.mechanisms import (
         DiscreteGaussian,
@@ -75,6 +75,7 @@ __all__ = [
     "SparseVector",
     "Subsampled",
     "TreeCounter",
+    "anonymize",
     "as_replace",
     "attacks",
     "audit",
@@ -86,7 +87,7 @@ __all__ = [
     "without_replacement",
 ]
 
-_PACKAGES = ("attacks", "audit", "checks", "local")
+_PACKAGES = ("anonymize", "attacks", "audit", "checks", "local")
 _HOMES = {
     "dither.curator": ("Answer", "Curator", "Policy", "Quote"),
     "dither.mechanisms": (
