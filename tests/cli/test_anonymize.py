@@ -1,5 +1,6 @@
 """``dither anonymize``: risk, table and verify as they are typed, and what is typed wrong."""
 
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,6 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dither.anonymize import mondrian as mondrian_module
-from dither.anonymize import verify as verify_module
 from dither.anonymize.findings import Finding, Problem, Verified
 from dither.cli.anonymity import listed, models, share
 from dither.errors import InvalidParameter
@@ -96,7 +95,7 @@ def test_hierarchies_are_found_by_the_names_of_files(patients, run):
 def test_a_table_that_fails_its_verification_is_not_left_behind(patients, run, monkeypatch):
     wrong = Verified(rows=1, classes=1, smallest=1, suppressed=0,
                      findings=(Finding(problem=Problem.MODEL_VIOLATED, text="broken"),))  # fmt: skip
-    monkeypatch.setattr(verify_module, "verify", lambda *given, **more: wrong)
+    monkeypatch.setattr(import_module("dither.anonymize.verify"), "verify", lambda *given, **more: wrong)
     done = run("anonymize", "patients.csv", *WANTED, "-o", "out.parquet")
     assert done.status == 1
     assert "- broken" in done.out
@@ -105,7 +104,7 @@ def test_a_table_that_fails_its_verification_is_not_left_behind(patients, run, m
 
 
 def test_what_is_typed_wrong_costs_no_work(patients, run, monkeypatch):
-    monkeypatch.setattr(mondrian_module, "mondrian", None)
+    monkeypatch.setattr(import_module("dither.anonymize.mondrian"), "mondrian", None)
     Path("file").touch()
     Path("folder.csv").mkdir()
     Path("levels").mkdir()

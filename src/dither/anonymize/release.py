@@ -255,4 +255,7 @@ def _kept(column: pa.ChunkedArray[Any], rows: Counts) -> Any:
     """A column in its new order; plain, since a dictionary may hold values of rows that are gone."""
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if types.is_string_view(column.type):
+        # what polars hands over; Arrow can't take rows of it
+        column = column.cast(pa.string())
     return column.take(rows)
