@@ -25,7 +25,7 @@ from dither.progress import Watch
 STDIN = "-"
 
 app = typer.Typer(
-    help="Collect from people who needn't trust anybody: values are randomised before they leave their owner.",
+    help="Collect from people who needn't trust anybody.\n\nValues are randomised before they leave their owner.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
