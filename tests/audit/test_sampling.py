@@ -206,7 +206,7 @@ def test_copies_that_never_begin_are_given_up():
 
 
 @needs_fork
-def test_a_failure_in_a_copy_is_raised_here_once():
+def test_a_failure_in_a_copy_is_raised_here_once(wall_clock):
     parent = os.getpid()
 
     def failing(x):
@@ -220,7 +220,7 @@ def test_a_failure_in_a_copy_is_raised_here_once():
 
 
 @needs_fork
-def test_a_copy_that_dies_is_told():
+def test_a_copy_that_dies_is_told(wall_clock):
     parent = os.getpid()
 
     def dying(x):
@@ -245,7 +245,7 @@ def test_fingerprints_tell_streams_apart():
 
 
 @needs_fork
-def test_draws_of_a_shared_stream_are_not_counted_twice():
+def test_draws_of_a_shared_stream_are_not_counted_twice(wall_clock):
     """With a generator that both copies would repeat, an explicit number of workers does no harm."""
     generator = np.random.default_rng(1)
     coin = Batched(lambda x, n: generator.random(n) < 0.5)

@@ -113,16 +113,20 @@ class Axis:
 
     @cached_property
     def places(self) -> Floats:
-        """Where each value of a range lies between the lowest (0) and the highest (1)."""
+        """Where each value of a range lies on a line: numbers as they are, dates in days, ordered values by rank."""
         known = self.size - (self.missing >= 0)
         line = numbers(self.values, self.kind)[:known]
         if known > 1 and not (np.isfinite(line).all() and 0 < line[-1] - line[0] < np.inf):
             # infinite values, or values that floats can't tell apart: by rank
             line = np.arange(known, dtype=np.float64)
-        if known > 1:
-            line = (line - line[0]) / (line[-1] - line[0])
         # the place of a missing value is never read
-        return np.append(line, 1.0)
+        return np.append(line, 0.0)
+
+    @cached_property
+    def length(self) -> float:
+        """How far the highest value of a range is from the lowest."""
+        known = self.size - (self.missing >= 0)
+        return float(self.places[known - 1] - self.places[0]) if known > 1 else 1.0
 
     @cached_property
     def bounds(self) -> tuple[tuple[Positions, Positions], ...]:
@@ -180,7 +184,9 @@ class Axis:
         if self.shape is Shape.TREE:
             first, last = self.extent(low.astype(np.int64), high.astype(np.int64))
             return np.asarray((last - first) / (self.size - 1.0))
-        width = np.where(low == high, 0.0, np.maximum(self.places[high] - self.places[low], _LEAST_SHARE))
+        width = np.where(
+            low == high, 0.0, np.maximum((self.places[high] - self.places[low]) / self.length, _LEAST_SHARE)
+        )
         if self.missing >= 0:
             width = np.where(high == self.missing, np.where(low == self.missing, 0.0, 1.0), width)
         return width

@@ -14,7 +14,6 @@ may draw conclusions from where it stopped (Wong et al. 2007).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -34,7 +33,6 @@ from dither.anonymize.partition import Points, partition
 from dither.anonymize.release import Release
 from dither.anonymize.values import Bools, Counts
 from dither.errors import InvalidParameter
-from dither.numeric import positive_int
 from dither.progress import Watch, part_of, unwatched
 
 
@@ -50,14 +48,12 @@ def mondrian(
     models: Iterable[Model] = (),
     weights: Mapping[str, float] | None = None,
     strict: bool = True,
-    workers: int | None = None,
     watch: Watch = unwatched,
 ) -> Release:
     """A release of the table, as detailed as cutting at medians makes it, whose classes satisfy every model.
 
     Say what the columns are by a configuration, or by the keywords that ``Configuration.of`` takes. ``table`` is
-    anything that ``as_table`` reads. Nobody is suppressed. ``workers`` is the number of threads; the result doesn't
-    depend on it.
+    anything that ``as_table`` reads. Nobody is suppressed. ``watch`` is told about progress, and may raise to stop.
 
     Assumes: that one row is one person; people with several rows are told apart by nothing here.
 
@@ -82,13 +78,12 @@ def mondrian(
         raise InvalidParameter("give a configuration or keywords such as quasi=[…], k=…, not both")
     else:
         configuration.check(arrow)
-    threads = _cores() if workers is None else positive_int(workers, "workers")
     watch(0.0, "reading columns")
     axes = tuple(Axis.of(encode(arrow, attribute), attribute) for attribute in configuration.quasi)
     rules = _Rules(arrow, configuration)
     rules.expect_possible()
     points, point_of_row = _points(axes, rules, strict=strict)
-    label, number = partition(points, workers=threads, watch=part_of(watch, 0.1, 0.8))
+    label, number = partition(points, part_of(watch, 0.1, 0.8))
     watch(0.8, "printing")
     order = order_of(label, number)
     counts = np.bincount(label, minlength=number)
@@ -102,14 +97,6 @@ def mondrian(
     rules.expect_satisfied(release.classes)
     watch(1.0, "done")
     return release
-
-
-def _cores() -> int:
-    """The processors that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
 
 
 def _points(axes: tuple[Axis, ...], rules: _Rules, *, strict: bool) -> tuple[Points, Counts | None]:

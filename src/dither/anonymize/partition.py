@@ -2,15 +2,14 @@
 
 LeFevre, DeWitt & Ramakrishnan (2006) cut one part at a time at the median of its widest quasi-identifier. Here a round
 sorts the rows of all open parts together, each part by the column that is widest in it, finds every median by one
-search, and cuts. What a round does to one part depends on that part alone, so that the order of rounds, and how the
-parts are shared out among threads, don't change the result.
+search, and cuts. What a round does to one part depends on that part alone: the result is that of cutting one part after
+the other. Parts could be shared out among threads, but that brings nothing: rounds are bound by memory.
 """
 
 from __future__ import annotations
 
-import threading
+import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -33,9 +32,6 @@ _OPEN, _ONLY_RELAXED, _NOTHING = 0, 1, 2
 
 # Columns whose detail doesn't matter (weight 0) are still cut, when nothing else can be.
 _LEAST_WEIGHT = 1e-15
-
-# Below this many points a second thread costs more than it brings.
-_WORTH_A_THREAD = 1 << 17
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -116,9 +112,9 @@ class _Block:
         return np.asarray(self.summed[self.upto] - self.base)
 
 
-def partition(points: Points, *, workers: int, watch: Watch) -> tuple[Whole, int]:
+def partition(points: Points, watch: Watch) -> tuple[Whole, int]:
     """The class of each point, counted from 0, and how many classes there are."""
-    return _Partition(points, watch).run(workers)
+    return _Partition(points, watch).run()
 
 
 class _Partition:
@@ -127,14 +123,12 @@ class _Partition:
     def __init__(self, points: Points, watch: Watch) -> None:
         self.points, self.watch = points, watch
         self.total = int(points.weights.sum())
-        self.finished_rows = 0
+        self.finished_rows, self.share = 0, 0.0
         self.done: list[tuple[Rows, Whole]] = []
-        self.lock, self.stop = threading.Lock(), threading.Event()
-        self.share = 0.0
         value_bits = max(int(axis.size) for axis in points.axes).bit_length()
         self.value_bits, self.row_bits = np.uint64(value_bits), np.uint64(max(1, points.number.bit_length()))
 
-    def run(self, workers: int) -> tuple[Whole, int]:
+    def run(self) -> tuple[Whole, int]:
         rows = np.arange(self.points.number, dtype=np.int32 if self.points.number < 1 << 31 else np.int64)
         d = len(self.points.axes)
         front = _Front(rows, np.zeros(1, np.int64), np.array([self.total]), np.zeros((1, d), np.int8), np.zeros((1, d)))
@@ -142,11 +136,9 @@ class _Partition:
         if self.total < 2 * self.points.least:
             self._finish(front, np.ones(1, np.bool_))
             front = front.only(np.zeros(1, np.bool_))
-        wanted = 1 if workers == 1 or self.points.number < _WORTH_A_THREAD else 4 * workers
-        while front.rows.size and (wanted == 1 or front.sizes.size < wanted):
+        while front.rows.size:
+            self._tell(front)
             front = self._round(front)
-        if front.rows.size:
-            self._share_out(front, workers)
         label = np.empty(self.points.number, np.int64)
         first = 0
         for finished, counts in self.done:
@@ -154,41 +146,18 @@ class _Partition:
             first += counts.size
         return label, first
 
-    def _share_out(self, front: _Front, workers: int) -> None:
-        """Cut the parts of a front in threads, each with about as many rows; numpy sorts without the interpreter."""
-        load = np.zeros(workers, np.int64)
-        owner = np.zeros(front.sizes.size, np.int64)
-        for part in np.argsort(-front.sizes, kind="stable"):
-            owner[part] = int(load.argmin())
-            load[owner[part]] += front.sizes[part]
-        with ThreadPoolExecutor(workers) as pool:
-            running = [pool.submit(self._to_the_end, front.only(owner == w)) for w in range(workers)]
-            try:
-                for one in running:
-                    one.result()
-            except BaseException:
-                self.stop.set()
-                raise
-
-    def _to_the_end(self, front: _Front) -> None:
-        try:
-            while front.rows.size and not self.stop.is_set():
-                front = self._round(front)
-        except BaseException:
-            self.stop.set()
-            raise
-
-    def _tell(self) -> None:
-        """Say how far it is: the share of rows whose class is final."""
-        with self.lock:
-            self.share = max(self.share, self.finished_rows / self.total)
-            self.watch(self.share, "cutting")
+    def _tell(self, front: _Front) -> None:
+        """Say how far it is: a row is done when its class is, and half done when half of the halvings are made."""
+        halvings = max(1.0, math.log2(self.total / self.points.least))
+        depth = np.minimum(1.0, np.log2(self.total / front.sizes) / halvings)
+        now = (self.finished_rows + float(front.sizes @ depth)) / self.total
+        self.share = max(self.share, now)
+        self.watch(self.share, "cutting")
 
     def _finish(self, front: _Front, closed: Mask) -> None:
         counts = front.counts()
-        with self.lock:
-            self.done.append((front.rows[np.repeat(closed, counts)], counts[closed]))
-            self.finished_rows += int(front.sizes[closed].sum())
+        self.done.append((front.rows[np.repeat(closed, counts)], counts[closed]))
+        self.finished_rows += int(front.sizes[closed].sum())
 
     def _round(self, front: _Front) -> _Front:
         """Cut every open part once, along its widest axis, and close those that can't be cut."""
@@ -205,7 +174,6 @@ class _Partition:
         if not still.all():
             self._finish(front, ~still)
             front, along, equal = front.only(still), along[still], equal[still]
-        self._tell()
         if not front.rows.size:
             return front
         keys, values = self._sorted(front, along)
