@@ -11,7 +11,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from dither.audit import Batched, lower_bound
+from dither.audit import Batched, clock, lower_bound
 from dither.audit.outputs import layout_of
 from dither.audit.sampling import Draws, batched, collect
 from dither.audit.task import fingerprints
@@ -117,13 +117,13 @@ def test_looks_see_exactly_their_blocks():
     arriving = iter(
         [(1, np.array([1.0])), None, (0, np.array([10.0])), (3, np.array([1000.0])), (2, np.array([100.0]))]
     )
-    seen = [(look.blocks, float(total[0])) for look, total in totals(arriving, 2, time.perf_counter() + 60)]
+    seen = [(look.blocks, float(total[0])) for look, total in totals(arriving, 2, clock.now() + 60)]
     assert seen == [(1, 10.0), (2, 11.0), (3, 111.0), (4, 1111.0)]
 
 
 def test_time_ends_the_looks():
     arriving = ((number, np.ones(1)) for number in range(1000))
-    assert len(list(totals(arriving, 1000, time.perf_counter() - 1))) == 0
+    assert len(list(totals(arriving, 1000, clock.now() - 1))) == 0
     assert next(arriving)[0] == 1  # one block was done
 
 
