@@ -1,0 +1,39 @@
+"""The auditor on every protocol of local privacy: none contradicts its loss, and a claim of half the ε is refuted."""
+
+import pytest
+
+from dither.audit import Batched, Verdict, lower_bound
+from dither.local import Kary, Unary
+from dither.local.catalogue import PROTOCOLS, Wanted
+
+SURE = 1 - 1e-9
+EPSILON = 2
+
+
+def audited(protocol, values, claim=None):
+    """A report as rows of bytes, on two values of one person."""
+
+    def draw(value, n):
+        return protocol.randomize([value] * n)
+
+    claim = protocol.loss() if claim is None else claim
+    return lower_bound(Batched(draw), *values, claim=claim, confidence=SURE, budget="0.7s", workers=1)
+
+
+def extremes(protocol):
+    values = list(protocol.inputs())
+    return values[0], values[-1]
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_reports_are_as_private_as_they_claim(name):
+    made = PROTOCOLS[name].make(Wanted.of(EPSILON, domain=4))
+    found = audited(made, extremes(made))
+    assert found.verdict is Verdict.HELD, found
+    assert found.epsilon <= made.loss().pure()
+
+
+@pytest.mark.parametrize("made", [Kary.for_epsilon(4, EPSILON), Unary.for_epsilon(4, EPSILON)], ids=["kary", "oue"])
+def test_half_the_loss_is_not_enough(made):
+    found = audited(made, extremes(made), claim=EPSILON / 2)
+    assert found.broken
