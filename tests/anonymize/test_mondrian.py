@@ -312,6 +312,31 @@ def test_one_child_is_cut_off_where_the_others_are_too_few_to_stand_alone():
         assert found == sorted([rest] * 4 + ["Rome"] * 6)
 
 
+def test_a_subset_is_cut_along_a_hierarchy_that_the_whole_could_not_be_cut_along():
+    table = pa.table({"place": ["Kyoto", "Paris", "Paris", "Paris", "Rome", "Rome"], "age": [0, 0, 1, 1, 1, 1]})
+    release = mondrian(table, quasi={"place": PLACES, "age": None}, k=2)
+    assert sorted(zip(printed(release, "place"), printed(release, "age"), strict=True)) == [
+        *[("*", "0")] * 2,
+        *[("Paris", "1")] * 2,
+        *[("Rome", "1")] * 2,
+    ]
+
+
+def test_a_subset_is_cut_where_the_whole_would_not_have_been_diverse():
+    table = pa.table({"a": [1, 0, 0, 2, 0, 2, 2, 0, 2], "b": [2, 2, 0, 1, 0, 2, 2, 1, 2], "ill": list("yxxyxxzxy")})
+    release = mondrian(table, quasi=["a", "b"], sensitive=["ill"], models=[DistinctDiversity(2, "ill")])
+    found = set(zip(printed(release, "a"), printed(release, "b"), strict=True))
+    assert found == {("0–1", "2"), ("0–2", "0–1"), ("2", "2")}
+
+
+def test_a_child_that_cannot_be_cut_off_stays_in_its_place():
+    flat = Hierarchy.from_mapping(dict.fromkeys("abcd", ()))
+    table = pa.table({"place": list("cdcdaa"), "ill": list("yzyzzy")})
+    release = mondrian(table, quasi={"place": flat}, sensitive=["ill"], models=[DistinctDiversity(2, "ill")])
+    # c alone isn't diverse; a is, and so are c and d together
+    assert sorted(printed(release, "place")) == ["*"] * 4 + ["a"] * 2
+
+
 def test_the_heavier_weight_is_cut_first_and_weight_nought_last():
     table = pa.table({"a": [0, 0, 1, 1], "b": [0, 1, 0, 1]})
     for weights, kept in (({"a": 2.0}, "a"), ({"b": 2.0}, "b"), ({"a": 0.0}, "b")):

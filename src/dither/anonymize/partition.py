@@ -3,7 +3,7 @@
 LeFevre, DeWitt & Ramakrishnan (2006) cut one part at a time at the median of its widest quasi-identifier. Here a round
 sorts the rows of all open parts together, each part by the column that is widest in it, finds every median by one
 search, and cuts. What a round does to one part depends on that part alone: the result is that of cutting one part after
-the other. Parts could be shared out among threads, but that brings nothing: rounds are bound by memory.
+the other. Sharing the parts out among two threads was tried, and brought nothing.
 """
 
 from __future__ import annotations
