@@ -5,6 +5,7 @@ The same numbers give the same SVG, byte for byte, so that pictures can live bes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,10 @@ PRIVATE = "#0072B2"
 LINE = "#333333"
 FAINT = "#999999"
 MORE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+# Names inside an SVG, and where they are used.
+ID = re.compile(r'\bid="([^"]+)"')
+REFERENCE = re.compile(r'(xlink:href="#|href="#|url\(#)([^")]+)')
 
 STYLE: Any = {
     "font.family": "sans-serif",
@@ -61,3 +66,11 @@ def picture(path: Path, *, width: float = 7.0, height: float = 4.0) -> Iterator[
         metadata = {"Date": None} if path.suffix == ".svg" else None
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, metadata=metadata)
+
+
+def inlined(path: Path, prefix: str) -> str:
+    """A saved SVG as part of an HTML page; its names get a prefix, since a page has each name once."""
+    text = path.read_text(encoding="utf-8")
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = ID.sub(lambda found: f'id="{prefix}.{found[1]}"', text)
+    return REFERENCE.sub(lambda found: f"{found[1]}{prefix}.{found[2]}", text)

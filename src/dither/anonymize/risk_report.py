@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dither.anonymize.exposure import Attacker, Exposure
 from dither.anonymize.risk import FOR_THE_OWNER, ColumnRisk, Notice, RiskReport
-from dither.pictures import EXACT, FAINT, LINE, PRIVATE, picture
+from dither.pictures import EXACT, FAINT, LINE, PRIVATE, inlined, picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 TITLE = "Who can be singled out"
 SHOWN = 5
 LONGEST_NAME = 28
-ID = re.compile(r'\bid="([^"]+)"')
-REFERENCE = re.compile(r'(xlink:href="#|href="#|url\(#)([^")]+)')
 WIDTH = 4.5
 
 DOTS = (
@@ -286,10 +283,7 @@ def _drawn(draw: Callable[[Figure], None], name: str, height: float) -> str:
         place = Path(folder) / f"{name}.svg"
         with picture(place, width=WIDTH, height=height) as figure:
             draw(figure)
-        text = place.read_text(encoding="utf-8")
-    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    text = ID.sub(lambda found: f'id="{name}.{found[1]}"', text)
-    return REFERENCE.sub(lambda found: f"{found[1]}{name}.{found[2]}", text)
+        return inlined(place, name)
 
 
 def _draw_sizes(figure: Figure, report: RiskReport) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from dither.audit.everything import Part, Row
 from dither.audit.report_pictures import by_part, draw_bounds, draw_histograms
 from dither.errors import InvalidParameter
+from dither.pictures import inlined
 
 PICTURES = "pictures"
 TITLE = "Audit of dither"
@@ -24,8 +25,6 @@ CONFIDENCE = (
     "With probability at least {:g}% no claim on this page is called broken that holds: the failure is divided among "
     "all rows."
 )
-ID = re.compile(r'\bid="([^"]+)"')
-REFERENCE = re.compile(r'(xlink:href="#|href="#|url\(#)([^")]+)')
 
 STYLE = """
 :root { color-scheme: light; --line: #ddd; --faint: #666; --held: #0072B2; --broken: #B34700; }
@@ -191,7 +190,7 @@ def _page(
     body = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(text)}</p>" for text in intro)]
     for part, chart in charts.items():
         own = {name: row for name, row in names.items() if row.part is part}
-        body += [f"<h2>{html.escape(_title(part))}</h2>", _inline(chart, f"chart-{part.name.lower()}")]
+        body += [f"<h2>{html.escape(_title(part))}</h2>", inlined(chart, f"chart-{part.name.lower()}")]
         body.append(_table(own))
         body += [_article(name, row, plots.get(name)) for name, row in own.items()]
     return (
@@ -227,16 +226,7 @@ def _article(name: str, row: Row, plot: Path | None) -> str:
         f'<article id="{name}"><h3>{html.escape(row.name)} <span class="{_class(row)}">{row.verdict}</span></h3>',
         f'<p class="faint small">{about}</p>',
         *(f'<p class="small">{html.escape(told)}</p>' for told in _told(row)),
-        "" if plot is None else _inline(plot, name),
+        "" if plot is None else inlined(plot, name),
         "</article>",
     ]
     return "\n".join(line for line in lines if line)
-
-
-def _inline(picture: Path, prefix: str) -> str:
-    """A picture as part of the page; its names get a prefix, since a page has each name once."""
-    text = picture.read_text(encoding="utf-8")
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = ID.sub(lambda found: f'id="{prefix}.{found[1]}"', text)
-    return REFERENCE.sub(lambda found: f"{found[1]}{prefix}.{found[2]}", text)
