@@ -92,11 +92,13 @@ def by_normal_law(task: Task) -> list[Finding]:
         draws(1)
     raw = collect(pair, most=CHECKED, seconds=0.1 * task.left)
     layout = layout_of(*raw)
-    if layout.read(raw[0]).kinds and not layout.read(raw[0]).numbers:
+    first, second = layout.read(raw[0]), layout.read(raw[1])
+    if first.kinds and not first.numbers:
         raise InvalidData("outputs that aren't numbers can't be normal: audit without the assumption")
+    # before the clock is looked at: what is plainly not normal is refused however slowly it was read
+    axis = Axis.fitted(first, second)
     if task.left <= 0:
         return []
-    axis = Axis.fitted(layout.read(raw[0]), layout.read(raw[1]))
     raw = collect(pair, most=CHECKED, seconds=0.15 * task.left)
     read = (layout.read(raw[0]), layout.read(raw[1]))
     for side in read:
