@@ -1,0 +1,88 @@
+"""``dither serve``: answer a whole team, over HTTP, from psql and BI tools, and on a web page."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from dither.cli.options import DEFAULT_POLICY, PolicyFile
+from dither.cli.screen import console
+from dither.cli.shop import POLICY, make_shop
+from dither.curator import Policy
+from dither.server.logs import write_logs
+from dither.server.run import Place, Running
+from dither.server.run import serve as serve_policy
+
+
+def serve(
+    *,
+    policy: PolicyFile = DEFAULT_POLICY,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="NUMBER", help="The port for HTTP and the web page.")] = 8765,
+    pg_port: Annotated[
+        int, typer.Option("--pg-port", metavar="NUMBER", help="The port for psql and other PostgreSQL clients.")
+    ] = 5433,
+    without_pgwire: Annotated[bool, typer.Option("--no-pg", help="Leave the PostgreSQL protocol out.")] = False,
+    certificate: Annotated[
+        Path | None, typer.Option("--certificate", metavar="FILE", help="A TLS certificate (PEM), with its chain.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option("--key", metavar="FILE", help="The certificate's key (PEM).")] = None,
+    new_owner_token: Annotated[
+        bool, typer.Option("--new-owner-token", help="Make another token for the owner and show it.")
+    ] = False,
+    log: Annotated[
+        Path | None, typer.Option("--log", metavar="FILE", help="Append the log here instead of to stderr.")
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Serve a made-up shop from a temporary directory; takes no policy.")
+    ] = False,
+) -> None:
+    """Answer a whole team.
+
+    Serves the policy's data over HTTP, to psql and other PostgreSQL clients, and on a web page, until Ctrl-C. Make a
+    token for each analyst with `dither token create NAME`. Beyond this machine a certificate is needed.
+
+    Example:  dither serve --demo
+    """
+    with ExitStack() as stack:
+        rules = _demo(stack) if demo else Policy.load(policy)
+        place = Place(
+            host=host, port=port, pg_port=None if without_pgwire else pg_port, certificate=certificate, key=key
+        )
+        stream = sys.stderr if log is None else stack.enter_context(log.open("a", encoding="utf-8"))
+        handler = write_logs(stream)
+        stack.callback(handler.close)
+        serve_policy(rules, place, started=_say, new_owner_token=new_owner_token)
+        console().print("stopped; everything that was charged is in the ledger")
+
+
+def _demo(stack: ExitStack) -> Policy:
+    directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    make_shop(directory)
+    text = POLICY.replace('name = "shop"', 'name = "shop"\nledger_head = "shop.head"')
+    (directory / "dither.toml").write_text(text, encoding="utf-8")
+    return Policy.load(directory / "dither.toml")
+
+
+def _say(server: Running) -> None:
+    screen = console()
+    screen.print(f"web page     {server.url}")
+    screen.print(f"HTTP API     {server.url}/v1", highlight=False)
+    line = server.psql()
+    if line is not None:
+        screen.print(Text(f"psql         {line}"))
+    if server.owner_token is not None:
+        screen.print(Text(f"owner token  {server.owner_token}"))
+        screen.print("             shown once: it is the password on the page and in psql, and is kept as a hash only")
+    else:
+        screen.print("owner token  made before; for another: dither serve --new-owner-token")
+    screen.print("analysts     dither token create NAME")
+    for note in server.notes:
+        screen.print(Text(f"note         {note}"))
+    screen.print("Ctrl-C stops it.")

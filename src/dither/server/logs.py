@@ -1,0 +1,90 @@
+"""Structured logs: one JSON object a line with what happened and how long it took; no questions, values or tokens."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+LOG = logging.getLogger("dither.server.requests")
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+class JsonLines(logging.Formatter):
+    """A record as one line of JSON: time, level, where, what, and the fields given with ``extra={"fields": …}``.
+
+    Of an exception the kind alone is written: its text may quote data or name files.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        form: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "from": record.name,
+            "event": record.getMessage(),
+        }
+        form |= getattr(record, "fields", {})
+        if record.exc_info and record.exc_info[0] is not None:
+            form["kind"] = record.exc_info[0].__name__
+        return json.dumps(form, ensure_ascii=True, default=str)
+
+
+class _Own(logging.Filter):
+    """What libraries say at their lower levels may quote requests: only warnings of theirs, without texts."""
+
+    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
+        if record.name.split(".")[0] == "dither":
+            return True
+        if record.levelno < logging.WARNING:
+            return False
+        return logging.makeLogRecord({**record.__dict__, "msg": "a library reported a problem", "args": ()})
+
+
+def write_logs(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
+    """Send what the server logs to a stream; the handler is returned so that it can be removed."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines())
+    handler.addFilter(_Own())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(min(level, root.level) if root.level else level)
+    logging.getLogger("dither").setLevel(level)
+    return handler
+
+
+class RequestLog:
+    """Logs each HTTP request: method, path without its query, status and time. Whatever is in a body stays out."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass a request on and log how it ended."""
+        if scope["type"] != "http" or not LOG.isEnabledFor(logging.INFO):
+            await self._app(scope, receive, send)
+            return
+        began, status = time.monotonic(), 0
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = int(message["status"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            spent = round(1000 * (time.monotonic() - began), 1)
+            # the path as it was routed: one that isn't known may hold anything
+            route = scope.get("route")
+            path = getattr(route, "path", "unknown")
+            LOG.info(
+                "request", extra={"fields": {"method": scope["method"], "path": path, "status": status, "ms": spent}}
+            )

@@ -1,0 +1,263 @@
+"""Start and stop it all: the curator, HTTP with the web page, and the PostgreSQL protocol, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import signal
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from dither.curator import OWNER, Curator, Policy
+from dither.errors import InvalidParameter, MissingLibrary
+from dither.server.identity import Scope
+from dither.server.service import Service
+from dither.server.settings import Limits
+from dither.server.tokens import TokenFile
+
+if TYPE_CHECKING:
+    import uvicorn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where to listen. Beyond this machine everything is encrypted: a certificate and its key are needed then.
+
+    A port of 0 takes a free one; ``pg_port`` None leaves the PostgreSQL protocol out.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8765
+    pg_port: int | None = 5433
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise InvalidParameter("a certificate needs its key, and a key its certificate: give both files")
+        if not self.local and self.certificate is None:
+            raise InvalidParameter(
+                f"{self.host} can be reached from other machines, and tokens must not travel in clear: give a "
+                "certificate and its key (--certificate, --key), or listen on 127.0.0.1 behind a proxy"
+            )
+        for port in (self.port, self.pg_port):
+            if port is not None and not 0 <= port < 2**16:
+                raise InvalidParameter(f"a port is a number from 0 to 65535; got {port}")
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine can reach it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def tls(self) -> ssl.SSLContext | None:
+        """What encrypts, from the two files."""
+        if self.certificate is None:
+            return None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError):
+            raise InvalidParameter(
+                "the certificate or its key can't be read: expected two PEM files that belong together"
+            ) from None
+        return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A server that listens: its ports, and what its starter may hand out."""
+
+    url: str
+    pg_port: int | None
+    dataset: str
+    owner_token: str | None
+    notes: tuple[str, ...] = ()
+    stop: Callable[[], None] = field(repr=False)
+
+    def psql(self) -> str | None:
+        """The line to type for psql; it asks for the token."""
+        if self.pg_port is None:
+            return None
+        host = self.url.split("://", 1)[1].rsplit(":", 1)[0].strip("[]")
+        return f'psql "host={host} port={self.pg_port} user={OWNER} dbname={self.dataset}"'
+
+
+def access_path(policy: Policy) -> Path:
+    """Where the tokens of a policy are kept: beside its ledger."""
+    ledger = policy.source.ledger
+    return ledger.with_name(ledger.name + ".access")
+
+
+@asynccontextmanager
+async def running(
+    policy: Policy, place: Place, *, limits: Limits | None = None, new_owner_token: bool = False
+) -> AsyncIterator[Running]:
+    """Serve a policy for as long as the block lasts; everything is stopped and closed behind it, in order.
+
+    Where nobody holds a token of the owner yet, or another is wanted, one is made; its secret is in the result and
+    nowhere else.
+    """
+    web = _library("uvicorn")
+    from dither.server.http.app import make_app
+    from dither.server.logs import RequestLog
+
+    tls = place.tls()
+    async with AsyncExitStack() as stack:
+        curator = stack.enter_context(Curator.open(policy))
+        tokens = stack.enter_context(TokenFile.open(access_path(policy)))
+        service = Service(curator, limits)
+        stack.callback(service.close)
+        secret = None
+        if new_owner_token or not tokens.has_owner():
+            _, secret = tokens.create(OWNER, Scope.OWNER, days=90, note="made by dither serve")
+        app = make_app(service, tokens, secure_cookies=tls is not None)
+        http = await stack.enter_async_context(_http(web, RequestLog(app), place, service.limits))
+        pg_port: int | None = None
+        notes: tuple[str, ...] = ()
+        if place.pg_port is not None:
+            pg_port, notes = await stack.enter_async_context(_pgwire(service, tokens, place, tls))
+        scheme = "http" if tls is None else "https"
+        host = f"[{place.host}]" if ":" in place.host else place.host
+        yield Running(
+            url=f"{scheme}://{host}:{_port(http)}",
+            pg_port=pg_port,
+            dataset=policy.source.name,
+            owner_token=secret,
+            notes=notes,
+            stop=lambda: setattr(http, "should_exit", True),
+        )
+
+
+def serve(
+    policy: Policy,
+    place: Place,
+    *,
+    started: Callable[[Running], None],
+    limits: Limits | None = None,
+    new_owner_token: bool = False,
+) -> None:
+    """Serve until Ctrl-C or SIGTERM; ``started`` is called once everything listens."""
+
+    async def until_stopped() -> None:
+        stopped = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stopped.set)
+        async with running(policy, place, limits=limits, new_owner_token=new_owner_token) as server:
+            started(server)
+            await stopped.wait()
+
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(until_stopped())
+            return
+    asyncio.run(until_stopped())
+
+
+@asynccontextmanager
+async def _http(web: ModuleType, app: object, place: Place, limits: Limits) -> AsyncIterator[uvicorn.Server]:
+    config = web.Config(
+        app,
+        host=place.host,
+        port=place.port,
+        ssl_certfile=place.certificate,
+        ssl_keyfile=place.key,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        limit_concurrency=limits.connections,
+        timeout_graceful_shutdown=5,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    server = web.Server(config)
+    # signals are ours: one of them must stop both protocols
+    server.capture_signals = _no_signals
+    task = asyncio.create_task(_serve(server, place))
+    try:
+        while not server.started:
+            if task.done():
+                await task
+                raise InvalidParameter(f"nothing can listen on {place.host}:{place.port}")
+            await asyncio.sleep(0.01)
+        yield server
+    finally:
+        server.should_exit = True
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _serve(server: uvicorn.Server, place: Place) -> None:
+    try:
+        await server.serve()
+    except SystemExit:
+        # uvicorn's way of saying that it couldn't bind
+        raise InvalidParameter(
+            f"nothing can listen on {place.host}:{place.port}: is another server running there? Give another --port"
+        ) from None
+
+
+@contextmanager
+def _no_signals() -> Iterator[None]:
+    yield
+
+
+@asynccontextmanager
+async def _pgwire(
+    service: Service, tokens: TokenFile, place: Place, tls: ssl.SSLContext | None
+) -> AsyncIterator[tuple[int, tuple[str, ...]]]:
+    from dither.server.pgwire.server import PgServer
+    from dither.server.pgwire.shadow import Shadow
+
+    assert place.pg_port is not None
+    async with AsyncExitStack() as stack:
+        shadow: Shadow | None = None
+        notes: tuple[str, ...] = ()
+        try:
+            shadow = await stack.enter_async_context(Shadow.running(service.curator.policy))
+        except MissingLibrary as problem:
+            notes = (f"psql's \\d and the like aren't answered: {problem}",)
+        server = PgServer(service, tokens, tls=tls, require_tls=not place.local, shadow=shadow)
+        try:
+            await server.start(place.host, place.pg_port)
+        except OSError:
+            raise InvalidParameter(
+                f"nothing can listen on {place.host}:{place.pg_port}: is another server running there? Give another "
+                "--pg-port"
+            ) from None
+        stack.push_async_callback(server.stop)
+        yield server.port, notes
+
+
+def _port(server: uvicorn.Server) -> int:
+    sockets = [socket for one in server.servers for socket in one.sockets]
+    return int(sockets[0].getsockname()[1])
+
+
+def _library(name: str) -> ModuleType:
+    import importlib
+
+    try:
+        importlib.import_module("fastapi")
+        importlib.import_module("jinja2")
+        importlib.import_module("orjson")
+        return importlib.import_module(name)
+    except ImportError:
+        raise MissingLibrary(
+            "the server needs libraries that aren't installed: pip install 'dither[server,pgwire]'"
+        ) from None

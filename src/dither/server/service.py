@@ -1,0 +1,152 @@
+"""What every protocol uses: the curator behind scopes, rate limits and a bounded number of workers.
+
+A question that was begun is never stopped because its asker went away: its charge is on disk, and its answer is kept
+for whoever asks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TypeVar
+
+from dither.curator import OWNER, Answer, BudgetLine, Curator, Quote
+from dither.numeric import Number
+from dither.server.identity import Identity, Scope
+from dither.server.metrics import Metrics
+from dither.server.problems import ServerRefusal, busy, forbidden, problem_of, too_many
+from dither.server.rate import Rate
+from dither.server.settings import Limits
+
+T = TypeVar("T")
+LOG = logging.getLogger("dither.server")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A question with everything that changes its price: what a client sends."""
+
+    sql: str
+    epsilon: Number | None = None
+    error: Number | Mapping[str, Number] | None = None
+    weights: Mapping[str, Number] = field(default_factory=dict)
+    confidence: Number = Fraction(19, 20)
+
+
+class Service:
+    """One curator for all protocols: checks what a token allows, limits the load, and runs questions in threads."""
+
+    def __init__(self, curator: Curator, limits: Limits | None = None) -> None:
+        self.curator = curator
+        self.limits = limits or Limits()
+        self.metrics = Metrics()
+        self._rate = Rate(rate=self.limits.rate, burst=self.limits.burst)
+        self._pool = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="dither-question")
+        self._under_way = 0
+
+    # ------------------------------------------------------------------ questions
+
+    async def price(self, who: Identity, wanted: Wanted) -> Quote:
+        """The price of a question; free, reads no data."""
+        self.admit(who, Scope.PRICE)
+        return await self._run("price", lambda: self._price(who, wanted))
+
+    async def ask(self, who: Identity, wanted: Wanted) -> Answer:
+        """The answer to a question, from the record if it was asked before."""
+        self.admit(who, Scope.ASK)
+        known = self._remembered(who, wanted)
+        if known is not None:
+            self.metrics.count("ask", "repeated")
+            return known
+        answer = await self._run("ask", lambda: self._ask(who, wanted))
+        self.metrics.count("ask", "charged" if answer.cost.charged else "repeated")
+        return answer
+
+    async def do(self, who: Identity, scope: Scope, what: str, work: Callable[[Curator], T]) -> T:
+        """Anything else that is asked of the curator, for those whose token allows it; ``what`` names it in metrics."""
+        self.admit(who, scope)
+        return await self._run(what, lambda: work(self.curator))
+
+    async def budget(self, who: Identity) -> tuple[BudgetLine, ...]:
+        """Every account for the owner; for an analyst their own."""
+        return await self.do(who, Scope.PRICE, "budget", lambda curator: curator.budget(who.analyst))
+
+    # ------------------------------------------------------------------ who and how much
+
+    def admit(self, who: Identity, wanted: Scope) -> None:
+        """Refuse what the token doesn't allow, and who asks too often."""
+        if not who.allows(wanted) or (wanted is Scope.OWNER and who.analyst != OWNER):
+            raise forbidden(wanted.value)
+        wait = self._rate.wait(who.analyst)
+        if wait:
+            self.metrics.count("rate", "refused")
+            raise too_many(wait)
+
+    async def _run(self, what: str, work: Callable[[], T]) -> T:
+        if self._under_way >= self.limits.waiting:
+            self.metrics.count(what, "busy")
+            raise busy()
+        self._under_way += 1
+        began = time.monotonic()
+        future = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        future.add_done_callback(lambda done: self._ended(what, began, done))
+        # shielded: whoever stops waiting doesn't stop the question
+        return await asyncio.wait_for(asyncio.shield(future), self.limits.patience)
+
+    def _ended(self, what: str, began: float, done: asyncio.Future[T]) -> None:
+        self._under_way -= 1
+        problem = None if done.cancelled() else done.exception()
+        outcome = "done" if problem is None else problem_of(problem).code
+        self.metrics.observe(what, outcome, time.monotonic() - began)
+        if problem is not None and problem_of(problem).status >= 500:
+            # its text may quote data or name files: the kind alone is logged; the cause of a failure is in the ledger
+            LOG.error("%s ended in %s", what, type(problem).__name__)
+
+    # ------------------------------------------------------------------ the curator's calls
+
+    def _price(self, who: Identity, wanted: Wanted) -> Quote:
+        return self.curator.price(
+            wanted.sql,
+            epsilon=wanted.epsilon,
+            error=wanted.error,
+            weights=wanted.weights,
+            confidence=wanted.confidence,
+            analyst=who.analyst,
+        )
+
+    def _ask(self, who: Identity, wanted: Wanted) -> Answer:
+        return self.curator.sql(
+            wanted.sql,
+            epsilon=wanted.epsilon,
+            error=wanted.error,
+            weights=wanted.weights,
+            confidence=wanted.confidence,
+            analyst=who.analyst,
+        )
+
+    def _remembered(self, who: Identity, wanted: Wanted) -> Answer | None:
+        return self.curator.remembered(
+            wanted.sql,
+            epsilon=wanted.epsilon,
+            error=wanted.error,
+            weights=wanted.weights,
+            confidence=wanted.confidence,
+            analyst=who.analyst,
+        )
+
+    @property
+    def under_way(self) -> int:
+        """How many requests are worked on or wait."""
+        return self._under_way
+
+    def close(self) -> None:
+        """Let go of the workers once they are done; the curator is closed by whoever opened it."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+__all__ = ["ServerRefusal", "Service", "Wanted"]

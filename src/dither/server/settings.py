@@ -1,0 +1,25 @@
+"""How much a server takes on: sizes, times and numbers of requests. None of it can change what is private."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one client, and all together, may ask of the machine.
+
+    ``rate`` is how many requests a second one analyst may make in the long run, and ``burst`` how many at once.
+    ``waiting`` is how many questions may be under way or waiting, ``workers`` how many are worked on at once.
+    ``patience`` is how many seconds a client waits for an answer; the question goes on after that, and asking again
+    is free. ``largest_request`` is in bytes, ``longest_message`` is the same for one message on the wire.
+    """
+
+    rate: float = 200.0
+    burst: int = 2000
+    workers: int = 8
+    waiting: int = 256
+    patience: float = 60.0
+    connections: int = 500
+    largest_request: int = 1_000_000
+    longest_message: int = 4_000_000
