@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from dither import __version__
-from dither.cli import anonymize, ask, attack, audit, budget, check, demo, init, ledger, local, price
+from dither.cli import anonymize, ask, attack, audit, budget, check, demo, init, ledger, local, price, serve, token
 from dither.cli.screen import explain
 from dither.errors import DitherError
 
@@ -46,6 +46,8 @@ app.command("price")(price.price)
 app.command("ask")(ask.ask)
 app.command("budget")(budget.budget)
 app.add_typer(ledger.app, name="ledger")
+app.command("serve")(serve.serve)
+app.add_typer(token.app, name="token")
 app.command("attack")(attack.attack)
 app.add_typer(audit.app, name="audit")
 app.add_typer(local.app, name="local")

@@ -15,9 +15,11 @@ from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console
 from dither.cli.shop import POLICY, make_shop
 from dither.curator import Policy
+from dither.errors import InvalidParameter
 from dither.server.logs import write_logs
 from dither.server.run import Place, Running
 from dither.server.run import serve as serve_policy
+from dither.server.settings import Limits
 
 
 def serve(
@@ -33,6 +35,9 @@ def serve(
         Path | None, typer.Option("--certificate", metavar="FILE", help="A TLS certificate (PEM), with its chain.")
     ] = None,
     key: Annotated[Path | None, typer.Option("--key", metavar="FILE", help="The certificate's key (PEM).")] = None,
+    rate: Annotated[
+        float, typer.Option("--rate", metavar="NUMBER", help="How many requests a second one analyst may make.")
+    ] = Limits().rate,
     new_owner_token: Annotated[
         bool, typer.Option("--new-owner-token", help="Make another token for the owner and show it.")
     ] = False,
@@ -51,6 +56,8 @@ def serve(
     Example:  dither serve --demo
     """
     with ExitStack() as stack:
+        if not 0 < rate < float("inf"):
+            raise InvalidParameter(f"--rate is a number of requests a second, above 0; got {rate}")
         rules = _demo(stack) if demo else Policy.load(policy)
         place = Place(
             host=host, port=port, pg_port=None if without_pgwire else pg_port, certificate=certificate, key=key
@@ -58,7 +65,8 @@ def serve(
         stream = sys.stderr if log is None else stack.enter_context(log.open("a", encoding="utf-8"))
         handler = write_logs(stream)
         stack.callback(handler.close)
-        serve_policy(rules, place, started=_say, new_owner_token=new_owner_token)
+        limits = Limits(rate=rate, burst=max(1, round(10 * rate)))
+        serve_policy(rules, place, started=_say, limits=limits, new_owner_token=new_owner_token)
         console().print("stopped; everything that was charged is in the ledger")
 
 

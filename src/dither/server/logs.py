@@ -19,7 +19,8 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 class JsonLines(logging.Formatter):
     """A record as one line of JSON: time, level, where, what, and the fields given with ``extra={"fields": …}``.
 
-    Of an exception the kind alone is written: its text may quote data or name files.
+    Of an exception the kind alone is written, and of what libraries report only that they do: their texts may quote
+    requests, data or files.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -28,7 +29,7 @@ class JsonLines(logging.Formatter):
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "from": record.name,
-            "event": record.getMessage(),
+            "event": record.getMessage() if _own(record) else "a library reported a problem",
         }
         form |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[0] is not None:
@@ -36,22 +37,20 @@ class JsonLines(logging.Formatter):
         return json.dumps(form, ensure_ascii=True, default=str)
 
 
-class _Own(logging.Filter):
-    """What libraries say at their lower levels may quote requests: only warnings of theirs, without texts."""
+def _own(record: logging.LogRecord) -> bool:
+    return record.name.split(".")[0] == "dither"
 
-    def filter(self, record: logging.LogRecord) -> bool | logging.LogRecord:
-        if record.name.split(".")[0] == "dither":
-            return True
-        if record.levelno < logging.WARNING:
-            return False
-        return logging.makeLogRecord({**record.__dict__, "msg": "a library reported a problem", "args": ()})
+
+def _worth_writing(record: logging.LogRecord) -> bool:
+    """Everything of ours; of libraries, warnings and worse."""
+    return _own(record) or record.levelno >= logging.WARNING
 
 
 def write_logs(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
     """Send what the server logs to a stream; the handler is returned so that it can be removed."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines())
-    handler.addFilter(_Own())
+    handler.addFilter(_worth_writing)
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(min(level, root.level) if root.level else level)

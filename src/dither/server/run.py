@@ -7,9 +7,11 @@ import contextlib
 import ipaddress
 import signal
 import ssl
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -84,7 +86,7 @@ class Running:
     dataset: str
     owner_token: str | None
     notes: tuple[str, ...] = ()
-    stop: Callable[[], None] = field(repr=False)
+    stop: Callable[[], object] = field(repr=False)
 
     def psql(self) -> str | None:
         """The line to type for psql; it asks for the token."""
@@ -168,6 +170,42 @@ def serve(
     asyncio.run(until_stopped())
 
 
+@contextmanager
+def background(
+    policy: Policy | str | Path, place: Place | None = None, *, limits: Limits | None = None
+) -> Iterator[Running]:
+    """Serve in a thread of this process for as long as the block lasts: for notebooks, tests and trying things out."""
+    rules = policy if isinstance(policy, Policy) else Policy.load(policy)
+    where = place or Place(port=0, pg_port=0)
+    begun: Future[Running] = Future()
+    stopped = threading.Event()
+
+    async def until_stopped() -> None:
+        loop, end = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            async with running(rules, where, limits=limits) as server:
+                # called from the thread of whoever started it
+                begun.set_result(replace(server, stop=lambda: loop.call_soon_threadsafe(end.set)))
+                await end.wait()
+        except BaseException as problem:
+            if begun.done():
+                raise
+            begun.set_exception(problem)
+        finally:
+            stopped.set()
+
+    thread = threading.Thread(target=lambda: asyncio.run(until_stopped()), name="dither-server")
+    thread.start()
+    try:
+        server = begun.result()
+        yield server
+    finally:
+        if begun.exception() is None and not stopped.is_set():
+            with contextlib.suppress(RuntimeError):  # it stopped by itself in between
+                begun.result().stop()
+        thread.join()
+
+
 @asynccontextmanager
 async def _http(web: ModuleType, app: object, place: Place, limits: Limits) -> AsyncIterator[uvicorn.Server]:
     config = web.Config(
@@ -229,7 +267,10 @@ async def _pgwire(
         shadow: Shadow | None = None
         notes: tuple[str, ...] = ()
         try:
-            shadow = await stack.enter_async_context(Shadow.running(service.curator.policy))
+            made = Shadow(service.curator.policy)
+            await made.start()
+            stack.push_async_callback(made.stop)
+            shadow = made
         except MissingLibrary as problem:
             notes = (f"psql's \\d and the like aren't answered: {problem}",)
         server = PgServer(service, tokens, tls=tls, require_tls=not place.local, shadow=shadow)

@@ -1,0 +1,77 @@
+"""Logs: JSON lines that say what happened, and nothing of what was asked or answered."""
+
+import io
+import json
+import logging
+
+import httpx
+import pytest
+
+from dither.server.http.app import make_app
+from dither.server.logs import JsonLines, RequestLog, write_logs
+
+
+@pytest.fixture
+def log():
+    stream = io.StringIO()
+    root, own = logging.getLogger().level, logging.getLogger("dither").level
+    handler = write_logs(stream)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    logging.getLogger().removeHandler(handler)
+    logging.getLogger().setLevel(root)
+    logging.getLogger("dither").setLevel(own)
+
+
+def test_own_records_are_written_with_their_fields(log):
+    logging.getLogger("dither.server").info("started", extra={"fields": {"port": 1}})
+    (line,) = log()
+    assert (line["event"], line["from"], line["level"], line["port"]) == ("started", "dither.server", "info", 1)
+
+
+def test_what_libraries_say_is_not_quoted(log):
+    logging.getLogger("uvicorn.error").info("GET /?secret=4711")
+    logging.getLogger("uvicorn.error").warning("bad request: value 4711")
+    (line,) = log()
+    assert line["event"] == "a library reported a problem"
+    assert "4711" not in json.dumps(line)
+
+
+def test_of_an_exception_the_kind_alone_is_written(log):
+    try:
+        int("value 4711")
+    except ValueError:
+        logging.getLogger("dither.server").exception("it went wrong")
+    (line,) = log()
+    assert line["kind"] == "ValueError"
+    assert "4711" not in json.dumps(line)
+
+
+def test_one_record_is_one_line():
+    record = logging.LogRecord("dither", logging.INFO, "", 0, "two\nlines", (), None)
+    assert "\n" not in JsonLines().format(record)
+
+
+@pytest.mark.anyio
+async def test_requests_are_logged_without_what_they_hold(log, service, access, tokens):
+    app = RequestLog(make_app(service, access))
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        head = {"Authorization": f"Bearer {tokens['ana']}"}
+        body = {"sql": "SELECT COUNT(*) AS n4711 FROM orders", "epsilon": 0.1}
+        assert (await client.post("/v1/ask", json=body, headers=head)).status_code == 200
+        await client.get("/v1/answers?search=n4711", headers=head)
+        await client.get("/n4711/nowhere")
+    lines = [line for line in log() if line["event"] == "request"]
+    assert [(line["method"], line["path"], line["status"]) for line in lines] == [
+        ("POST", "/v1/ask", 200),
+        ("GET", "/v1/answers", 200),
+        ("GET", "unknown", 404),
+    ]
+    everything = json.dumps(log())
+    assert "4711" not in everything
+    assert tokens["ana"] not in everything
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
