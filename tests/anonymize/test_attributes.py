@@ -81,6 +81,16 @@ def test_weights_reach_attributes_too():
         ({"quasi": ["age"], "k": 2, "weights": {"sex": 1}}, "weights are for quasi-identifying columns.*'sex'"),
         ({"quasi": ["age"], "k": 2, "weights": {"age": -1}}, "weight of 'age'"),
         ({"quasi": ["age"], "k": 2, "weights": {"age": float("nan")}}, "weight of 'age'"),
+        (
+            {"quasi": ["age"], "k": 2, "weights": {"age": "2"}},
+            "weight of 'age' must be a number of at least 0",
+        ),
+        ({"quasi": ["age"], "models": KAnonymity(2)}, r"models must be a list: \[KAnonymity\(k=2\)\]"),
+        ({"quasi": ["age"], "models": ["k=2"]}, "at least one model is needed, such as k=10"),
+        (
+            {"quasi": ["age"], "sensitive": ["ill"], "models": (DistinctDiversity(1, "ill"), TCloseness(1, "ill"))},
+            r"every table satisfies that \(distinct l-diversity: .*\), so nobody is protected: use a k of at least 2",
+        ),
         ({"quasi": ["age"], "models": (DistinctDiversity(2, "ill"),)}, "not among the sensitive columns"),
         ({"quasi": {"age": "file.csv"}, "k": 2}, "must be a Hierarchy, such as"),
         ({"quasi": [Attribute(name="age", role=Role.SENSITIVE)], "k": 2}, "listed as quasi but its role is sensitive"),

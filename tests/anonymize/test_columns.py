@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dither.anonymize.attributes import Attribute, Kind, Role
-from dither.anonymize.columns import as_table, encode
+from dither.anonymize.columns import encode
 from dither.anonymize.hierarchies import Hierarchy
+from dither.anonymize.tables import as_table
 from dither.anonymize.values import plain
 from dither.errors import InvalidParameter, SourceError
 

@@ -3,6 +3,7 @@
 import datetime as dt
 import itertools
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -88,12 +89,48 @@ def test_a_top_of_several_groups_gets_one_above():
         ("a\tx\t*\n", r"separator were '\\t'"),
         ("a\nb\n", "one column"),
         ("a;x;p;*\nb;x;q;*\n", r"'a' and 'b' are both 'x' at level 1, but at level 2 one is 'p' and the other 'q'"),
-        ("a;x;*\na;y;*\n", "the value 'a' has two lines that say different things"),
+        ("a;x;*\na;y;*\n", "the value 'a' has two lines that say different things: leave one"),
+        ("a;x;*\na;x;*\nb;x\n", r"line 3 \('b'\) has 2 fields"),
+        ("a;x;*;\nb;x;*;\n", r"line 1 \('a'\) has no label at level 3: .* don't end in a separator"),
+        ("a;x;*\nb;;*\n", r"line 2 \('b'\) has no label at level 1"),
+        (";;\n", "the last level needs a label for everything"),
+        ("value;group;all\na;x;*\nb;y;*\n", r"line 1 \('value'\) ends in 'all' and others in '\*': .* header=True"),
+        ("a;x;*\nb;y;y\n", r"line 2 \('b'\) ends in 'y' and others in '\*': the last level must be one label for"),
     ],
 )
 def test_bad_files_are_named(tmp_path, text, message):
     with pytest.raises(InvalidParameter, match=message):
         Hierarchy.from_csv(written(tmp_path, text))
+
+
+def test_a_line_of_names_is_left_out_if_it_is_said_to_be_there(tmp_path):
+    named = Hierarchy.from_csv(written(tmp_path, "value;group;all\na;x;*\nb;y;*\n"), header=True)
+    assert named.lines == (("a", "x", "*"), ("b", "y", "*"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ((), "has no lines"),
+        ((("a", "x"), ("b", "y")), r"end in one label for everything: TableHierarchy\.of"),
+        ((("a",), ("b",)), "end in one label for everything"),
+        ((("a", "x", "*"), ("b", "y", "*"), ("c", "x", "*")), "must be in order"),
+        ((("a", "x", "*"), ("b",)), "has 1 fields"),
+        (((1, "x", "*"),), "must be texts"),
+    ],
+)
+def test_lines_that_are_no_tree_make_no_hierarchy(lines, message):
+    with pytest.raises(InvalidParameter, match=message):
+        TableHierarchy(lines)
+
+
+def test_a_missing_value_may_stay_missing_for_some_levels(tmp_path):
+    kept = Hierarchy.from_csv(written(tmp_path, "a;x;*\nb;x;*\n;;*\n"))
+    values = pa.array(["a", None, "b", ""])
+    assert kept.level_codes(0, values)[1] == ("a", "b", "", None)
+    codes, labels = kept.level_codes(1, values)
+    assert (codes.tolist(), labels) == ([0, 2, 0, 1], ("x", "", None))
+    assert kept.level_codes(2, values)[1] == ("*",)
 
 
 def test_files_that_cannot_be_read(tmp_path):
@@ -105,6 +142,8 @@ def test_files_that_cannot_be_read(tmp_path):
         Hierarchy.from_csv(written(tmp_path, '"a;x;*\nb;x;*\n'))
     with pytest.raises(InvalidParameter, match="separator must be one character"):
         Hierarchy.from_csv(written(tmp_path, SCHOOLS), separator="::")
+    with pytest.raises(InvalidParameter, match="separator must be one character"):
+        Hierarchy.from_csv(written(tmp_path, SCHOOLS), separator='"')
 
 
 def test_values_that_a_hierarchy_lacks_are_counted_not_shown():
@@ -190,6 +229,13 @@ def test_intervals_contain_what_they_print(numbers, width, origin):
 def test_widths_that_would_not_merge(widths):
     with pytest.raises(InvalidParameter):
         Hierarchy.intervals(widths)
+
+
+def test_intervals_far_from_nought_contain_what_they_print():
+    """Floats near 1e9 are a ten-millionth apart, so that quotients alone put numbers below their intervals."""
+    exact = [Fraction("1000000000.1") + place * Fraction("0.1") for place in range(40)]
+    tenths = Hierarchy.intervals(("0.1",), "1000000000.1")
+    assert tenths.level_codes(1, pa.array([float(value) for value in exact]))[0].tolist() == list(range(40))
 
 
 def test_prefixes_of_postcodes():

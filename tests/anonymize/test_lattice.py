@@ -23,7 +23,7 @@ from dither.anonymize.hierarchies import Hierarchy, TableHierarchy
 from dither.anonymize.lattice import best_levels, full_domain, generalized
 from dither.anonymize.lattice_check import Requirements
 from dither.anonymize.lattice_metrics import Metric, cost_of
-from dither.anonymize.models import DistinctDiversity, KAnonymity, KMap, TCloseness
+from dither.anonymize.models import DistinctDiversity, KAnonymity, KMap, RecursiveDiversity, TCloseness
 from dither.anonymize.values import Kind
 from dither.anonymize.verify import verify
 from dither.errors import InvalidParameter
@@ -135,7 +135,7 @@ def test_value_is_the_quality_of_the_release(metric: Metric) -> None:
         Metric.LOSS: quality.ncp,
         Metric.ENTROPY: quality.entropy_loss,
         Metric.DISCERNIBILITY: quality.discernibility,
-        Metric.CLASSES: 200 / quality.classes,
+        Metric.CLASSES: quality.classes,
         Metric.HEIGHT: sum(found.levels.values()),
     }.get(metric, found.value)
     assert found.value == pytest.approx(expected, rel=1e-8)
@@ -200,6 +200,13 @@ def test_levels_are_fixed_or_limited() -> None:
     ):
         with pytest.raises(InvalidParameter, match=text):
             best_levels(table, configuration, levels=levels)
+
+
+@pytest.mark.parametrize("levels", ["1", 1.0, True, (0, 1, 2), (1,), (2, 1), (0, 99), -1, None])
+def test_levels_that_are_none_are_named(levels: object) -> None:
+    table = people(50)
+    with pytest.raises(InvalidParameter, match=r"the levels of 'age' must be one level or \(lowest, highest\)"):
+        full_domain(table, asked(table), levels={"age": levels})  # type: ignore[dict-item]
 
 
 def test_levels_of_ones_own_are_released_if_they_satisfy_the_models() -> None:
@@ -280,14 +287,19 @@ def test_what_no_release_can_satisfy_is_said() -> None:
     impossible = Configuration.of(
         table, quasi={"age": TENS}, sensitive=["ill"], models=(KAnonymity(2), DistinctDiversity(4, "ill"))
     )
-    with pytest.raises(InvalidParameter, match=r"no node of the lattice satisfies .* 4 different values of 'ill'"):
+    with pytest.raises(InvalidParameter, match=r"no release can satisfy .* at least 4 .* the table has 3; ask for"):
         full_domain(table, impossible)
+    never = Configuration.of(
+        table, quasi={"age": TENS}, sensitive=["ill"], models=(RecursiveDiversity("1/9", 3, "ill"),)
+    )
+    with pytest.raises(InvalidParameter, match=r"no node of the lattice satisfies recursive .* allow more suppression"):
+        full_domain(table, never)
     with pytest.raises(InvalidParameter, match="not both"):
         full_domain(table, impossible, k=3)
     with pytest.raises(InvalidParameter, match="metric must be one of loss, entropy"):
         full_domain(table, impossible, metric="beauty")  # type: ignore[arg-type]
     with pytest.raises(InvalidParameter, match="most must be"):
-        full_domain(table, impossible, most=0)
+        full_domain(table, never, most=0)
     wide = pa.table({f"q{number}": list(range(20)) for number in range(9)})
     with pytest.raises(InvalidParameter, match=r"the lattice has .* nodes"):
         full_domain(wide, quasi=wide.column_names, k=2)

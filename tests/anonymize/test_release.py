@@ -16,6 +16,7 @@ from dither.anonymize.cells import Cells, alone, inside
 from dither.anonymize.classes import Classes
 from dither.anonymize.columns import encode
 from dither.anonymize.hierarchies import Hierarchy
+from dither.anonymize.lattice import full_domain
 from dither.anonymize.lines import alike, keys_of, order_of
 from dither.anonymize.mondrian import mondrian
 from dither.anonymize.release import Release
@@ -249,3 +250,92 @@ def test_lines_are_ordered_and_counted_as_tuples(lines):
     assert [lines[place] for place in first] == distinct
     assert [distinct[place] for place in became] == lines
     assert counts.tolist() == [lines.count(line) for line in distinct]
+
+
+NAMES = [f"Zebedee{i:03}" for i in range(40)]
+
+
+def with_names():
+    """Forty people; the last one is so old that he has to be left out, and every row names its person somewhere."""
+    age = [20 + i % 4 for i in range(39)] + [99]
+    illness = ["flu", "cold", "gout"]
+    codes = pa.array([i % 3 for i in range(39)] + [3], pa.int32())
+    ill = pa.DictionaryArray.from_arrays(codes, pa.array([*illness, "SecretIllness", "UnusedIllness"]))
+    where = pa.StructArray.from_arrays([ill], ["at"])
+    seen = pa.ListArray.from_arrays(pa.array(range(41), pa.int32()), ill)
+    fields = [
+        pa.field("name", pa.string(), metadata={"note": "Zebedee000 was the first"}),
+        pa.field("age", pa.int64()),
+        pa.field("ill", ill.type),
+        pa.field("where", where.type),
+        pa.field("seen", seen.type),
+    ]
+    schema = pa.schema(fields, metadata={"pandas": '{"index": "Zebedee001"}', "file": "Zebedee002.csv"})
+    return pa.Table.from_arrays([pa.array(NAMES), pa.array(age), ill, where, seen], schema=schema)
+
+
+def test_files_hold_no_byte_of_what_was_removed(tmp_path):
+    """Names, metadata, values of suppressed rows, and values of a dictionary that no row has, at any depth."""
+    table = with_names()
+    quasi = {"age": Hierarchy.intervals((5,))}
+    release = full_domain(table, quasi=quasi, sensitive=["ill"], insensitive=["where", "seen"], k=5, suppression="1/20")
+    assert release.classes.suppressed == 1
+    release.save(tmp_path / "out.parquet")
+    flat = full_domain(table, quasi=quasi, sensitive=["ill"], k=5, suppression="1/20")
+    flat.save(tmp_path / "out.csv")
+    with pa.OSFile(str(tmp_path / "out.arrow"), "wb") as sink, pa.ipc.new_file(sink, release.table.schema) as file:
+        file.write_table(release.to_arrow())
+    release.to_pandas().to_pickle(tmp_path / "out.pickle")
+    parquet.write_table(release.table, tmp_path / "plain.parquet", compression="none")
+    for place in sorted(tmp_path.iterdir()):
+        content = place.read_bytes()
+        for told in ("Zebedee", "SecretIllness", "UnusedIllness", "95–99", "99.0"):
+            assert told.encode() not in content, (place.name, told)
+    described = parquet.ParquetFile(tmp_path / "out.parquet")
+    assert set(described.metadata.metadata) <= {b"ARROW:schema"}
+    for name in ("age", "ill"):
+        column = described.metadata.row_group(0).column(described.schema_arrow.names.index(name))
+        values = release.table.column(name).cast(pa.string()).to_pylist()
+        assert (column.statistics.min, column.statistics.max) == (min(values), max(values))
+
+
+def test_a_file_is_a_function_of_what_it_says(tmp_path):
+    """The order in which people came can't be seen: a table in another order gives the same bytes."""
+    table = with_names()
+    files = []
+    for turn, order in enumerate((np.arange(40), np.random.default_rng(0).permutation(40))):
+        made = full_domain(
+            table.take(order), quasi={"age": Hierarchy.intervals((5,))}, sensitive=["ill"], k=5, suppression="1/20"
+        )
+        made.save(tmp_path / f"{turn}.parquet")
+        made.save(tmp_path / f"{turn}.csv")
+        files.append(((tmp_path / f"{turn}.parquet").read_bytes(), (tmp_path / f"{turn}.csv").read_bytes()))
+    assert files[0] == files[1]
+
+
+def test_nothing_half_written_is_left(release, tmp_path, monkeypatch):
+    made = release[1]
+    with pytest.raises(InvalidParameter, match="can't be written: is there such a directory"):
+        made.save(tmp_path / "nowhere" / "out.csv")
+    (tmp_path / "out.csv").write_text("before")
+
+    def stopped(table, place):
+        place.write_text("half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dither.anonymize.release.arrow_csv.write_csv", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        made.save(tmp_path / "out.csv")
+    assert [place.name for place in tmp_path.iterdir()] == ["out.csv"]
+    assert (tmp_path / "out.csv").read_text() == "before"
+
+
+def test_columns_that_text_files_cannot_hold_are_refused(tmp_path):
+    table = pa.table({"age": [1, 1], "seen": [["secret"], ["b"]]})
+    made = mondrian(table, quasi=["age"], insensitive=["seen"], k=2)
+    with pytest.raises(InvalidParameter, match=r"a .csv file can't hold a column of one of the types list") as raised:
+        made.save(tmp_path / "out.csv")
+    assert "secret" not in str(raised.value)
+    assert not list(tmp_path.iterdir())
+    made.save(tmp_path / "out.parquet")
+    assert verify(tmp_path / "out.parquet", made.configuration, table).good

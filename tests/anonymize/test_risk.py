@@ -205,7 +205,7 @@ def test_people_whom_the_population_lacks_are_said():
     assert known.absent == 1
     assert known.journalist.highest == 1 / 2
     report = risk(SAMPLE, ["sex", "town"], population=EVERYBODY.slice(3))
-    assert "1 rows have no counterpart in the population" in str(report)
+    assert "1 row has no counterpart in the population" in str(report)
 
 
 @given(table=tables(), extra=st.integers(0, 3))
@@ -315,7 +315,8 @@ def test_the_page_stands_alone(tmp_path):
     assert reader.loaded == []
     assert len(set(reader.names)) == len(reader.names)
     assert FOR_THE_OWNER in page
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 2
+    assert page.count('<span class="bar"') == 2
     assert "<b>sex" not in page
     assert "&lt;b&gt;sex&lt;/b&gt; $x_1$ + town &amp; more" in page
     assert 'name="viewport"' in page

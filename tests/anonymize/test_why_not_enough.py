@@ -124,6 +124,9 @@ def test_releases_of_different_tables_are_refused():
     other = mondrian(table.set_column(1, "ill", pa.array(list("bbaa"))), quasi=["age"], sensitive=["ill"], k=2)
     with pytest.raises(InvalidParameter, match="they differ in 'ill'"):
         intersect([first, other], "ill")
+    numbers = mondrian(table.set_column(1, "ill", pa.array([1, 1, 2, 2])), quasi=["age"], sensitive=["ill"], k=2)
+    with pytest.raises(InvalidParameter, match="'ill' has another type"):
+        intersect([first, numbers], "ill")
     with pytest.raises(InvalidParameter, match="must hold the column 'fit'"):
         intersect([first], "fit")
     with pytest.raises(InvalidParameter, match="at least one release"):
@@ -183,15 +186,50 @@ def test_curses_that_make_no_sense_are_refused(wrong):
         curse(**{"columns": (2,), "people": 100, **wrong})
 
 
-def test_the_picture_of_the_page_is_the_one_that_is_drawn(tmp_path):
-    curse().draw(tmp_path / "drawn.svg")
-    old, new = ((folder / name).read_text(encoding="utf-8") for folder, name in (
-        (CONCEPTS, "curse-of-dimensionality.svg"), (tmp_path, "drawn.svg")))  # fmt: skip
+def is_drawn_alike(name, drawn):
+    """The same shapes and words at the same places, up to three pixels: a better Mondrian may move dots that far."""
+    old, new = (CONCEPTS / name).read_text(encoding="utf-8"), drawn.read_text(encoding="utf-8")
     number = re.compile(r"-?\d+\.\d+")
     assert number.split(old) == number.split(new)
     places = zip(number.findall(old), number.findall(new), strict=True)
-    # three pixels, a hundredth of the height: a better Mondrian may move dots that far
     assert all(abs(float(a) - float(b)) < 3 for a, b in places)
+
+
+def test_the_picture_of_many_columns_is_the_one_that_is_drawn(tmp_path):
+    found = curse()
+    found.draw(tmp_path / "drawn.svg")
+    is_drawn_alike("curse-of-dimensionality.svg", tmp_path / "drawn.svg")
+    # what the page says of it
+    loss = {row.columns: row.loss[10] for row in found.rows}
+    assert (round(loss[25], 2), round(found.at_random[10], 2)) == (0.70, 0.86)
+    assert next(row.unique for row in found.rows if row.columns == 3) > 0.98
+
+
+def test_the_picture_of_two_releases_is_the_one_that_the_page_draws(tmp_path, monkeypatch):
+    page = (CONCEPTS / "why-k-anonymity-is-not-enough.md").read_text(encoding="utf-8")
+    section = page[page.index("## Two releases") : page.index("## Many columns")]
+    known = {"np": np, "pa": pa, "mondrian": mondrian, "DistinctDiversity": DistinctDiversity}
+    monkeypatch.chdir(tmp_path)
+    for block in re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL):
+        exec(compile(block, "page", "exec"), known)
+    is_drawn_alike("two-releases.svg", tmp_path / "two-releases.svg")
+    # the words beside it: nine or more by one release, by both mostly one
+    assert min(left.min() for left in known["both"].alone) == 9
+    assert (known["both"].together == 1).mean() > 0.5
+
+
+def test_where_a_few_diagnoses_are_common_two_releases_expose_far_fewer():
+    rng = np.random.default_rng(2)
+    n = 3_000
+    columns = {name: rng.integers(0, 100, n) for name in "abcd"}
+    exposed = []
+    for value in (rng.integers(0, 500, n), rng.zipf(1.5, n) % 500):
+        table = pa.table({**columns, "value": value})
+        diverse = [DistinctDiversity(5, "value")]
+        pair = [mondrian(table, quasi=list(q), sensitive=["value"], k=10, models=diverse) for q in ("ab", "cd")]
+        exposed.append(intersect(pair, "value").exposed)
+    assert exposed[0] > 0.5
+    assert 0 < exposed[1] < 0.1
 
 
 def test_classes_and_models_agree_with_the_risk_report():

@@ -135,6 +135,107 @@ def test_what_is_typed_wrong_costs_no_work(patients, run, monkeypatch):
     assert run("anonymize", "patients.csv", *WANTED).status == 2
 
 
+def test_misspelt_columns_are_met_with_what_may_be_meant(patients, run):
+    done = run("anonymize", "patients.csv", "--k", "5", "--quasi", "agee,Sex", "--sensitive", "diseese", "-o", "o.csv")
+    assert done.status == 1
+    assert "there is no column 'agee', 'Sex', 'diseese'" in done.err
+    assert "did you mean 'age' for 'agee', 'sex' for 'Sex', 'disease' for 'diseese'?" in done.err
+    one = run("anonymize", "patients.csv", "--k", "5", "--quasi", "AGE", "-o", "o.csv")
+    assert "there is no column 'AGE'; did you mean 'age'? The table has 'name', 'age'" in one.err
+    both = run("anonymize", "patients.csv", "--k", "5", "--quasi", "age", "--keep", "age", "-o", "o.csv")
+    assert "every column has one role; these have several: 'age'" in both.err
+    assert not Path("o.csv").exists()
+
+
+def test_many_columns_are_not_all_listed(empty, run):
+    arrow_csv.write_csv(pa.table({f"column {i}": [1, 2] for i in range(50)}), "wide.csv")
+    done = run("anonymize", "wide.csv", "--k", "2", "--quasi", "zzz", "-o", "o.csv")
+    assert "there is no column 'zzz'. The table has 'column 0'" in done.err
+    assert "and 30 more" in done.err
+
+
+@pytest.mark.parametrize("k", ["0", "-3", "ten"])
+def test_a_k_that_is_no_k_is_bad_usage(patients, run, k):
+    done = run("anonymize", "patients.csv", "--k", k, *QUASI, "-o", "out.csv")
+    assert done.status == 2
+    assert "--k" in done.err
+    assert run("anonymize", "patients.csv", "--k", "1", *QUASI, "-o", "out.csv").status == 1
+
+
+def test_the_table_itself_is_not_overwritten(patients, run):
+    before = Path("patients.csv").read_bytes()
+    Path("link.csv").symlink_to("patients.csv")
+    for out in ("patients.csv", "./patients.csv", "link.csv"):
+        done = run("anonymize", "patients.csv", *WANTED, "-o", out)
+        assert done.status == 1
+        assert "-o is the table itself, which would be lost" in done.err
+    assert Path("patients.csv").read_bytes() == before
+
+
+def test_directories_are_made_for_a_result_and_not_for_a_mistake(patients, run):
+    assert run("anonymize", "patients.csv", "--k", "999", *QUASI, "-o", "new/deep/out.csv").status == 1
+    assert not Path("new").exists()
+    assert run("anonymize", "patients.csv", *WANTED, "-o", "new/deep/out.csv").status == 0
+    assert [place.name for place in Path("new/deep").iterdir()] == ["out.csv"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_table_with_gaps_is_released_in_either_form(empty, run, ending):
+    """Missing and empty text, numbers and dates: what is written is read again and compared with the original."""
+    towns, illnesses = ("", "x", '""'), ("", "flu", '""')
+    rows = [
+        ";".join(
+            (
+                "" if i % 7 == 0 else str(20 + i % 9),
+                towns[i % 3],
+                "" if i % 5 else f"2020-01-0{1 + i % 9}",
+                illnesses[i % 3],
+            )
+        )
+        for i in range(60)
+    ]
+    Path("gaps.csv").write_text("age;town;day;ill\n" + "\n".join(rows) + "\n", encoding="utf-8-sig")
+    wanted = ["--k", "4", "--quasi", "age,town", "--sensitive", "ill", "--keep", "day"]
+    done = run("anonymize", "gaps.csv", *wanted, "-o", f"out.{ending}")
+    assert done.status == 0, done.out + done.err
+    again = run("anonymize", "verify", f"out.{ending}", *wanted, "--original", "gaps.csv")
+    assert again.status == 0, again.out
+
+
+@pytest.mark.parametrize("moment", ["mondrian", "verify"])
+def test_a_command_that_is_stopped_leaves_nothing(patients, run, monkeypatch, moment):
+    Path("out.parquet").write_bytes(b"before")
+
+    def stopped(*given, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(import_module(f"dither.anonymize.{moment}"), moment, stopped)
+    done = run("anonymize", "patients.csv", *WANTED, "-o", "out.parquet")
+    assert done.status == 130
+    assert "stopped" in done.err
+    assert sorted(place.name for place in Path().iterdir()) == ["out.parquet", "patients.csv"]
+    assert Path("out.parquet").read_bytes() == b"before"
+
+
+def test_work_is_watched_to_the_end(patients, run, monkeypatch):
+    from contextlib import contextmanager
+
+    seen = []
+
+    @contextmanager
+    def bar():
+        yield lambda share, doing: seen.append((share, doing))
+
+    monkeypatch.setattr("dither.cli.anonymize.bar", bar)
+    assert run("anonymize", "patients.csv", *WANTED, "-o", "out.parquet").status == 0
+    shares = [share for share, _ in seen]
+    assert shares == sorted(shares)
+    words = [doing for _, doing in seen]
+    assert words[0] == "reading"
+    assert words[-2:] == ["writing", "verifying what was written"]
+    assert len(set(words)) > 3
+
+
 def test_help_shows_the_three_commands(run):
     done = run("anonymize", "--help")
     assert done.status == 0

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dither.anonymize.columns import as_table, cleaned, dictionary
+from dither.anonymize.columns import cleaned, dictionary
 from dither.anonymize.model import Model, Seen
+from dither.anonymize.tables import as_table
 from dither.anonymize.values import Bools, Counts, plain
 from dither.errors import InvalidParameter
 from dither.numeric import positive_int
@@ -31,6 +32,11 @@ class KAnonymity(Model):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", positive_int(self.k, "k"))
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether k is 1: every row looks like itself."""
+        return self.k == 1
 
     def needs(self) -> int:
         """The fewest rows of a class: k."""

@@ -11,9 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from dither.anonymize.columns import as_table, kind_for
+from dither.anonymize.columns import kind_for
 from dither.anonymize.hierarchies import Hierarchy
 from dither.anonymize.models import KAnonymity, Model, TCloseness
+from dither.anonymize.tables import as_table
 from dither.anonymize.values import Kind as Kind
 from dither.errors import InvalidParameter
 from dither.numeric import Number, probability
@@ -64,7 +65,9 @@ class Attribute:
                 f"{self.name!r} is {self.role.value}, and only quasi-identifying and sensitive columns use a hierarchy"
             )
         self._expect_order()
-        if isinstance(self.weight, bool) or not math.isfinite(self.weight) or self.weight < 0:
+        weight: Any = self.weight
+        number = isinstance(weight, int | float | Fraction) and not isinstance(weight, bool)
+        if not number or not math.isfinite(weight) or weight < 0:
             raise InvalidParameter(f"the weight of {self.name!r} must be a number of at least 0; got {self.weight!r}")
 
     def _expect_order(self) -> None:
@@ -99,8 +102,15 @@ class Configuration:
             )
         if not self.models or not all(isinstance(model, Model) for model in self.models):
             raise InvalidParameter("at least one model is needed, such as k=10 or models=(KAnonymity(10),)")
-        if all(isinstance(model, KAnonymity) and model.k == 1 for model in self.models):
-            raise InvalidParameter("k = 1 protects nobody: use a k of at least 2, or a further model")
+        if all(model.asks_nothing for model in self.models):
+            asked = "; ".join(model.sentence() for model in self.models)
+            only_k = all(isinstance(model, KAnonymity) for model in self.models)
+            raise InvalidParameter(
+                "k = 1 protects nobody: use a k of at least 2, or a further model"
+                if only_k
+                else f"every table satisfies that ({asked}), so nobody is protected: use a k of at least 2, or a "
+                "stricter model"
+            )
         sensitive = {attribute.name for attribute in self.sensitive}
         for model in self.models:
             if model.sensitive is not None and model.sensitive not in sensitive:
@@ -140,6 +150,8 @@ class Configuration:
             *_attributes(insensitive, Role.INSENSITIVE, {}),
         ]
         _expect_weights(weights or {}, named)
+        if isinstance(models, Model):
+            raise InvalidParameter(f"models must be a list: [{models!r}]")
         wanted = tuple(models) if k is None else (KAnonymity(k), *models)
         if table is None:
             return cls(tuple(named), wanted, probability(suppression, "suppression"))

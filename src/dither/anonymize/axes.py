@@ -71,7 +71,7 @@ class Axis:
                 kind=encoded.kind,
                 weight=attribute.weight,
                 values=encoded.values,
-                positions=encoded.codes.astype(narrow),
+                positions=encoded.codes.astype(narrow, copy=False),
                 missing=missing,
             )
         order = _by_frequency(encoded) if hierarchy is None else hierarchy.order(encoded.values)
@@ -205,13 +205,18 @@ class Axis:
             total += _ones(np.bitwise_or.reduceat(bit, starts))
         return total
 
-    def members(self, positions: Positions, starts: Counts) -> tuple[Counts, Counts]:
+    def members(self, positions: Positions, starts: Counts) -> tuple[Positions, Positions]:
         """The different values of each part, as (part, position) pairs in rising order."""
         part = np.repeat(np.arange(starts.size, dtype=np.int64), np.diff(starts, append=positions.size))
         key = part * self.size + positions
         key.sort()
         key = key[np.concatenate((np.ones(1, np.bool_), key[1:] != key[:-1]))] if key.size else key
-        return key // self.size, key % self.size
+        return (key // self.size).astype(narrow_for(starts.size)), (key % self.size).astype(np.int32)
+
+
+def narrow_for(number: int) -> type[np.int32 | np.int64]:
+    """The narrower type that can count up to a number: half the memory, where that is millions of rows."""
+    return np.int32 if number < 1 << 31 else np.int64
 
 
 def _by_frequency(encoded: Encoded) -> Counts:

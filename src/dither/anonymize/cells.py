@@ -16,12 +16,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dither.anonymize.axes import Axis, Shape, ranks_of_texts
+from dither.anonymize.axes import Axis, Positions, Shape, narrow_for, ranks_of_texts
 from dither.anonymize.lines import keys_of, order_of
 from dither.anonymize.values import Bools, Counts, Floats, is_text, plain
 
 _DASH = "–"
 _NULL = "NULL"
+# Classes whose texts are made at once, so that memory stays near that of the texts.
+_STRETCH = 1 << 16
 _UNCLEAR_ALONE = r'^$|^\*$|^[{"]|–'
 _UNCLEAR_INSIDE = r'^$|^\*$|^NULL$|^ | $|[{},"–]'
 
@@ -38,10 +40,10 @@ class Cells:
     axis: Axis
     texts: pa.Array[Any]
     shares: Floats
-    low: Counts
-    high: Counts
+    low: Positions
+    high: Positions
     or_missing: Bools
-    members: tuple[Counts, Counts] | None = None
+    members: tuple[Positions, Positions] | None = None
 
     @classmethod
     def of(cls, axis: Axis, of_row: npt.NDArray[Any], number: int) -> Cells:
@@ -56,8 +58,8 @@ class Cells:
         """The tightest cells around stretches of positions."""
         if not starts.size:
             return _none(axis)
-        low = np.minimum.reduceat(positions, starts).astype(np.int64)
-        high = np.maximum.reduceat(positions, starts).astype(np.int64)
+        low = np.minimum.reduceat(positions, starts).astype(np.int32)
+        high = np.maximum.reduceat(positions, starts).astype(np.int32)
         if axis.shape is Shape.TREE:
             return cls.under(axis, axis.meeting_level(low, high), low)
         shares = axis.share(positions, starts)
@@ -71,7 +73,7 @@ class Cells:
 
         This is what full-domain generalisation prints: there the level is the same for all classes.
         """
-        low, high = np.empty(level.size, np.int64), np.empty(level.size, np.int64)
+        low, high = np.empty(level.size, np.int32), np.empty(level.size, np.int32)
         spelled: list[str | None] = []
         which = np.empty(level.size, np.int64)
         for k in np.unique(level):
@@ -93,7 +95,7 @@ class Cells:
             part, position = self.members
             return np.bincount(part, weights=counts[position], minlength=len(self.texts)).astype(np.int64)
         summed = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts)))
-        spread = summed[self.high + 1] - summed[self.low]
+        spread: Counts = summed[self.high + 1] - summed[self.low]
         if self.axis.missing >= 0:
             outside = self.or_missing & ((self.axis.missing < self.low) | (self.axis.missing > self.high))
             spread = spread + np.where(outside, counts[self.axis.missing], 0)
@@ -107,7 +109,8 @@ class Cells:
             begin = np.searchsorted(part, classes)
             counts = np.searchsorted(part, classes, side="right") - begin
             inside = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-            members = np.repeat(np.arange(classes.size), counts), position[np.repeat(begin, counts) + inside]
+            owner = np.arange(classes.size, dtype=narrow_for(classes.size))
+            members = np.repeat(owner, counts), position[np.repeat(begin, counts) + inside]
         return Cells(
             axis=self.axis,
             texts=self.texts.take(classes),
@@ -145,20 +148,24 @@ class _Spelling:
     The missing value is NULL alone and ``NULL`` inside.
     """
 
-    def __init__(self, axis: Axis, *positions: Counts) -> None:
+    def __init__(self, axis: Axis, *positions: Positions) -> None:
         # where every value differs, only few of them are the end of a range
-        self.used = np.unique(np.concatenate(positions))
-        texts = plain(axis.values.take(self.used))
+        used = np.zeros(axis.size, np.bool_)
+        for some in positions:
+            used[some] = True
+        texts = plain(axis.values.take(np.flatnonzero(used)))
+        self._rank = np.cumsum(used, dtype=np.int32)
+        self._rank -= 1
         self._alone, self._inside = texts, texts
         if is_text(axis.values.type):
             self._alone, self._inside = _quoted(texts, _UNCLEAR_ALONE, alone), _quoted(texts, _UNCLEAR_INSIDE, inside)
         self._inside = pc.fill_null(self._inside, _NULL)
 
-    def alone(self, positions: Counts) -> Any:
-        return self._alone.take(pa.array(np.searchsorted(self.used, positions)))
+    def alone(self, positions: Positions) -> Any:
+        return self._alone.take(pa.array(self._rank[positions]))
 
-    def inside(self, positions: Counts) -> Any:
-        return self._inside.take(pa.array(np.searchsorted(self.used, positions)))
+    def inside(self, positions: Positions) -> Any:
+        return self._inside.take(pa.array(self._rank[positions]))
 
 
 def _quoted(texts: Any, unclear: str, quote: Callable[[str], str]) -> Any:
@@ -177,7 +184,7 @@ def _quoted(texts: Any, unclear: str, quote: Callable[[str], str]) -> Any:
 
 
 def _none(axis: Axis) -> Cells:
-    nothing = np.zeros(0, np.int64)
+    nothing = np.zeros(0, np.int32)
     return Cells(
         axis=axis,
         texts=pa.array([], pa.string()),
@@ -189,7 +196,7 @@ def _none(axis: Axis) -> Cells:
     )
 
 
-def _sets(axis: Axis, low: Counts, high: Counts, shares: Floats, members: tuple[Counts, Counts]) -> Cells:
+def _sets(axis: Axis, low: Positions, high: Positions, shares: Floats, members: tuple[Positions, Positions]) -> Cells:
     part, position = members
     spelling = _Spelling(axis, position)
     offsets = np.searchsorted(part, np.arange(low.size + 1))
@@ -207,21 +214,28 @@ def _sets(axis: Axis, low: Counts, high: Counts, shares: Floats, members: tuple[
 
 
 def _ranges(
-    axis: Axis, low: Counts, high: Counts, shares: Floats, positions: npt.NDArray[Any], starts: Counts
+    axis: Axis, low: Positions, high: Positions, shares: Floats, positions: npt.NDArray[Any], starts: Counts
 ) -> Cells:
     or_missing = high == axis.missing
     if axis.missing >= 0 and or_missing.any():
         # the missing value comes last on the axis: without it, the highest is that of the others
-        known = np.where(positions == axis.missing, -1, positions.astype(np.int64))
+        known = np.where(positions == axis.missing, -1, positions.astype(np.int32))
         high = np.maximum.reduceat(known, starts)
         low = np.where(high < 0, 0, low)
-    end = np.maximum(high, 0)
-    spelling = _Spelling(axis, low, end)
+    spelling = _Spelling(axis, low, np.maximum(high, 0))
+    # some classes at a time: a text goes through several forms
+    stretches = [slice(begin, begin + _STRETCH) for begin in range(0, low.size, _STRETCH)]
+    texts = pa.concat_arrays([_spelled(spelling, low[some], high[some], or_missing[some]) for some in stretches])
+    return Cells(axis=axis, texts=texts, shares=shares, low=low, high=high, or_missing=or_missing)
+
+
+def _spelled(spelling: _Spelling, low: Positions, high: Positions, or_missing: Bools) -> Any:
+    """The texts of ranges."""
     single, begin = pa.array(low == high), spelling.inside(low)
-    between: Any = pc.binary_join_element_wise(begin, spelling.inside(end), _DASH)
+    between: Any = pc.binary_join_element_wise(begin, spelling.inside(np.maximum(high, 0)), _DASH)
     texts = pc.if_else(single, spelling.alone(low), between)
     if or_missing.any():
         also = pc.binary_join_element_wise("{", pc.if_else(single, begin, between), ", NULL}", "")
         texts = pc.if_else(pa.array(or_missing), also, texts)
         texts = pc.if_else(pa.array(high < 0), pa.scalar(None, pa.string()), texts)
-    return Cells(axis=axis, texts=texts, shares=shares, low=low, high=high, or_missing=or_missing)
+    return texts

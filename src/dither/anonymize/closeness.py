@@ -43,7 +43,8 @@ class TCloseness(Model):
       surplus − max(0, the node's own extra), so costs telescope to Σ_{h<H} Eₕ / H, where Eₕ adds up the positive
       extras of the nodes at level h.
 
-    All are fractions with the common denominator nN and are compared with t exactly, over values that occur only.
+    All are fractions with the common denominator nN and are compared with t exactly, over values that occur only. A
+    missing value is a value: the last one of an order, and in a hierarchy apart from all others below the top.
     """
 
     name: ClassVar[str] = "t-closeness"
@@ -63,6 +64,11 @@ class TCloseness(Model):
     def sensitive(self) -> str:
         """The sensitive column."""
         return self.column
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether t is 1: no two distributions are farther apart."""
+        return self.t >= 1
 
     def needs(self) -> int:
         """The fewest rows of a class: one."""

@@ -62,12 +62,33 @@ class Partition:
     classes: Longs
 
 
+def unwrapped_type(kind: Any) -> Any:
+    """The type of the values themselves, without dictionaries and extension types around them."""
+    while True:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        elif pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        else:
+            return kind
+
+
+def unwrapped(column: Any) -> Any:
+    """The values themselves, however the column stores them."""
+    while True:
+        if isinstance(column.type, pa.BaseExtensionType):
+            inside: Any = column.type.storage_type
+            column = pa.chunked_array([chunk.storage for chunk in column.chunks], inside)
+        elif pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        else:
+            return column
+
+
 def codes_of(column: pa.ChunkedArray[Any]) -> tuple[Codes, int]:
     """Equal values as equal numbers from 0, and how many there are; missing values (NULL, NaN) are one value."""
-    kind: Any = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-    if pa.types.is_null(kind):
+    column = unwrapped(column)
+    if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int32), min(1, len(column))
     if pa.types.is_floating(column.type):
         # −0 and 0 are one value; adding 0 makes them so

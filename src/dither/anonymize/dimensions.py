@@ -40,7 +40,8 @@ class Cursed:
 class Curse:
     """Information lost against the number of quasi-identifiers; a table when printed.
 
-    ``at_random`` is what classes of people drawn by lot would lose: a release that loses as much tells nothing.
+    ``at_random`` is what classes of people drawn by lot would lose: a release that loses as much has gained nothing by
+    grouping people who are alike.
     """
 
     people: int

@@ -40,8 +40,17 @@ class DistinctDiversity(Model):
         """The sensitive column."""
         return self.column
 
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether l is 1: every class has a value."""
+        return self.l == 1
+
     def needs(self) -> int:
         """The fewest rows of a class: l."""
+        return self.l
+
+    def least_values(self) -> int:
+        """The fewest different values of a class: l."""
         return self.l
 
     def _good(self, seen: Seen) -> Bools:
@@ -80,9 +89,18 @@ class EntropyDiversity(Model):
         """The sensitive column."""
         return self.column
 
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether l is 1: no entropy is below 0."""
+        return self.l == 1
+
     def needs(self) -> int:
         """The fewest rows of a class: l, rounded up."""
         return ceil_div(self.l.numerator, self.l.denominator)
+
+    def least_values(self) -> int:
+        """The fewest different values of a class: l, rounded up."""
+        return self.needs()
 
     def _good(self, seen: Seen) -> Bools:
         found, sizes = counted(self, seen), seen.sizes
@@ -142,8 +160,17 @@ class RecursiveDiversity(Model):
         """The sensitive column."""
         return self.column
 
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether l is 1 and c above 1: no value is more frequent than all together."""
+        return self.l == 1 and self.c > 1
+
     def needs(self) -> int:
         """The fewest rows of a class: one for each of l values."""
+        return self.l
+
+    def least_values(self) -> int:
+        """The fewest different values of a class: l, or none are left to add up."""
         return self.l
 
     def _good(self, seen: Seen) -> Bools:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dither.anonymize.columns import as_table
-from dither.anonymize.combinations import Longs, class_of_row, codes_of
+from dither.anonymize.combinations import Longs, class_of_row, codes_of, unwrapped, unwrapped_type
+from dither.anonymize.tables import as_table
 from dither.errors import InvalidData, InvalidParameter
 from dither.numeric import positive_int
 
-# Classes are counted by size between these.
+# Classes are counted by size between these, and between k: a band is below it or not.
 BANDS = (1, 2, 3, 5, 10, 20, 50, 100, 1_000, 10_000, 100_000)
 
 
@@ -35,7 +35,12 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attacker:
-    """What somebody could do: the share of rows with a risk above 1/k, the highest risk of a row, the mean risk."""
+    """What somebody could do: the share of rows with a risk above 1/k, the highest risk of a row, the mean risk.
+
+    ``success`` is the greater mean of two ways to look for somebody (El Emam 2013): to take a row and look for its
+    person, which has the mean of 1/F over the rows, and to take a person who is like some row and look for theirs,
+    which has the number of classes over the people who are alike. For the prosecutor both are the same.
+    """
 
     at_risk: float
     highest: float
@@ -44,12 +49,13 @@ class Attacker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exposure:
-    """The risks from somebody who knows certain columns (Dankar & El Emam 2010).
+    """The risks from somebody who knows certain columns (El Emam & Dankar 2008; Dankar & El Emam 2010).
 
     The *prosecutor* knows that a person is in the table: a risk of 1/f in a class of f rows. The *journalist* doesn't,
     and has to tell the person from everybody in the population who is alike: 1/F; without a population it isn't known,
-    and at most the prosecutor's. The *marketer* matches everybody against a list of the population, and counts right
-    ones: the mean of 1/F, or of 1/f without a population.
+    and at most the prosecutor's. The *marketer* matches every row with a list of the population, and counts right ones:
+    the mean of 1/F over the rows; without a population that of 1/f, which is the most it can be. ``absent`` are the
+    rows that the population lacks; they were counted as if they were in it.
     """
 
     columns: tuple[str, ...]
@@ -94,7 +100,7 @@ def exposure(data: Any, columns: Sequence[str], *, k: int = 10, population: Any 
         absent = int(np.maximum(sizes - alike, 0).sum())
         alike = np.maximum(sizes, alike)
         journalist = _attacker(sizes, alike, small)
-        marketer = journalist.success
+        marketer = float((sizes / alike).sum()) / rows
     return Exposure(
         columns=tuple(names),
         k=small,
@@ -102,7 +108,7 @@ def exposure(data: Any, columns: Sequence[str], *, k: int = 10, population: Any 
         classes=int(sizes.size),
         smallest=int(sizes.min()),
         unique=int(np.count_nonzero(sizes == 1)),
-        bands=_bands(sizes),
+        bands=_bands(sizes, small),
         prosecutor=_attacker(sizes, sizes, small),
         journalist=journalist,
         marketer=marketer,
@@ -123,7 +129,7 @@ def known_columns(table: pa.Table, columns: Iterable[str] | None, notes: list[st
     for name in names:
         if name not in there:
             raise InvalidParameter(f"the table has no column {name!r}; it has {', '.join(there)}")
-    nested = [name for name in names if pa.types.is_nested(table.schema.field(name).type)]
+    nested = [name for name in names if pa.types.is_nested(unwrapped_type(table.schema.field(name).type))]
     if columns is not None and nested:
         raise InvalidParameter(f"the column {nested[0]!r} holds lists or records: take it apart into plain columns")
     if nested:
@@ -140,14 +146,14 @@ def _attacker(sizes: Longs, alike: Longs, k: int) -> Attacker:
     return Attacker(
         at_risk=int(sizes[alike < k].sum()) / rows,
         highest=1 / int(alike.min()),
-        success=float((sizes / alike).sum()) / rows,
+        success=max(sizes.size / int(alike.sum()), float((sizes / alike).sum()) / rows),
     )
 
 
-def _bands(sizes: Longs) -> tuple[Band, ...]:
-    bands = []
-    for position, low in enumerate(BANDS):
-        high = BANDS[position + 1] - 1 if position + 1 < len(BANDS) else None
+def _bands(sizes: Longs, k: int) -> tuple[Band, ...]:
+    bands, lows = [], sorted({*BANDS, k})
+    for position, low in enumerate(lows):
+        high = lows[position + 1] - 1 if position + 1 < len(lows) else None
         inside = (sizes >= low) & (sizes <= (high or sizes.max()))
         bands.append(Band(low=low, high=high, classes=int(inside.sum()), rows=int(sizes[inside].sum())))
     while len(bands) > 1 and not bands[-1].classes:
@@ -159,13 +165,11 @@ def _together(table: pa.Table, population: pa.Table, name: str) -> pa.ChunkedArr
     """A column of the table, and below it that of the population, so that equal values get equal codes."""
     if name not in population.column_names:
         raise InvalidParameter(f"the population has no column {name!r}: it needs every column that is known")
-    ours, theirs = table.column(name), population.column(name)
+    ours = unwrapped(table.column(name))
     kind: Any = ours.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        ours = ours.cast(kind)
     try:
-        return pa.chunked_array([*ours.chunks, *theirs.cast(kind).chunks], kind)
+        theirs = unwrapped(population.column(name)).cast(kind)
+        return pa.chunked_array([*ours.chunks, *theirs.chunks], kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise InvalidParameter(
             f"the column {name!r} of the population has another type than that of the table: make them alike"

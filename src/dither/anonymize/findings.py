@@ -34,13 +34,14 @@ class Verified:
     """What the verifier found; ``good`` if nothing is wrong.
 
     ``suppressed`` counts rows that are missing against the original, or printed as ``*`` throughout; ``notes`` say what
-    could not be checked.
+    could not be checked, and ``undecided`` that rows could not be matched with those of the original.
     """
 
     rows: int
     classes: int
     smallest: int
     suppressed: int
+    undecided: bool = False
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -53,6 +54,7 @@ class Verified:
         head = f"{self.rows} rows in {self.classes} classes, the smallest of {self.smallest}"
         if self.suppressed:
             head += f"; {self.suppressed} rows suppressed"
-        verdict = "every check passed" if self.good else f"{len(self.findings)} problem{'s' * (len(self.findings) > 1)}"
+        passed = "every check passed" if not self.undecided else "every check that could be made passed"
+        verdict = passed if self.good else f"{len(self.findings)} problem{'s' * (len(self.findings) > 1)}"
         lines = [f"{head}: {verdict}", *(f"- {found.text}" for found in self.findings)]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])

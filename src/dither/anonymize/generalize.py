@@ -22,7 +22,7 @@ from dither.anonymize.classes import SUPPRESSED, Classes, Histogram
 from dither.anonymize.columns import Encoded, encode
 from dither.anonymize.hierarchies import Hierarchy, TableHierarchy
 from dither.anonymize.release import Release
-from dither.anonymize.values import Bools, Codes, Counts, Kind
+from dither.anonymize.values import ANYTHING, Bools, Codes, Counts, Kind
 
 Node: TypeAlias = tuple[int, ...]
 
@@ -60,7 +60,7 @@ def _automatic(column: Encoded) -> Hierarchy:
         last = np.searchsorted(codes, codes, side="right") - 1
         for line, begin, end in zip(lines, first.tolist(), last.tolist(), strict=True):
             line.append(texts[begin] if begin == end else f"{inside(texts[begin])}–{inside(texts[end])}")
-    return TableHierarchy.of(lines)
+    return TableHierarchy.of([[*line, ANYTHING] for line in lines])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

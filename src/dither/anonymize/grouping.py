@@ -14,8 +14,119 @@ import pyarrow.types as types
 from dither.anonymize.attributes import Attribute
 from dither.anonymize.values import Counts, plain
 
-COUNT = "count_all"
-PEOPLE = "\0people"
+MOST = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coded:
+    """A column as its distinct values, the missing one among them, and the place of each row's value in them."""
+
+    codes: Counts
+    values: pa.Array[Any]
+
+    @classmethod
+    def of(cls, column: Any) -> Coded:
+        """A column of any type that Arrow can hash; NaN is missing, and −0 is 0."""
+        if types.is_dictionary(column.type):
+            return cls._of_dictionary(column)
+        column = decoded(column)
+        if types.is_floating(column.type):
+            if not types.is_float16(column.type):
+                zero: Any = pa.scalar(0.0, column.type)
+                column = pc.add(column, zero)
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        if types.is_null(column.type):
+            column = column.cast(pa.string())
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        encoded = column.dictionary_encode(null_encoding="encode")
+        return cls(encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary)
+
+    @classmethod
+    def _of_dictionary(cls, column: Any) -> Coded:
+        """A column that has its distinct values listed already, though some may be there twice, or not be used."""
+        if isinstance(column, pa.ChunkedArray):
+            parts = column.unify_dictionaries().chunks
+            column = pa.concat_arrays(parts) if parts else pa.array([], column.type)
+        values = pa.concat_arrays([column.dictionary, pa.nulls(1, column.dictionary.type)])
+        indices = column.indices.fill_null(len(values) - 1) if column.null_count else column.indices
+        known = cls.of(values)
+        codes = known.codes[indices.to_numpy(zero_copy_only=False)]
+        used = np.bincount(codes, minlength=known.size) > 0
+        return cls((np.cumsum(used) - 1)[codes], known.values.filter(pa.array(used)))
+
+    @classmethod
+    def printed(cls, column: Any) -> Coded:
+        """A column as it is printed: values with the same text are one."""
+        if not types.is_dictionary(column.type):
+            column = decoded(column)
+        try:
+            by_value = cls.of(column)
+            by_text = cls.of(spelled(by_value.values))
+        except pa.ArrowNotImplementedError:
+            # lists, structures and calendar intervals have no text in Arrow
+            return cls.of(
+                pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
+            )
+        return cls(by_text.codes[by_value.codes], by_text.values)
+
+    def by_frequency(self) -> Coded:
+        """The same with the most frequent values first."""
+        order = np.argsort(-self.counts, kind="stable")
+        became = np.empty(order.size, np.int64)
+        became[order] = np.arange(order.size)
+        return Coded(became[self.codes], self.values.take(order))
+
+    @property
+    def size(self) -> int:
+        """How many distinct values there are."""
+        return len(self.values)
+
+    @property
+    def counts(self) -> Counts:
+        """How many rows have each value."""
+        return np.bincount(self.codes, minlength=self.size)
+
+    def texts(self) -> list[str | None]:
+        """The distinct values of a printed column."""
+        found: list[str | None] = self.values.to_pylist()
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sorts:
+    """Rows that agree as one: which sort each row is of, the first row of each sort, and how many rows it has."""
+
+    of_row: Counts
+    first: Counts
+    rows: Counts
+
+    @classmethod
+    def of(cls, columns: Sequence[tuple[Counts, int]], rows: int) -> Sorts:
+        """The sorts of rows with these codes, each column with a bound for its codes; without columns there is one."""
+        key, bound = np.zeros(rows, np.int64), 1
+        for codes, size in columns:
+            if bound * max(1, size) >= MOST:
+                key = _numbered(key)
+                bound = rows
+            key = key * size + codes
+            bound *= max(1, size)
+        of_row = _numbered(key)
+        number = int(of_row.max(initial=-1)) + 1
+        first = np.zeros(number, np.int64)
+        # the last assignment stays, so from the end
+        first[of_row[::-1]] = np.arange(rows)[::-1]
+        return cls(of_row, first, np.bincount(of_row, minlength=number))
+
+    @property
+    def number(self) -> int:
+        """How many sorts there are."""
+        return self.first.size
+
+
+def _numbered(keys: Counts) -> Counts:
+    """Numbers from 0 on in the order of appearance, the same for the same key."""
+    return Coded.of(pa.array(keys, pa.int64())).codes
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -25,101 +136,49 @@ class Printed:
     The first ``width`` of ``keys`` are the quasi-identifiers; columns with the ends of ranges follow.
     """
 
-    texts: pa.Table
+    columns: dict[str, Coded]
     keys: tuple[str, ...]
     width: int
     kept: tuple[str, ...]
-    groups: list[tuple[Any, ...]]
-    sizes: list[int]
-    number: dict[tuple[Any, ...], int]
+    groups: Sorts
 
     @classmethod
-    def of(cls, texts: pa.Table, keys: Sequence[str], width: int, kept: Sequence[str]) -> Printed:
+    def of(cls, columns: dict[str, Coded], keys: Sequence[str], width: int, kept: Sequence[str], rows: int) -> Printed:
         """The groups of rows that print the same."""
-        groups, sizes = grouped(texts, keys)
-        number = {group: place for place, group in enumerate(groups)}
-        return cls(
-            texts=texts,
-            keys=tuple(keys),
-            width=width,
-            kept=tuple(kept),
-            groups=groups,
-            sizes=sizes,
-            number=number,
-        )
+        groups = Sorts.of([(columns[name].codes, columns[name].size) for name in keys], rows)
+        return cls(columns=columns, keys=tuple(keys), width=width, kept=tuple(kept), groups=groups)
 
-    def within(self, names: Sequence[str]) -> list[tuple[int, tuple[Any, ...], int]]:
-        """For each group and each combination of further columns in it: the group, the combination, and its rows."""
-        pairs, numbers = grouped(self.texts, [*self.keys, *names])
-        cut = len(self.keys)
-        return [(self.number[pair[:cut]], pair[cut:], rows) for pair, rows in zip(pairs, numbers, strict=True)]
+    def cells(self, name: str) -> Counts:
+        """Which of its texts each group has in one of the keys."""
+        return self.columns[name].codes[self.groups.first]
 
-
-def grouped(table: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]], list[int]]:
-    """The distinct combinations of some columns, and how many rows have each."""
-    if not table.num_rows:
-        return [], []
-    if not names:
-        return [()], [table.num_rows]
-    every: Any = ([], COUNT)
-    found = table.group_by(list(names), use_threads=False).aggregate([every])
-    keys = zip(*(found.column(name).to_pylist() for name in names), strict=True)
-    return list(keys), [int(number) for number in np.asarray(found.column(COUNT))]
-
-
-def distinct(
-    table: pa.Table, names: Sequence[str], count: str | None = None
-) -> tuple[list[tuple[Any, Counts]], Counts]:
-    """The distinct combinations: for each column its values, and each combination's place in them; and their rows.
-
-    With ``count``, rows are not counted: that column is added up.
-    """
-    coded: dict[str, Any] = {}
-    domains = []
-    for name in names:
-        codes, domain = _coded(decoded(table.column(name)))
-        domains.append(domain)
-        coded[name] = codes
-    if count is not None:
-        coded[PEOPLE] = table.column(count)
-    wanted: Any = ([], COUNT) if count is None else (PEOPLE, "sum")
-    found = pa.table(coded).group_by(list(names), use_threads=False).aggregate([wanted])
-    numbers = found.column(COUNT if count is None else f"{PEOPLE}_sum")
-    places = [np.asarray(found.column(name)).astype(np.int64) for name in names]
-    return list(zip(domains, places, strict=True)), np.asarray(numbers).astype(np.int64)
-
-
-def _coded(column: Any) -> tuple[Any, Any]:
-    if types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
-    if types.is_null(column.type):
-        column = column.cast(pa.string())
-    encoded = column.dictionary_encode(null_encoding="encode").combine_chunks()
-    if isinstance(encoded, pa.ChunkedArray):
-        # a column without rows has no chunk to combine
-        return pa.array([], pa.int32()), pa.array([], column.type)
-    return encoded.indices, encoded.dictionary
+    def within(self, name: str) -> tuple[list[int], list[int], list[int]]:
+        """For each group and each value of a kept column in it: the group, the value's place, and its rows."""
+        column = self.columns[name]
+        groups = self.groups
+        sorts = Sorts.of([(groups.of_row, groups.number), (column.codes, column.size)], groups.of_row.size)
+        return groups.of_row[sorts.first].tolist(), column.codes[sorts.first].tolist(), sorts.rows.tolist()
 
 
 def decoded(column: Any) -> Any:
     """A column of plain values."""
+    if types.is_run_end_encoded(column.type):
+        column = pc.call_function("run_end_decode", [column])
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.cast(column.type.storage_type)
     return column.cast(column.type.value_type) if types.is_dictionary(column.type) else column
 
 
 def value_type(column: Any) -> Any:
     """The type of a column's plain values."""
-    return column.type.value_type if types.is_dictionary(column.type) else column.type
+    return decoded(column.slice(0, 0)).type
 
 
-def texts_of(column: Any) -> Any:
-    """A column as printed; the text of each distinct value is made once."""
-    values = decoded(column)
-    if types.is_string(values.type):
-        return values
-    if types.is_nested(values.type):
-        return pa.array([None if value is None else repr(value) for value in values.to_pylist()], pa.string())
-    codes, domain = _coded(values)
-    return plain(domain).take(codes)
+def spelled(values: Any) -> Any:
+    """The text of distinct values; bytes need not be text, and are written as hexadecimal digits."""
+    if types.is_binary(values.type) or types.is_large_binary(values.type) or types.is_fixed_size_binary(values.type):
+        return pa.array([None if value is None else value.hex() for value in values.to_pylist()], pa.string())
+    return plain(values)
 
 
 def in_order(values: Any, attribute: Attribute) -> Any:

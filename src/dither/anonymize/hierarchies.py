@@ -97,9 +97,12 @@ class Hierarchy(ABC):
         return apart / self.height
 
     @staticmethod
-    def from_csv(path: str | Path, separator: str = ";") -> TableHierarchy:
-        """A hierarchy from a file in ARX's format: a line for each value, its labels from level 0 to the top."""
-        return TableHierarchy.read(path, separator)
+    def from_csv(path: str | Path, separator: str = ";", *, header: bool = False) -> TableHierarchy:
+        """A hierarchy from a file in ARX's format: a line for each value, its labels from level 0 to the top.
+
+        ARX's files have no line of names above; ``header`` is for those of others that do.
+        """
+        return TableHierarchy.read(path, separator, header=header)
 
     @staticmethod
     def from_mapping(mapping: Mapping[Any, Sequence[Any] | str]) -> TableHierarchy:
@@ -163,6 +166,12 @@ class TableHierarchy(Hierarchy):
     _line_of: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        _expect_tree(self.lines, "the hierarchy")
+        if len(self.lines[0]) < 2 or len({line[-1] for line in self.lines}) > 1 or self.lines != _nested(self.lines):
+            raise InvalidParameter(
+                "the lines of a hierarchy must be in order and end in one label for everything: TableHierarchy.of sees "
+                "to both"
+            )
         line_of: dict[str, int] = {}
         for number, line in enumerate(self.lines):
             line_of.setdefault(line[0], number)
@@ -171,19 +180,18 @@ class TableHierarchy(Hierarchy):
     @classmethod
     def of(cls, lines: Iterable[Sequence[str]], where: str = "the hierarchy") -> TableHierarchy:
         """A checked hierarchy; a last level that isn't one group gets ``*`` above it."""
-        kept = tuple(dict.fromkeys(tuple(line) for line in lines))
-        if not kept:
-            raise InvalidParameter(f"{where} has no lines: it needs one for each value, from level 0 to the top")
-        _expect_even(kept, where)
-        _expect_no_contradiction(kept, where)
+        every = [tuple(line) for line in lines]
+        _expect_tree(every, where)
+        kept = tuple(dict.fromkeys(every))
         if len({line[-1] for line in kept}) > 1 or len(kept[0]) == 1:
+            _expect_no_star(kept, where)
             kept = tuple((*line, ANYTHING) for line in kept)
         return cls(_nested(kept))
 
     @classmethod
-    def read(cls, path: str | Path, separator: str = ";") -> TableHierarchy:
+    def read(cls, path: str | Path, separator: str = ";", *, header: bool = False) -> TableHierarchy:
         """A hierarchy from a file; a byte-order mark, quotes and Windows line ends are understood."""
-        if len(separator) != 1:
+        if len(separator) != 1 or separator in '"\r\n':
             raise InvalidParameter(f"separator must be one character, such as ';'; got {separator!r}")
         file = Path(path)
         try:
@@ -208,7 +216,7 @@ class TableHierarchy(Hierarchy):
                 f"{file.name} has one column when lines are split at {separator!r}, and a hierarchy needs at least two"
                 f"{hint}"
             )
-        return cls.of(lines, file.name)
+        return cls.of(lines[1:] if header else lines, file.name)
 
     def to_csv(self, path: str | Path, separator: str = ";") -> None:
         """Write the hierarchy in ARX's format."""
@@ -239,8 +247,9 @@ class TableHierarchy(Hierarchy):
         places = [self._line_of.get("" if text is None else text) for text in texts]
         if any(place is None and text is not None for place, text in zip(places, texts, strict=True)):
             self.check(values)
+        # a missing value whose label is empty, as at level 0, is still missing
         labels = [
-            None if place is None or (level == 0 and text is None) else self.lines[place][level]
+            None if place is None or (text is None and not self.lines[place][level]) else self.lines[place][level]
             for place, text in zip(places, texts, strict=True)
         ]
         # lines are nested, so the first line of a group sorts the group
@@ -260,14 +269,42 @@ def _numbered(labels: list[str | None], keys: list[Any]) -> tuple[Codes, Labels]
     return np.fromiter((number[label] for label in labels), np.int32, len(labels)), tuple(ordered)
 
 
+def _expect_tree(lines: Sequence[Sequence[str]], where: str) -> None:
+    """Every value has a label at every level, and groups only merge."""
+    if not lines:
+        raise InvalidParameter(f"{where} has no lines: it needs one for each value, from level 0 to the top")
+    _expect_even(lines, where)
+    _expect_labels(lines, where)
+    _expect_no_contradiction(lines, where)
+
+
 def _expect_even(lines: Sequence[Sequence[str]], where: str) -> None:
     width = len(lines[0])
     for number, line in enumerate(lines, 1):
-        if len(line) != width:
+        if len(line) != width or not line:
+            value = f" ({line[0]!r})" if line else ""
             raise InvalidParameter(
-                f"{where}: line {number} ({line[0]!r}) has {len(line)} fields and the first has {width}: every value "
-                "needs a label at every level, and a field that contains the separator needs quotes"
+                f"{where}: line {number}{value} has {len(line)} fields and the first has {width}: every value needs a "
+                "label at every level, and a field that contains the separator needs quotes"
             )
+        if not all(isinstance(label, str) for label in line):
+            raise InvalidParameter(
+                f"{where}: line {number} ({line[0]!r}) must be texts, the value's own included: Hierarchy.from_mapping "
+                "takes values of other types"
+            )
+
+
+def _expect_labels(lines: Sequence[Sequence[str]], where: str) -> None:
+    """An empty label reads as a missing value, so it may stand for nothing else."""
+    for number, line in enumerate(lines, 1):
+        if line[0] and not all(line):
+            level = line.index("")
+            raise InvalidParameter(
+                f"{where}: line {number} ({line[0]!r}) has no label at level {level}: an empty one would read as a "
+                "missing value; write one, and see that lines don't end in a separator"
+            )
+    if not lines[0][-1] and len(lines[0]) > 1:
+        raise InvalidParameter(f"{where}: the last level needs a label for everything, such as {ANYTHING!r}")
 
 
 def _expect_no_contradiction(lines: Sequence[Sequence[str]], where: str) -> None:
@@ -279,11 +316,27 @@ def _expect_no_contradiction(lines: Sequence[Sequence[str]], where: str) -> None
             if other[level + 1] == line[level + 1]:
                 continue
             if level == 0:
-                raise InvalidParameter(f"{where}: the value {line[0]!r} has two lines that say different things")
+                raise InvalidParameter(
+                    f"{where}: the value {line[0]!r} has two lines that say different things: leave one"
+                )
             raise InvalidParameter(
                 f"{where}: {other[0]!r} and {line[0]!r} are both {line[level]!r} at level {level}, but at level "
                 f"{level + 1} one is {other[level + 1]!r} and the other {line[level + 1]!r}: groups may only merge"
             )
+
+
+def _expect_no_star(lines: Sequence[Sequence[str]], where: str) -> None:
+    """A last level that is ``*`` for some values only is a mistake, mostly a line with the names of the columns."""
+    starred = [line[-1] == ANYTHING for line in lines]
+    if len(lines[0]) == 1 or not any(starred):
+        return
+    number = starred.index(False)
+    value, label = lines[number][0], lines[number][-1]
+    hint = "; if it has the names of the columns, say header=True or remove it" if number == 0 else ""
+    raise InvalidParameter(
+        f"{where}: line {number + 1} ({value!r}) ends in {label!r} and others in {ANYTHING!r}: the last level must be "
+        f"one label for everything{hint}"
+    )
 
 
 def _nested(lines: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:

@@ -81,7 +81,9 @@ def _multiples(values: pa.Array[Any], origin: Fraction, width: Fraction) -> list
         raise InvalidData("intervals need finite numbers; the column holds an infinite one: replace it by missing")
     quotients = (places - float(origin)) / float(width)
     large = np.abs(quotients) > 1e6
-    doubtful = np.isfinite(quotients) & (large | (np.abs(quotients - np.round(quotients)) < NEAR))
+    # a difference of large numbers is off by a part of them, not of itself
+    off = NEAR + 4 * np.finfo(np.float64).eps * (np.abs(places) + abs(float(origin))) / float(width)
+    doubtful = np.isfinite(quotients) & (large | (np.abs(quotients - np.round(quotients)) < off))
     result: list[int | None] = [None if math.isnan(q) else math.floor(q) for q in quotients.tolist()]
     for place in np.flatnonzero(doubtful).tolist():
         exact = as_fraction(values[place].as_py(), "value")

@@ -84,6 +84,8 @@ def intersect(releases: Sequence[Release], column: str) -> Intersection:
 def _values(releases: Sequence[Release], column: str, people: int) -> tuple[Longs, int]:
     """The sensitive value of each original row as a code, as far as any release shows it."""
     shown = [release.table.column(column) for release in releases]
+    if any(each.type != shown[0].type for each in shown):
+        raise InvalidParameter(f"the releases must be of one table: {column!r} has another type in some of them")
     codes, size = codes_of(pa.chunked_array([chunk for each in shown for chunk in each.chunks]))
     values, start = np.full(people, -1, np.int64), 0
     for release in releases:

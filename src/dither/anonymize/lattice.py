@@ -23,7 +23,6 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from dither.anonymize.attributes import Attribute, Configuration
-from dither.anonymize.columns import as_table
 from dither.anonymize.generalize import Domain, Node, released, with_hierarchies
 from dither.anonymize.hierarchies import Hierarchy
 from dither.anonymize.lattice_check import Requirements
@@ -31,6 +30,7 @@ from dither.anonymize.lattice_metrics import Cost, Metric, cost_of
 from dither.anonymize.lattice_search import expect_searchable, search
 from dither.anonymize.models import Model
 from dither.anonymize.release import Release
+from dither.anonymize.tables import as_table
 from dither.errors import InvalidParameter
 from dither.numeric import Number, positive_int
 from dither.progress import Watch, part_of, unwatched
@@ -84,7 +84,9 @@ def full_domain(
 
     Say what the columns are by a configuration, or by the keywords that ``Configuration.of`` takes. Quasi-identifiers
     without a hierarchy get an automatic one. ``levels`` fixes a level or limits it to (lowest, highest). ``most`` ends
-    the search after so many nodes, with the best of those. Suppressed rows are left out of the release.
+    the search after so many nodes, with the best of those. Rows of classes that fail are suppressed, as long as they
+    are at most the share ``suppression`` of all rows, rounded down; they are left out of the release, where ARX would
+    keep them as ``*``.
 
     Example:
         >>> people = pa.table({"age": [31, 33, 38, 52, 55, 59], "sex": ["f", "f", "f", "m", "m", "m"]})
@@ -221,8 +223,10 @@ def _box(names: Sequence[str], heights: Node, levels: Levels) -> tuple[Node, Nod
         raise InvalidParameter(f"levels are for quasi-identifiers; these are none: {', '.join(map(repr, strangers))}")
     lowest, highest = [], []
     for name, height in zip(names, heights, strict=True):
-        asked = levels.get(name, (0, height))
-        low, high = asked if isinstance(asked, tuple) else (asked, asked)
+        asked: Any = levels.get(name, (0, height))
+        ends = tuple(asked) if isinstance(asked, tuple | list) else (asked, asked)
+        whole = len(ends) == 2 and all(isinstance(end, int) and not isinstance(end, bool) for end in ends)
+        low, high = ends if whole else (-1, -1)
         if not 0 <= low <= high <= height:
             raise InvalidParameter(
                 f"the levels of {name!r} must be one level or (lowest, highest), from 0 to {height}; got {asked!r}"

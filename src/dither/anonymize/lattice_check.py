@@ -33,6 +33,7 @@ from dither.anonymize.lattice_metrics import Cost
 from dither.anonymize.lattice_search import Outcome
 from dither.anonymize.models import DistinctDiversity, KAnonymity, KMap, Model, Overall
 from dither.anonymize.values import Bools, Codes, Counts
+from dither.errors import InvalidParameter
 
 # Classes that satisfy one of these still do with any rows added.
 _GROWING = (KAnonymity, KMap, DistinctDiversity)
@@ -58,11 +59,24 @@ class Requirements:
         self.columns = [encode(table, one) for one in configuration.sensitive if one.name in wanted]
         self.place = {column.name: place for place, column in enumerate(self.columns)}
         self.overall = [Overall.of(column) for column in self.columns]
+        self._expect_values()
         quasi = [attribute.name for attribute in configuration.quasi]
         self.maps = [model for model in models if isinstance(model, KMap)]
         people = [model.of_rows(table, quasi) for model in self.maps]
         self.lowest, self.of_row = of_rows(domain, lowest, people, self.columns)
         self.kept = _Kept(self.lowest)
+
+    def _expect_values(self) -> None:
+        """Say before searching that no class can have as many different values as a model needs."""
+        for model in self.configuration.models:
+            if model.sensitive is None:
+                continue
+            found = self.columns[self.place[model.sensitive]].size
+            if found < model.least_values():
+                raise InvalidParameter(
+                    f"no release can satisfy {model.sentence()}: {model.sensitive!r} would need at least "
+                    f"{model.least_values()} different values, and the table has {found}; ask for less"
+                )
 
     def check(self, node: Node) -> Outcome:
         """Whether a node may be released, what it costs, and what follows."""

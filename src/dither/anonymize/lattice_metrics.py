@@ -31,7 +31,7 @@ _ONE = 1 << 32
 
 
 class Metric(Enum):
-    """What a full-domain search makes as small as possible."""
+    """What a full-domain search makes as small as possible, or as many in the case of classes."""
 
     LOSS = "loss"
     """The mean share of its column that a cell covers, a suppressed one all (NCP: Xu et al. 2006; Iyengar 2002)."""
@@ -44,7 +44,11 @@ class Metric(Enum):
     DISCERNIBILITY = "discernibility"
     """The pairs of rows that look alike, suppressed ones like everybody (Bayardo & Agrawal 2005)."""
     CLASSES = "classes"
-    """The rows of the table for each class that is released (average class size: LeFevre et al. 2006)."""
+    """The classes that are released, as many as possible.
+
+    Without suppression that makes the average class smallest (LeFevre et al. 2006). With it the two differ: the average
+    of the released classes also falls by suppressing large ones, which is nothing to strive for.
+    """
 
     @property
     def goal(self) -> str:
@@ -58,7 +62,7 @@ _GOALS = {
     Metric.PRECISION: "greatest precision",
     Metric.HEIGHT: "lowest levels",
     Metric.DISCERNIBILITY: "fewest rows alike",
-    Metric.CLASSES: "smallest classes",
+    Metric.CLASSES: "most classes",
 }
 
 
@@ -223,7 +227,7 @@ class Discernibility(Cost):
 
 
 class ClassCount(Cost):
-    """Minus the number of released classes: the more there are, the smaller they are on average."""
+    """Minus the number of released classes: the more there are, the better."""
 
     def __init__(self, domain: Domain) -> None:
         self.rows = domain.rows
@@ -241,8 +245,8 @@ class ClassCount(Cost):
         return int(np.count_nonzero(failing))
 
     def measured(self, cost: int) -> float:
-        """Rows of the table, suppressed ones included, for each class."""
-        return self.rows / -cost if cost else math.inf
+        """The number of released classes, as ``Quality.classes`` has it."""
+        return float(-cost)
 
 
 def _counts(domain: Domain, axis: int, level: int) -> Counts:

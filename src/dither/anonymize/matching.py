@@ -10,16 +10,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from dither.anonymize.printed import Reading, bits
-from dither.anonymize.values import Counts
+from dither.anonymize.printed import NOTHING, Reading
+from dither.anonymize.values import Bools, Counts
 
-# Words of the table "which classes does this value fit" that are kept for a column, and that a block works on.
-KEPT_WORDS = 1 << 24
-BLOCK_WORDS = 1 << 22
+# Pairs of a row and a class that are compared one by one.
+FEW_PAIRS = 1 << 14
+# Rows and classes by which a cut is chosen.
+SAMPLED = 4096
+# Pairs that are looked at together where no cut helps.
+MANY_PAIRS = 1 << 21
+# Truth values of the table "does this text stand for this value" that are kept for a column.
+KEPT = 1 << 27
 # Beyond this many possible pairs the flow isn't computed.
 MOST_PAIRS = 5_000_000
 
@@ -37,55 +41,128 @@ def fitting(columns: Sequence[tuple[Fit, Counts]], classes: int) -> Iterator[tup
 
     Each column comes with the value that each row has there, as its place in the reading's domain. A row is a distinct
     combination of values: the caller has merged equal ones.
+
+    Rows and classes are halved together: at a value of some column rows lie on one side, and classes on one or on both.
+    What is left when both are few is compared one by one. Where to cut is a guess that costs time if it is a bad one;
+    whatever it is, no pair is lost.
     """
     rows = columns[0][1].size
-    words = max(1, -(-classes // 64))
-    tables = [_words_of_all(fit) if fit.reading.domain * words <= KEPT_WORDS else None for fit, _ in columns]
-    step = max(1, BLOCK_WORDS // words)
-    for first in range(0, rows, step):
-        block = slice(first, min(rows, first + step))
-        fits: npt.NDArray[np.uint64] | None = None
-        for (fit, values), table in zip(columns, tables, strict=True):
-            here = _words_of_some(fit, values[block]) if table is None else table[values[block]]
-            fits = here if fits is None else fits & here
-        assert fits is not None
-        row, word = np.nonzero(fits)
-        single = np.unpackbits(fits[row, word].view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-        which, bit = np.nonzero(single)
-        yield row[which] + first, word[which] * 64 + bit
+    if not rows or not classes:
+        return
+    # those that are slow to compare come last, when few pairs are left
+    sides = sorted((_Side.of(fit, codes) for fit, codes in columns), key=lambda side: side.listed.size)
+    waiting = [(np.arange(rows), np.arange(classes))]
+    while waiting:
+        row, group = waiting.pop()
+        if not row.size or not group.size:
+            continue
+        cut = _best_cut(sides, row, group) if row.size * group.size > FEW_PAIRS else None
+        if cut is None:
+            yield from _compared(sides, row, group)
+            continue
+        side, mark = cut
+        below = side.codes[row] < mark
+        waiting.append((row[below], group[side.lowest[group] < mark]))
+        waiting.append((row[~below], group[side.highest[group] >= mark]))
 
 
-def _words_of_all(fit: Fit) -> npt.NDArray[np.uint64]:
-    return _words_of_some(fit, np.arange(fit.reading.domain))
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class _Side:
+    """A column to cut in: the value of each row, and the lowest and the highest value that each class stands for."""
+
+    fit: Fit
+    codes: Counts
+    lowest: Counts
+    highest: Counts
+    table: Bools | None
+    listed: Counts
+
+    @classmethod
+    def of(cls, fit: Fit, codes: Counts) -> _Side:
+        reading = fit.reading
+        lowest, highest = reading.extent()
+        small = reading.domain * reading.low.size <= KEPT
+        return cls(
+            fit=fit,
+            codes=codes,
+            lowest=lowest[fit.text_of_class],
+            highest=highest[fit.text_of_class],
+            table=reading.stands_for(np.arange(reading.domain)) if small else None,
+            listed=NOTHING if small else reading.listed(),
+        )
+
+    def fits(self, row: Counts, group: Counts) -> Bools:
+        """Pair by pair, whether the class stands for the row's value."""
+        text = self.fit.text_of_class[group]
+        if self.table is None:
+            return self.fit.reading.contains(self.codes[row], text, self.listed)
+        return self.table[self.codes[row], text]
 
 
-def _words_of_some(fit: Fit, values: Counts) -> npt.NDArray[np.uint64]:
-    """For each value a row of bits, one for each class that it fits."""
-    distinct, inverse = np.unique(values, return_inverse=True)
-    step = max(1, (1 << 26) // max(1, fit.text_of_class.size))
-    parts = [
-        bits(fit.reading.stands_for(distinct[first : first + step])[:, fit.text_of_class])
-        for first in range(0, distinct.size, step)
-    ]
-    if not parts:
-        return np.zeros((0, max(1, -(-fit.text_of_class.size // 64))), np.uint64)
-    return np.concatenate(parts)[inverse.reshape(-1)]
+def _best_cut(sides: Sequence[_Side], row: Counts, group: Counts) -> tuple[_Side, int] | None:
+    """Where the fewest pairs are left to compare; ``None`` if no cut saves any worth speaking of.
+
+    Some of the rows and classes tell where.
+    """
+    row, group = row[:: 1 + row.size // SAMPLED], group[:: 1 + group.size // SAMPLED]
+    best, least = None, 0.9 * row.size * group.size
+    for side in sides:
+        codes, lowest, highest = side.codes[row], side.lowest[group], side.highest[group]
+        middle = int(np.partition(codes, row.size // 2)[row.size // 2])
+        for mark in (middle, middle + 1):
+            below = int(np.count_nonzero(codes < mark))
+            if below in (0, row.size):
+                continue
+            left, right = np.count_nonzero(lowest < mark), np.count_nonzero(highest >= mark)
+            pairs = below * float(left) + (row.size - below) * float(right)
+            if pairs < least:
+                best, least = (side, mark), pairs
+    return best
+
+
+def _compared(sides: Sequence[_Side], row: Counts, group: Counts) -> Iterator[tuple[Counts, Counts]]:
+    """All pairs, a column at a time."""
+    step = max(1, MANY_PAIRS // group.size)
+    for first in range(0, row.size, step):
+        some = row[first : first + step]
+        rows, groups = np.repeat(some, group.size), np.tile(group, some.size)
+        for side in sides:
+            fits = side.fits(rows, groups)
+            rows, groups = rows[fits], groups[fits]
+        yield rows, groups
+
+
+def spread(first: Counts, number: Counts, besides: Counts) -> tuple[Counts, Counts]:
+    """Every place from each ``first`` on, ``number`` of them, with what stands beside.
+
+    Example:
+        >>> [part.tolist() for part in spread(np.array([3, 8]), np.array([2, 1]), np.array([5, 7]))]
+        [[3, 4, 8], [5, 5, 7]]
+    """
+    total = np.cumsum(number)
+    place = np.arange(total[-1] if total.size else 0) - np.repeat(total - number - first, number)
+    return place, np.repeat(besides, number)
 
 
 def placed(row: Counts, wanted: Counts, have: Counts, need: Counts) -> int | None:
     """How many of the needed rows can be taken from those at hand, each once; ``None`` if there are too many pairs.
+
+    With too many pairs it may also be a bound from above that is below what is needed.
 
     Pair ``i`` says that originals of sort ``row[i]``, of which there are ``have[row[i]]``, may be released ones of sort
     ``wanted[i]``, of which ``need[wanted[i]]`` are to be explained.
     """
     if not row.size:
         return 0
+    # sums of whole numbers below 2^53, so that floats are exact
+    available = np.bincount(wanted, weights=have[row], minlength=need.size).astype(np.int64)
+    reached = int(np.minimum(available, need).sum())
     if np.bincount(row, minlength=have.size).max() <= 1:
         # no choice: every original can only be in one place
-        available = np.bincount(wanted, weights=have[row], minlength=need.size).astype(np.int64)
-        return int(np.minimum(available, need).sum())
+        return reached
     if row.size > MOST_PAIRS:
-        return None
+        # too few even if every original could be in all its places at once, or not decided
+        return reached if reached < int(need.sum()) else None
     source, sink = have.size + need.size, have.size + need.size + 1
     start = np.concatenate((np.full(have.size, source), row, have.size + np.arange(need.size)))
     end = np.concatenate((np.arange(have.size), have.size + wanted, np.full(need.size, sink)))

@@ -77,9 +77,18 @@ class Model(ABC):
         """The sensitive column that the model speaks about."""
         return None
 
+    @property
+    def asks_nothing(self) -> bool:
+        """Whether every class of every table satisfies the model."""
+        return False
+
     @abstractmethod
     def needs(self) -> int:
         """The fewest rows of a class that could satisfy the model."""
+
+    def least_values(self) -> int:
+        """The fewest different sensitive values of a class that could satisfy the model."""
+        return 1
 
     def check(
         self,

@@ -2,8 +2,10 @@
 
 A part is cut at the median of the quasi-identifier that covers most in it, as long as both halves satisfy every model;
 what is printed for a part is the tightest range, set or label around its rows. *Strict* cuts keep equal values
-together; *relaxed* ones may put rows with the median value on either side, so that halves are equal and detail is kept
-where a value is frequent, at the price of ranges that touch.
+together, so that classes are boxes of which no two share a point; *relaxed* ones may put rows with the median value on
+either side, so that halves are equal and detail is kept where a value is frequent, at the price of ranges that touch.
+Which of the rows with that value go where is decided by their order in the table. In a hierarchy the label of one class
+may stand for values of another: what is left when Rome has a class of its own is still printed as Europe.
 
 Whatever a cut leaves behind satisfies the models, and so does the result; it is checked again at the end, on the
 classes as they are printed.
@@ -15,25 +17,31 @@ may draw conclusions from where it stopped (Wong et al. 2007).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dither.anonymize.attributes import Attribute, Configuration
-from dither.anonymize.axes import Axis
+from dither.anonymize.axes import Axis, narrow_for
 from dither.anonymize.cells import Cells
 from dither.anonymize.classes import Classes, Histogram
-from dither.anonymize.columns import Encoded, as_table, encode
+from dither.anonymize.columns import Encoded, encode
 from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.lines import alike, order_of
+from dither.anonymize.lines import keys_of, order_of
 from dither.anonymize.models import KAnonymity, KMap, Model, Overall
 from dither.anonymize.partition import Points, partition
 from dither.anonymize.release import Release
+from dither.anonymize.tables import as_table
 from dither.anonymize.values import Bools, Counts
 from dither.errors import InvalidParameter
 from dither.progress import Watch, part_of, unwatched
+
+Whole: TypeAlias = npt.NDArray[Any]
+
+# Equal rows are merged before cutting unless more than this share of them is left.
+_MOSTLY_DIFFERENT = 0.8
 
 
 def mondrian(
@@ -79,19 +87,10 @@ def mondrian(
     else:
         configuration.check(arrow)
     watch(0.0, "reading columns")
-    axes = tuple(Axis.of(encode(arrow, attribute), attribute) for attribute in configuration.quasi)
+    axes = tuple(_axis(arrow, attribute) for attribute in configuration.quasi)
     rules = _Rules(arrow, configuration)
     rules.expect_possible()
-    points, point_of_row = _points(axes, rules, strict=strict)
-    label, number = partition(points, part_of(watch, 0.1, 0.8))
-    watch(0.8, "printing")
-    order = order_of(label, number)
-    counts = np.bincount(label, minlength=number)
-    starts = np.cumsum(counts) - counts
-    cells = [
-        Cells.of_sorted(axis, positions[order], starts) for axis, positions in zip(axes, points.positions, strict=True)
-    ]
-    classes = Classes.of(label if point_of_row is None else label[point_of_row], number)
+    classes, cells = _cut(axes, rules, strict=strict, watch=watch)
     release = Release.of(arrow, configuration, classes, cells, how=f"mondrian {'strict' if strict else 'relaxed'}")
     watch(0.95, "checking")
     rules.expect_satisfied(release.classes)
@@ -99,25 +98,73 @@ def mondrian(
     return release
 
 
-def _points(axes: tuple[Axis, ...], rules: _Rules, *, strict: bool) -> tuple[Points, Counts | None]:
-    """What is cut, and which point each row is in; rows are points themselves where equal ones may be separated."""
-    narrow = np.result_type(*(axis.positions.dtype for axis in axes))
-    columns = [axis.positions for axis in axes]
-    rows = columns[0].size
-    point_of_row: Counts | None = None
-    weights = np.ones(rows, np.int64)
-    if strict:
-        first, point_of_row, weights = alike(columns, [axis.size for axis in axes])
+def _axis(table: pa.Table, attribute: Attribute) -> Axis:
+    axis = Axis.of(encode(table, attribute), attribute)
+    pa.default_memory_pool().release_unused()
+    return axis
+
+
+def _printed(axis: Axis, positions: Whole, starts: Counts) -> Cells:
+    cells = Cells.of_sorted(axis, positions, starts)
+    # Arrow keeps what it needed meanwhile for later, which is more than the result
+    pa.default_memory_pool().release_unused()
+    return cells
+
+
+def _cut(axes: tuple[Axis, ...], rules: _Rules, *, strict: bool, watch: Watch) -> tuple[Classes, list[Cells]]:
+    """The classes, and what is printed for each."""
+    points, point_of_row = _points(axes, rules, strict=strict)
+    label, number = partition(points, part_of(watch, 0.1, 0.8))
+    watch(0.8, "printing")
+    order = order_of(label, number)
+    counts = np.bincount(label, minlength=number)
+    starts = np.cumsum(counts) - counts
+    cells = [_printed(axis, positions[order], starts) for axis, positions in zip(axes, points.positions, strict=True)]
+    return Classes.of(label if point_of_row is None else label[point_of_row], number), cells
+
+
+def _points(axes: tuple[Axis, ...], rules: _Rules, *, strict: bool) -> tuple[Points, Whole | None]:
+    """What is cut, and which point each row is in; None if every row is a point."""
+    columns: list[Whole] = [axis.positions for axis in axes]
+    weights: Counts | None = None
+    point_of_row: Whole | None = None
+    # rows are points where equal ones may be separated
+    merged = _alike(columns, [axis.size for axis in axes]) if strict else None
+    if merged is not None:
+        first, point_of_row, weights = merged
         columns = [column[first] for column in columns]
+    wide = max(axis.size for axis in axes)
+    narrow = np.uint8 if wide <= 1 << 8 else np.uint16 if wide <= 1 << 16 else np.uint32
+    positions = np.empty((len(axes), columns[0].size), narrow)
+    for line, column in zip(positions, columns, strict=True):
+        line[:] = column
     points = Points(
         axes=axes,
-        positions=np.stack([column.astype(narrow, copy=False) for column in columns]),
+        positions=positions,
         weights=weights,
         least=rules.configuration.least,
         strict=strict,
         permits=rules.at_points(weights, point_of_row),
     )
     return points, point_of_row
+
+
+def _alike(columns: list[Whole], sizes: list[int]) -> tuple[Whole, Whole, Counts] | None:
+    """Rows that agree as one: the first of each, which one each row became, and how many there were of each.
+
+    None if most differ: then merging them would save no work and cost memory.
+    """
+    keys, bound = keys_of(columns, sizes)
+    order = order_of(keys, bound)
+    keys = keys[order]
+    new = np.append(np.ones(1, np.bool_), keys[1:] != keys[:-1])
+    del keys
+    begins = np.flatnonzero(new)
+    if begins.size > _MOSTLY_DIFFERENT * order.size:
+        return None
+    became = np.empty(order.size, narrow_for(order.size))
+    became[order] = np.cumsum(new, dtype=became.dtype) - 1
+    return order[begins], became, np.diff(begins, append=order.size)
 
 
 class _Rules:
@@ -166,13 +213,13 @@ class _Rules:
                 "a model that merging classes can't break"
             )
 
-    def at_points(self, weights: Counts, point_of_row: Counts | None) -> _AtPoints | None:
+    def at_points(self, weights: Counts | None, point_of_row: Whole | None) -> _AtPoints | None:
         """The models as a question about points; None if the size of a class is all that they look at."""
         if all(isinstance(model, KAnonymity) for model in self.configuration.models):
             return None
         if point_of_row is None:
             point_of_row = np.arange(self.rows)
-        number = weights.size
+        number = self.rows if weights is None else weights.size
         return _AtPoints(
             models=self.configuration.models,
             weights=weights,
@@ -195,7 +242,7 @@ class _AtPoints:
         self,
         *,
         models: tuple[Model, ...],
-        weights: Counts,
+        weights: Counts | None,
         overall: dict[str, Overall],
         histograms: dict[str, Histogram],
         people: dict[int, Counts],
@@ -209,7 +256,8 @@ class _AtPoints:
         )
 
     def __call__(self, points: npt.NDArray[Any], part: Counts, number: int) -> Bools:
-        sizes = np.bincount(part, weights=self.weights[points], minlength=number).astype(np.int64)
+        weights = None if self.weights is None else self.weights[points]
+        sizes = np.bincount(part, weights=weights, minlength=number).astype(np.int64)
         counted = {name: _some(histogram, points).merged(part, number) for name, histogram in self.histograms.items()}
         good = np.ones(number, np.bool_)
         for place, model in enumerate(self.models):

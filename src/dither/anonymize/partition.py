@@ -3,7 +3,7 @@
 LeFevre, DeWitt & Ramakrishnan (2006) cut one part at a time at the median of its widest quasi-identifier. Here a round
 sorts the rows of all open parts together, each part by the column that is widest in it, finds every median by one
 search, and cuts. What a round does to one part depends on that part alone: the result is that of cutting one part after
-the other. Sharing the parts out among two threads was tried, and brought nothing.
+the other. Why there is one thread is in decision 0014.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dither.anonymize.axes import Axis, Shape
+from dither.anonymize.axes import Axis, Shape, narrow_for
 from dither.progress import Watch
 
 Rows: TypeAlias = npt.NDArray[Any]
@@ -38,13 +38,14 @@ _LEAST_WEIGHT = 1e-15
 class Points:
     """What is cut: points in the space of the quasi-identifiers, with the number of rows that each stands for.
 
-    ``positions`` has a line for each axis. Strict cuts never separate equal rows, so that rows which agree in
-    everything are one point; ``permits`` is None where the least size ``least`` is all that is asked.
+    ``positions`` has a line for each axis, of unsigned numbers. Strict cuts never separate equal rows, so that rows
+    which agree in everything can be one point; ``weights`` is None if every point is one row. ``permits`` is None where
+    the least size ``least`` is all that is asked.
     """
 
     axes: tuple[Axis, ...]
     positions: Rows
-    weights: Whole
+    weights: Whole | None
     least: int
     strict: bool
     permits: Permits | None
@@ -53,6 +54,19 @@ class Points:
     def number(self) -> int:
         """How many points there are."""
         return int(self.positions.shape[1])
+
+    @property
+    def rows(self) -> int:
+        """How many rows they stand for."""
+        return self.number if self.weights is None else int(self.weights.sum())
+
+    def summed(self, some: Rows) -> Whole:
+        """How many rows the first of some points stand for, the first two, and so on, after a nought."""
+        if self.weights is None:
+            return np.arange(some.size + 1)
+        summed = np.zeros(some.size + 1, np.int64)
+        np.cumsum(self.weights[some], out=summed[1:])
+        return summed
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +126,7 @@ class _Block:
         return np.asarray(self.summed[self.upto] - self.base)
 
 
-def partition(points: Points, watch: Watch) -> tuple[Whole, int]:
+def partition(points: Points, watch: Watch) -> tuple[Rows, int]:
     """The class of each point, counted from 0, and how many classes there are."""
     return _Partition(points, watch).run()
 
@@ -122,14 +136,14 @@ class _Partition:
 
     def __init__(self, points: Points, watch: Watch) -> None:
         self.points, self.watch = points, watch
-        self.total = int(points.weights.sum())
+        self.total = points.rows
         self.finished_rows, self.share = 0, 0.0
         self.done: list[tuple[Rows, Whole]] = []
         value_bits = max(int(axis.size) for axis in points.axes).bit_length()
         self.value_bits, self.row_bits = np.uint64(value_bits), np.uint64(max(1, points.number.bit_length()))
 
-    def run(self) -> tuple[Whole, int]:
-        rows = np.arange(self.points.number, dtype=np.int32 if self.points.number < 1 << 31 else np.int64)
+    def run(self) -> tuple[Rows, int]:
+        rows = np.arange(self.points.number, dtype=np.uint32 if self.points.number < 1 << 32 else np.uint64)
         d = len(self.points.axes)
         front = _Front(rows, np.zeros(1, np.int64), np.array([self.total]), np.zeros((1, d), np.int8), np.zeros((1, d)))
         front.widths = self._widths(rows, front.starts)
@@ -139,10 +153,10 @@ class _Partition:
         while front.rows.size:
             self._tell(front)
             front = self._round(front)
-        label = np.empty(self.points.number, np.int64)
+        label = np.empty(self.points.number, narrow_for(self.points.number))
         first = 0
         for finished, counts in self.done:
-            label[finished] = np.repeat(np.arange(first, first + counts.size), counts)
+            label[finished] = np.repeat(np.arange(first, first + counts.size, dtype=label.dtype), counts)
             first += counts.size
         return label, first
 
@@ -176,33 +190,42 @@ class _Partition:
             front, along, equal = front.only(still), along[still], equal[still]
         if not front.rows.size:
             return front
-        keys, values = self._sorted(front, along)
-        cuts = self._choose(front, along, equal, keys, values)
+        keys = self._sorted(front, along)
+        cuts = self._choose(front, along, equal, keys)
+        del keys
         return self._children(front, along, equal, cuts)
 
-    def _sorted(self, front: _Front, along: Whole) -> tuple[Words, Rows]:
+    def _sorted(self, front: _Front, along: Whole) -> Words:
         """Order the points of each part by their position on the axis of its cut; (part, position) becomes one key."""
-        points = self.points
-        part = np.repeat(np.arange(along.size, dtype=np.int64), front.counts())
-        values = points.positions.reshape(-1)[along[part] * points.number + front.rows]
-        key = (part.astype(np.uint64) << self.value_bits) | values.astype(np.uint64)
+        points, counts = self.points, front.counts()
+        place = np.repeat(along * points.number, counts)
+        place += front.rows
+        values = points.positions.reshape(-1)[place]
+        del place
+        key = np.repeat(np.arange(along.size, dtype=np.uint64) << self.value_bits, counts)
+        key |= values
         if int(self.value_bits + self.row_bits) + int(along.size).bit_length() <= 64:
             # the point goes along in the lower bits: sorting one array of words is several times faster than argsort
-            key = (key << self.row_bits) | front.rows.astype(np.uint64)
+            key <<= self.row_bits
+            key |= front.rows
             key.sort()
-            front.rows = (key & ((np.uint64(1) << self.row_bits) - np.uint64(1))).astype(front.rows.dtype)
+            np.bitwise_and(key, _lowest(self.row_bits), out=front.rows, casting="unsafe")
             key >>= self.row_bits
         else:
             order = np.argsort(key, kind="stable")
             key, front.rows = key[order], front.rows[order]
-        return key, (key & ((np.uint64(1) << self.value_bits) - np.uint64(1))).astype(np.int64)
+        return key
 
-    def _choose(self, front: _Front, along: Whole, equal: Mask, keys: Words, values: Rows) -> _Cuts:
+    def _choose(self, front: _Front, along: Whole, equal: Mask, keys: Words) -> _Cuts:
         """Where each part is cut, if it can be; ``equal`` marks those cut into equal halves, whatever the values."""
-        summed = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.points.weights[front.rows])))
+        summed = self.points.summed(front.rows)
         base, half = summed[front.starts], front.sizes // 2
-        low, high = values[front.starts], values[np.append(front.starts[1:], front.rows.size) - 1]
-        median = values[np.searchsorted(summed[1:], base + np.maximum(half, 1))]
+
+        def value_at(places: Whole) -> Whole:
+            return (keys[places] & _lowest(self.value_bits)).astype(np.int64)
+
+        low, high = value_at(front.starts), value_at(np.append(front.starts[1:], front.rows.size) - 1)
+        median = value_at(np.searchsorted(summed[1:], base + np.maximum(half, 1)))
         part = np.arange(along.size, dtype=np.uint64) << self.value_bits
 
         def at(position: Whole) -> Whole:
@@ -295,7 +318,7 @@ class _Partition:
             self._finish(grown, small)
             grown, new = grown.only(~small), new[~small]
         if new.any():
-            rows = grown.rows[np.repeat(new, grown.counts())]
+            rows = grown.rows if new.all() else grown.rows[np.repeat(new, grown.counts())]
             counts = grown.counts()[new]
             widths = self._widths(rows, np.cumsum(counts) - counts)
             grown.spent[new] *= self._stays_spent(widths, grown.widths[new])
@@ -321,6 +344,11 @@ class _Partition:
         for axis, positions in zip(self.points.axes, self.points.positions, strict=True):
             columns.append(max(axis.weight, _LEAST_WEIGHT) * axis.share(positions[rows], starts))
         return np.stack(columns, axis=1)
+
+
+def _lowest(bits: np.uint64) -> np.uint64:
+    """A word whose lowest bits are set."""
+    return np.uint64((1 << int(bits)) - 1)
 
 
 def _move(front: _Front, parts: Mask, begin: Whole, middle: Whole, end: Whole) -> None:

@@ -27,7 +27,8 @@ class Quality:
     ``by_column`` has it for each quasi-identifier. ``discernibility`` is the number of pairs of rows that can't be told
     apart, each row with itself included, suppressed rows with all rows (Bayardo & Agrawal 2005).
     ``entropy_loss`` is the non-uniform entropy (Gionis & Tassa 2009): the bits needed to tell the original values from
-    what is printed, by the column's frequencies, over those needed if nothing were printed.
+    what is printed, by the column's frequencies, over those needed if nothing were printed. ``average_class_size`` is
+    the mean number of rows of the released classes; suppressed rows count in none.
     """
 
     ncp: float
@@ -52,9 +53,9 @@ def quality_of(release: Release) -> Quality:
     sizes, suppressed = release.classes.sizes, release.classes.suppressed
     rows = release.classes.of_row.size
     by_column = {one.axis.name: _ncp(one, sizes, suppressed, rows) for one in release.cells}
-    weights = [one.axis.weight for one in release.cells]
-    if not sum(weights):
-        weights = [1.0] * len(weights)
+    heaviest = max(one.axis.weight for one in release.cells)
+    # over the heaviest: a sum of huge weights would not be finite
+    weights = [one.axis.weight / heaviest if heaviest else 1.0 for one in release.cells]
     total = math.fsum(weight * share for weight, share in zip(weights, by_column.values(), strict=True))
     number = release.classes.number
     return Quality(

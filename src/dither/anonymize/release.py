@@ -29,6 +29,7 @@ nothing about two releases or about what else is known.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ from dither.anonymize.axes import Shape
 from dither.anonymize.cells import Cells
 from dither.anonymize.classes import Classes
 from dither.anonymize.lines import alike, keys_of, order_of
-from dither.anonymize.values import Counts
+from dither.anonymize.values import Codes, Counts
 from dither.errors import InvalidParameter, MissingLibrary
 
 if TYPE_CHECKING:
@@ -86,15 +87,16 @@ class Release:
             raise InvalidParameter("every class must have a row")
         ranked = [_ranked(one) for one in cells]
         first, became, _ = alike([codes for codes, _ in ranked], [len(texts) for _, texts in ranked])
+        printed = {name: (codes[first], texts) for name, (codes, texts) in zip(names, ranked, strict=True)}
+        del ranked
         of_row = _renamed(classes.of_row, became)
         merged = Classes(of_row, np.bincount(became, weights=classes.sizes, minlength=first.size).astype(np.int64))
         rows = _in_order(table, configuration, of_row, first.size)
         columns = {}
-        printed = {name: (codes[first], texts) for name, (codes, texts) in zip(names, ranked, strict=True)}
         for attribute in configuration.attributes:
             if attribute.role is Role.QUASI:
                 codes, texts = printed[attribute.name]
-                indices = pa.array(codes[of_row[rows]].astype(np.int32))
+                indices = pa.array(codes[of_row[rows]])
                 columns[attribute.name] = _dictionary(indices, texts)
             elif attribute.role is not Role.IDENTIFYING:
                 columns[attribute.name] = _kept(table.column(attribute.name), rows)
@@ -153,19 +155,40 @@ class Release:
     def save(self, path: str | Path) -> None:
         """Write the released table, and nothing else, to a .parquet or .csv file.
 
-        Readers of text files can't tell a missing text in a kept column from an empty one; Parquet keeps both.
+        In a CSV file an empty field is a missing value, and ``""`` an empty text. The file appears when it is complete.
         """
         target = Path(path)
-        if target.suffix == ".parquet":
-            parquet.write_table(self.table, target)
-        elif target.suffix == ".csv":
-            columns: dict[str, Any] = {
-                name: column.cast(pa.string()) if types.is_dictionary(column.type) else column
-                for name, column in zip(self.table.column_names, self.table.columns, strict=True)
-            }
-            arrow_csv.write_csv(pa.table(columns), target)
-        else:
+        if target.suffix not in (".parquet", ".csv"):
             raise InvalidParameter(f"a release is saved as .parquet or .csv; got {target.name!r}")
+        draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            if target.suffix == ".parquet":
+                parquet.write_table(self.table, draft)
+            else:
+                columns: dict[str, Any] = {
+                    name: column.cast(pa.string()) if types.is_dictionary(column.type) else column
+                    for name, column in zip(self.table.column_names, self.table.columns, strict=True)
+                }
+                arrow_csv.write_csv(pa.table(columns), draft)
+            draft.replace(target)
+        except pa.ArrowCancelled:
+            raise KeyboardInterrupt from None
+        except pa.ArrowException:
+            # Arrow's message might quote a value
+            hint = ": use .parquet" if target.suffix == ".csv" else ": leave it out"
+            raise InvalidParameter(
+                f"a {target.suffix} file can't hold a column of one of the types {self._types()}{hint}, or convert it"
+            ) from None
+        except OSError:
+            raise InvalidParameter(
+                f"{str(target)!r} can't be written: is there such a directory, and room in it?"
+            ) from None
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _types(self) -> str:
+        kept = (field.type for field in self.table.schema if not types.is_dictionary(field.type))
+        return ", ".join(dict.fromkeys(map(str, kept)))
 
     def __repr__(self) -> str:
         return (
@@ -186,20 +209,29 @@ def _dictionary(indices: pa.Array[Any], texts: pa.Array[Any]) -> pa.Array[Any]:
     return pa.DictionaryArray.from_arrays(indices, texts)
 
 
-def _ranked(one: Cells) -> tuple[Counts, pa.Array[Any]]:
+def _ranked(one: Cells) -> tuple[Codes, pa.Array[Any]]:
     """The different texts in the order of the axis, NULL last, and which of them each class has."""
     encoded = one.texts.dictionary_encode(null_encoding="encode")
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = encoded.indices.to_numpy(zero_copy_only=False)
     texts = encoded.dictionary
-    low, high = np.full(len(texts), np.iinfo(np.int64).max), np.full(len(texts), -1)
+    low, high = np.full(len(texts), one.axis.size, np.int32), np.full(len(texts), -1, np.int32)
     np.minimum.at(low, codes, one.low)
     np.maximum.at(high, codes, one.high)
-    by_text = np.empty(len(texts), np.int64)
-    by_text[np.asarray(pc.sort_indices(texts))] = np.arange(len(texts))
-    order = np.lexsort((by_text, high, low, np.asarray(texts.is_null(), dtype=bool)))
-    rank = np.empty(len(texts), np.int64)
-    rank[order] = np.arange(len(texts))
-    return rank[codes], texts.take(order)
+    low[np.asarray(texts.is_null(), dtype=bool)] = one.axis.size
+    # ranges of an axis differ in their ends; sets and labels may not
+    keys, bound = keys_of([low, high + 1], [one.axis.size + 1, one.axis.size + 1])
+    order = order_of(keys, bound)
+    keys = keys[order]
+    if (keys[1:] == keys[:-1]).any():
+        by_text = np.empty(len(texts), np.int32)
+        by_text[np.asarray(pc.sort_indices(texts))] = np.arange(len(texts), dtype=np.int32)
+        order = np.lexsort((by_text, high, low))
+    rank = np.empty(len(texts), np.int32)
+    rank[order] = np.arange(len(texts), dtype=np.int32)
+    found = rank[codes], texts.take(order)
+    # Arrow keeps what it needed meanwhile for later
+    pa.default_memory_pool().release_unused()
+    return found
 
 
 def _merged(one: Cells, first: Counts, became: Counts) -> Cells:
@@ -224,17 +256,20 @@ def _renamed(of_row: npt.NDArray[Any], became: Counts) -> npt.NDArray[Any]:
 
 def _in_order(table: pa.Table, configuration: Configuration, of_row: npt.NDArray[Any], number: int) -> Counts:
     """The rows that aren't suppressed, by class and then by what else they say."""
-    kept = np.flatnonzero(of_row >= 0)
-    columns, sizes = [of_row[kept].astype(np.int64)], [number]
+    kept = None if (of_row >= 0).all() else np.flatnonzero(of_row >= 0)
+    columns, sizes = [of_row if kept is None else of_row[kept]], [number]
     for attribute in configuration.attributes:
         if attribute.role in (Role.SENSITIVE, Role.INSENSITIVE):
             codes, size = _sortable(table.column(attribute.name))
-            columns.append(codes[kept])
+            columns.append(codes if kept is None else codes[kept])
             sizes.append(size)
-    return kept[order_of(*keys_of(columns, sizes))]
+    keys, bound = keys_of(columns, sizes)
+    del columns
+    order = order_of(keys, bound)
+    return order if kept is None else kept[order]
 
 
-def _sortable(column: pa.ChunkedArray[Any]) -> tuple[Counts, int]:
+def _sortable(column: pa.ChunkedArray[Any]) -> tuple[Codes, int]:
     """The rank of each row's value among the different values of its column."""
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -245,17 +280,34 @@ def _sortable(column: pa.ChunkedArray[Any]) -> tuple[Counts, int]:
         # lists and other nested values have no order in Arrow: by their text
         texts = np.array([repr(value) for value in column.to_pylist()])
         values, codes = np.unique(texts, return_inverse=True)
-        return codes.reshape(-1).astype(np.int64), values.size
-    rank = np.empty(order.size, np.int64)
-    rank[order] = np.arange(order.size)
+        return codes.reshape(-1).astype(np.int32), values.size
+    rank = np.empty(order.size, np.int32)
+    rank[order] = np.arange(order.size, dtype=np.int32)
     return rank[encoded.indices.to_numpy(zero_copy_only=False)], max(1, order.size)
 
 
 def _kept(column: pa.ChunkedArray[Any], rows: Counts) -> Any:
     """A column in its new order; plain, since a dictionary may hold values of rows that are gone."""
-    if types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if types.is_string_view(column.type):
-        # what polars hands over; Arrow can't take rows of it
-        column = column.cast(pa.string())
+    wanted = _plain_type(column.type)
+    if wanted != column.type:
+        column = column.cast(wanted)
     return column.take(rows)
+
+
+def _plain_type(kind: pa.DataType) -> Any:
+    """A type without dictionaries at any depth, and with plain text, as Arrow can't take rows of polars' text."""
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return _plain_type(kind.value_type)
+    if types.is_string_view(kind):
+        return pa.string()
+    if types.is_struct(kind):
+        return pa.struct(
+            [(kind.field(place).name, _plain_type(kind.field(place).type)) for place in range(kind.num_fields)]
+        )
+    if types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_plain_type(kind.value_type), kind.list_size)
+    if types.is_large_list(kind):
+        return pa.large_list(_plain_type(kind.value_type))
+    return pa.list_(_plain_type(kind.value_type)) if types.is_list(kind) else kind

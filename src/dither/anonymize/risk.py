@@ -3,6 +3,7 @@
 Whoever knows a few values of somebody finds their row if no other row has the same. ``risk`` counts that for every
 combination of columns up to a size. What it finds are facts about the owner's data, exact and without noise: a report
 is for the owner alone. It claims no privacy, and a small risk in it is none that is proven: who knows what is a guess.
+One row is taken for one person; somebody with ten equal rows looks like ten people who are alike.
 
 Example:
     >>> people = pa.table({"sex": ["f", "f", "m", "m"], "age": [31, 47, 31, 31]})
@@ -23,15 +24,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dither.anonymize.columns import as_table
 from dither.anonymize.combinations import (
     Codes,
     Combination,
     Search,
     codes_of,
     number_of_combinations,
+    unwrapped,
 )
 from dither.anonymize.exposure import Exposure, exposure, known_columns
+from dither.anonymize.tables import as_table
 from dither.errors import InvalidData, InvalidParameter
 from dither.numeric import positive_int
 from dither.progress import Watch, unwatched
@@ -57,7 +59,7 @@ class ColumnRisk:
 
     ``bits`` is its entropy: log2 of the number of rows would be needed to tell everybody apart. ``gain`` is how much
     the share of people who are expected to be identified grows when the column is known besides others, on average over
-    the combinations searched; None if it was in none.
+    the combinations of every size that was searched among all columns; None if it wasn't combined.
     """
 
     name: str
@@ -99,6 +101,20 @@ class RiskReport:
         """The fewest columns that leave at least this share of the rows alone; the worst of that size, or None."""
         enough = [each for each in self.combinations if each.unique_share >= share]
         return min(enough, key=lambda each: len(each.columns), default=None)
+
+    def minimal_sets(self, share: float = 0.5) -> tuple[Combination, ...]:
+        """Every combination that leaves at least this share of the rows alone, if it doesn't with a column less.
+
+        The quasi-identifiers in the sense of Motwani & Xu (2007), smallest first. A column that does it by itself is
+        one, so near-identifiers are too.
+        """
+        enough = {each.columns: each for each in self.combinations if each.unique_share >= share}
+        minimal = [
+            each
+            for names, each in enough.items()
+            if not any(tuple(other for other in names if other != name) in enough for name in names)
+        ]
+        return tuple(sorted(minimal, key=lambda each: len(each.columns)))
 
     def __str__(self) -> str:
         from dither.anonymize.risk_report import as_text
@@ -157,8 +173,8 @@ def risk(
     notices = [_notice(found) for found in alone]
     found: dict[tuple[int, ...], Combination] = {(place,): each for place, each in enumerate(alone)}
     combined = [place for place, notice in enumerate(notices) if notice is None]
-    _search(names, coded, combined, size, small, most_searched, found, notes, watch)
-    ranked = _ranked(table, names, coded, alone, notices, found)
+    whole = _search(names, coded, combined, size, small, most_searched, found, notes, watch)
+    ranked = _ranked(table, names, coded, alone, notices, found, whole)
     every = sorted(found.items(), key=lambda item: (-item[1].unique, -item[1].classes, len(item[0]), item[0]))
     combinations = tuple(each for _, each in every)
     known = names if columns is not None else list(_worst(combinations, notices, names).columns)
@@ -201,38 +217,57 @@ def _search(
     found: dict[tuple[int, ...], Combination],
     notes: list[str],
     watch: Watch,
-) -> None:
-    """Fill ``found``: in one go if all combinations are to be searched, otherwise size by size among fewer columns."""
+) -> int:
+    """Fill ``found``: in one go if all combinations are to be searched, otherwise size by size among fewer columns.
+
+    Returns the size up to which every combination was counted.
+    """
+    if not combined:
+        return 1
     most = min(most, len(combined))
-    total, done = min(limit, number_of_combinations(len(combined), most)), 0
+    rounds = _rounds(len(combined), most, limit)
+    total, done = sum(number_of_combinations(among, size) for size, among in rounds), 0
 
     def counted() -> None:
         nonlocal done
         done += 1
-        if done % 8 == 0:
-            watch(min(1.0, done / total), f"{len(found):,} combinations of columns")
+        watch(min(1.0, done / total), f"{len(found):,} combinations of columns")
 
     search = Search(names, coded, k, counted, found)
-    if not combined:
-        return
-    if number_of_combinations(len(combined), most) <= limit:
-        search.run(combined, most)
-        return
     among = combined
-    for size in range(2, most + 1):
-        gains = _gains(found, len(coded[0][0]))
-        among = sorted(among, key=lambda place: -gains.get(place, 0.0))
-        fits = next((n for n in range(len(among), size - 1, -1) if number_of_combinations(n, size) <= limit), 0)
-        if not fits:
-            notes.append(f"combinations of {size} columns or more weren't searched: limit allows for {limit:,} in all")
-            return
+    for size, fits in rounds:
         if fits < len(among):
-            among = among[:fits]
+            gains = _gains(found, len(coded[0][0]))
+            among = sorted(among, key=lambda place: -gains.get(place, 0.0))[:fits]
             notes.append(
                 f"combinations of {size} columns were searched among the {fits} most telling columns only, of "
                 f"{len(combined)}: there are more than {limit:,} in all"
             )
         search.run(among, size)
+    searched = max((size for size, _ in rounds), default=1)
+    if searched < most:
+        notes.append(
+            f"combinations of {searched + 1} columns or more weren't searched: limit allows for {limit:,} in all"
+        )
+    whole = max((size for size, fits in rounds if fits == len(combined)), default=1)
+    if 1 < whole < searched:
+        notes.append(f"columns are ranked by combinations of up to {whole}, which all were searched")
+    elif whole < searched:
+        notes.append("columns are ranked by what they tell alone, since not all were combined")
+    return whole
+
+
+def _rounds(columns: int, most: int, limit: int) -> list[tuple[int, int]]:
+    """Up to which size to search among how many columns: in one go, or else size by size among as many as fit."""
+    if number_of_combinations(columns, most) <= limit:
+        return [(most, columns)]
+    rounds: list[tuple[int, int]] = []
+    for size in range(2, most + 1):
+        columns = next((n for n in range(columns, size - 1, -1) if number_of_combinations(n, size) <= limit), 0)
+        if not columns:
+            break
+        rounds.append((size, columns))
+    return rounds
 
 
 def _gains(found: dict[tuple[int, ...], Combination], rows: int) -> dict[int, float]:
@@ -254,8 +289,11 @@ def _ranked(
     alone: Sequence[Combination],
     notices: Sequence[Notice | None],
     found: dict[tuple[int, ...], Combination],
+    whole: int,
 ) -> list[ColumnRisk]:
-    gains = _gains(found, table.num_rows)
+    # columns that are in more combinations than others would be ranked by other ones
+    fair = {places: each for places, each in found.items() if len(places) <= whole}
+    gains = _gains(fair, table.num_rows)
     ranked = []
     for place, name in enumerate(names):
         notice, by = notices[place], None
@@ -303,6 +341,7 @@ def _worst(combinations: Sequence[Combination], notices: Sequence[Notice | None]
 
 
 def _missing(column: pa.ChunkedArray[Any]) -> int:
+    column = unwrapped(column)
     if pa.types.is_floating(column.type):
         values = column.to_numpy()
         return int(np.isnan(values.astype(np.float64, copy=False)).sum())

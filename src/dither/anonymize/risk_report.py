@@ -23,39 +23,48 @@ LONGEST_NAME = 28
 WIDTH = 4.5
 
 DOTS = (
-    "Each dot is a combination of columns. Whoever is alone with their values can be found by anybody who knows them."
+    "Each dot is a combination of columns; the line joins the worst of each size. Whoever is alone with their values "
+    "can be found by anybody who knows them."
 )
 BARS = (
-    "Bars: by how much the expected share of identified people grows when the column is known besides others, on "
-    "average over the combinations searched."
+    "Bars: by how many points of a hundred the expected share of identified people grows when the column is known "
+    "besides others, on average over the combinations."
 )
 ATTACKERS = (
     "The prosecutor knows that a person is in the table. The journalist has to tell the person from everybody in the "
-    "population who is alike. The marketer matches everybody, and counts the right ones."
+    "population who is alike. The marketer matches every row with a list of the population, and counts the right ones."
 )
 LIMITS = (
-    "Risks follow Dankar &amp; El Emam (2010). They are right if an attacker knows these columns and nothing else. Who "
-    "knows what is a guess, and a table that looks safe here can be broken by knowledge nobody thought of, or by a "
-    "second release about the same people. Only noise with a proven loss holds whatever is known."
+    "Risks follow El Emam & Dankar (2008) and Dankar & El Emam (2010). They are right if one row is one person, "
+    "and if an attacker knows these columns and nothing else. Who knows what is a guess, and a table that looks safe "
+    "here can be broken by knowledge nobody thought of, or by a second release about the same people. Only noise with "
+    "a proven loss holds whatever is known."
 )
 
 STYLE = """
-:root { color-scheme: light; --line: #ddd; --faint: #666; --bad: #B34700; --bar: #D55E00; --calm: #0072B2; }
+:root { color-scheme: light dark; --text: #222; --page: #fff; --line: #ddd; --faint: #666; --warm: #D55E00;
+  --warmer: #FFF6F0; --bar: #0072B2; }
+@media (prefers-color-scheme: dark) { :root { --text: #e4e4e4; --page: #191919; --line: #444; --faint: #aaa;
+  --warmer: #33241a; --bar: #4aa3df; } svg { background: #fff; padding: .4rem; border-radius: 6px; } }
 * { box-sizing: border-box; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #222; margin: 0 auto; padding: 1rem; max-width: 46rem; }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page); margin: 0 auto; padding: 1rem;
+  max-width: 46rem; overflow-wrap: break-word; }
 h1 { font-size: 1.6rem; margin: .5rem 0; } h2 { font-size: 1.2rem; margin: 2.2rem 0 .5rem; }
-p { margin: .5rem 0; } .owner { border-left: 4px solid var(--bar); padding: .4rem .8rem; background: #FFF6F0; }
+p { margin: .5rem 0; } .owner { border-left: 4px solid var(--warm); padding: .4rem .8rem; background: var(--warmer); }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); gap: .7rem; margin: 1rem 0; }
-.fact { border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; }
+.fact { border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; min-width: 0; }
 .fact b { display: block; font-size: 1.5rem; line-height: 1.2; }
-.fact span { color: var(--faint); font-size: .85rem; overflow-wrap: anywhere; }
+.fact span { color: var(--faint); font-size: .85rem; }
 svg { width: 100%; max-width: 34rem; height: auto; display: block; }
-table { border-collapse: collapse; width: 100%; font-size: .88rem; }
+table { border-collapse: collapse; width: 100%; font-size: .88rem; margin: .7rem 0; }
 th, td { text-align: left; padding: .35rem .5rem .35rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-th { font-weight: 600; } td { overflow-wrap: anywhere; }
+th { font-weight: 600; } td:first-child { overflow-wrap: anywhere; } tr.next td { border-top: 2px solid var(--faint); }
 td.n, th.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-.small { font-size: .85rem; } .faint { color: var(--faint); } .bad { color: var(--bad); font-weight: 600; }
+td.adds, th.adds { width: 34%; min-width: 6.5rem; } td small { display: block; color: var(--faint); }
+.bar { display: inline-block; height: .8em; background: var(--bar); margin-right: .4em; }
+.small { font-size: .85rem; } .faint { color: var(--faint); }
 @media (max-width: 34rem) { .extra { display: none; } body { padding: .7rem; } }
+@media print { svg, table, .facts { break-inside: avoid; } }
 """
 
 
@@ -75,9 +84,19 @@ def percent(share: float) -> str:
     return f"{100 * share:.2f}%"
 
 
+def shown(name: str) -> str:
+    """A column's name as it may be printed: names come with the data, and must not steer a terminal or turn a line."""
+    return "".join(letter if letter.isprintable() else "�" for letter in name) or "(no name)"
+
+
 def joined(names: Sequence[str]) -> str:
     """Column names as one text."""
-    return " + ".join(names)
+    return " + ".join(map(shown, names))
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """A number of things."""
+    return f"{number:,} {one if number == 1 else many}"
 
 
 # ------------------------------------------------------------------ text
@@ -85,22 +104,33 @@ def joined(names: Sequence[str]) -> str:
 
 def as_text(report: RiskReport) -> str:
     """The report for a terminal or a log."""
-    lines = [f"{report.rows:,} rows, {len(report.columns)} columns. {FOR_THE_OWNER}", ""]
+    lines = [f"{size_of(report)}. {FOR_THE_OWNER}", ""]
     lines.append(f"{'column':<{LONGEST_NAME}} {'distinct':>10} {'alone':>9} {'bits':>6} {'adds':>8}  notice")
     lines += [
-        f"{column.name[:LONGEST_NAME]:<{LONGEST_NAME}} {column.distinct:>10,} "
+        f"{_short(column.name):<{LONGEST_NAME}} {column.distinct:>10,} "
         f"{percent(column.alone.unique_share):>9} {column.bits:>6.1f} {gain(column):>8}  {notice(column)}".rstrip()
         for column in report.columns
     ]
-    lines += ["", f"{'known':<50} {'alone':>9} {f'in < {report.k}':>9} {'smallest':>9} {'expected':>9}"]
-    for size in range(1, report.most + 1):
-        lines += [
-            f"{joined(found.columns):<50} {percent(found.unique_share):>9} {percent(found.small_share):>9} "
-            f"{found.smallest:>9,} {percent(found.expected):>9}"
-            for found in worst(report, size)
-        ]
-    lines += ["", *summary(report), *(f"note: {note}" for note in report.notes)]
+    combined = [
+        f"{joined(found.columns):<50} {percent(found.unique_share):>9} {percent(found.small_share):>9} "
+        f"{found.smallest:>9,} {percent(found.expected):>9}"
+        for size in range(1, report.most + 1)
+        for found in worst(report, size)
+    ]
+    if combined:
+        lines += ["", f"{'known':<50} {'alone':>9} {f'in < {report.k}':>9} {'smallest':>9} {'expected':>9}", *combined]
+    lines += ["", *summary(report), *(f"note: {shown(note)}" for note in report.notes)]
     return "\n".join(lines)
+
+
+def _short(name: str) -> str:
+    name = shown(name)
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+
+
+def size_of(report: RiskReport) -> str:
+    """How many rows and columns were looked at."""
+    return f"{counted(report.rows, 'row', 'rows')}, {counted(len(report.columns), 'column', 'columns')}"
 
 
 def worst(report: RiskReport, size: int, shown: int = SHOWN) -> tuple[Combination, ...]:
@@ -118,7 +148,7 @@ def notice(column: ColumnRisk) -> str:
     """What the column is noticed for."""
     if column.notice is None:
         return ""
-    return f"told by {column.determined_by}" if column.determined_by else column.notice.value
+    return column.notice.value if column.determined_by is None else f"told by {shown(column.determined_by)}"
 
 
 def summary(report: RiskReport) -> list[str]:
@@ -126,7 +156,7 @@ def summary(report: RiskReport) -> list[str]:
     found = []
     names = [each.name for each in report.columns if each.notice is Notice.IDENTIFIER]
     if names:
-        found.append(f"As good as names, and not combined with others: {', '.join(names)}.")
+        found.append(f"As good as names, and not combined with others: {', '.join(map(shown, names))}.")
     half = next(
         (each for size in range(1, report.most + 1) for each in worst(report, size, 1) if each.unique_share >= 0.5),
         None,
@@ -136,6 +166,8 @@ def summary(report: RiskReport) -> list[str]:
             f"{joined(half.columns)} {'is' if len(half.columns) == 1 else 'are'} enough to single out "
             f"{percent(half.unique_share)} of the rows."
         )
+    elif not worst(report, 1):
+        found.append(f"No {'other ' if names else ''}column tells people apart.")
     else:
         sizes = "one column" if report.most == 1 else f"up to {report.most} columns"
         found.append(f"No {'other ' if names else ''}combination of {sizes} leaves half of the rows alone.")
@@ -145,8 +177,8 @@ def summary(report: RiskReport) -> list[str]:
 def told(known: Exposure) -> list[str]:
     """What the three attackers can do, in sentences."""
     prosecutor, alone = known.prosecutor, percent(known.unique / known.rows)
-    rows = "row" if known.smallest == 1 else "rows"
-    classes = f"{known.classes:,} classes; the smallest has {known.smallest:,} {rows}"
+    classes = counted(known.classes, "class", "classes")
+    classes += f"; the smallest has {counted(known.smallest, 'row', 'rows')}"
     lines = [
         f"Whoever knows {joined(known.columns)} meets {classes}, and {alone} of the rows are alone.",
         f"Prosecutor (knows that somebody is in the table): {_risk_of(prosecutor, known.k)}",
@@ -155,11 +187,14 @@ def told(known: Exposure) -> list[str]:
         lines.append("Journalist (doesn't know it): at most the prosecutor's; give a population to know it better.")
     else:
         lines.append(f"Journalist (doesn't know it): {_risk_of(known.journalist, known.k)}")
-    lines.append(f"Marketer (matches everybody): {percent(known.marketer)} of the rows are expected to be identified.")
+    most = "at most " if known.journalist is None else ""
+    lines.append(
+        f"Marketer (matches everybody): {most}{percent(known.marketer)} of the rows are expected to be identified."
+    )
     if known.absent:
         lines.append(
-            f"{known.absent:,} rows have no counterpart in the population: is it really everybody, written the same "
-            "way? They were counted as if they were in it."
+            f"{counted(known.absent, 'row has', 'rows have')} no counterpart in the population: is it really "
+            "everybody, written the same way? What it lacks was counted as if it were there."
         )
     return lines
 
@@ -181,20 +216,16 @@ def as_page(report: RiskReport) -> str:
         f'<p class="owner">{html.escape(FOR_THE_OWNER)}</p>',
         _facts(report),
         *(f"<p>{html.escape(line)}</p>" for line in summary(report)),
-        *(f'<p class="faint small">{html.escape(note)}</p>' for note in report.notes),
-        "<h2>How many are alone, by how much is known</h2>",
-        f"<p>{DOTS}</p>",
-        _drawn(lambda figure: _draw_sizes(figure, report), "sizes", 2.9),
-        _combinations(report),
+        *(f'<p class="faint small">{html.escape(shown(note))}</p>' for note in report.notes),
+        *_by_size(report),
         "<h2>Which columns do it</h2>",
         f"<p>{BARS}</p>",
-        _drawn(lambda figure: _draw_columns(figure, report), "columns", _height(report)),
         _columns(report),
         f"<h2>{html.escape(joined(known.columns))}</h2>",
         f"<p>How many rows are alike in {these}? Rows in classes of fewer than {known.k} are orange.</p>",
         _drawn(lambda figure: _draw_bands(figure, known), "bands", 2.9),
         _attackers(known),
-        *(f'<p class="faint small">{text}</p>' for text in (ATTACKERS, LIMITS)),
+        *(f'<p class="faint small">{html.escape(text)}</p>' for text in (ATTACKERS, LIMITS)),
     ]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -203,13 +234,26 @@ def as_page(report: RiskReport) -> str:
     )
 
 
+def _by_size(report: RiskReport) -> list[str]:
+    """What combinations of each size tell; nothing if there is nothing to combine."""
+    if not worst(report, 1):
+        return []
+    return [
+        "<h2>How many are alone, by how much is known</h2>",
+        f"<p>{DOTS}</p>",
+        _drawn(lambda figure: _draw_sizes(figure, report), "sizes", 2.9),
+        _combinations(report),
+    ]
+
+
 def _facts(report: RiskReport) -> str:
     known = report.exposure
+    most = ", at most" if known.journalist is None else ""
     facts = [
-        (f"{report.rows:,}", "rows"),
+        (f"{report.rows:,}", "row" if report.rows == 1 else "rows"),
         (percent(known.unique / known.rows), f"are alone by {joined(known.columns)}"),
-        (f"{known.smallest:,}", "rows in the smallest class"),
-        (percent(known.marketer), "expected to be identified"),
+        (f"{known.smallest:,}", f"{'row' if known.smallest == 1 else 'rows'} in the smallest class"),
+        (percent(known.marketer), f"expected to be identified{most}"),
     ]
     cells = "".join(f'<div class="fact"><b>{html.escape(a)}</b><span>{html.escape(b)}</span></div>' for a, b in facts)
     return f'<div class="facts">{cells}</div>'
@@ -217,35 +261,40 @@ def _facts(report: RiskReport) -> str:
 
 def _combinations(report: RiskReport) -> str:
     head = (("known", ""), ("alone", "n"), (f"in < {report.k}", "n"), ("smallest", "n extra"), ("expected", "n extra"))
-    rows = []
+    rows, sizes = [], []
     for size in range(1, report.most + 1):
-        rows += [
-            (
-                joined(found.columns),
-                percent(found.unique_share),
-                percent(found.small_share),
-                f"{found.smallest:,}",
-                percent(found.expected),
-            )
-            for found in worst(report, size)
-        ]
-    return _table(head, rows)
+        for found in worst(report, size):
+            shares = (percent(found.unique_share), percent(found.small_share))
+            rows.append((joined(found.columns), *shares, f"{found.smallest:,}", percent(found.expected)))
+            sizes.append(size)
+    return _table(head, [tuple(map(html.escape, row)) for row in rows], sizes)
 
 
 def _columns(report: RiskReport) -> str:
-    head = (("column", ""), ("distinct", "n"), ("alone", "n"), ("bits", "n extra"), ("missing", "n extra"), ("", ""))
+    head = (("column", ""), ("adds", "adds"), ("distinct", "n extra"), ("alone", "n"), ("bits", "n extra"),
+            ("missing", "n extra"))  # fmt: skip
+    most = max((column.gain or 0.0 for column in report.columns), default=0.0)
     rows = [
         (
-            column.name,
+            html.escape(shown(column.name))
+            + (f"<small>{html.escape(notice(column))}</small>" if column.notice else ""),
+            _bar(column, most),
             f"{column.distinct:,}",
-            percent(column.alone.unique_share),
+            html.escape(percent(column.alone.unique_share)),
             f"{column.bits:.1f}",
-            percent(column.missing / report.rows),
-            notice(column),
+            html.escape(percent(column.missing / report.rows)),
         )
         for column in report.columns
     ]
     return _table(head, rows)
+
+
+def _bar(column: ColumnRisk, most: float) -> str:
+    """What a column adds as a bar, and as a number; drawn by the page, which has letters for every language."""
+    if column.gain is None:
+        return ""
+    part = max(0.0, column.gain) / most if most else 0.0
+    return f'<span class="bar" style="width: calc((100% - 3.4rem) * {part:.3f})"></span>{gain(column)}'
 
 
 def _attackers(known: Exposure) -> str:
@@ -255,22 +304,25 @@ def _attackers(known: Exposure) -> str:
         rows.append(("journalist", *_risks(known.journalist)))
     else:
         rows.append(("journalist", *(f"≤ {each}" for each in _risks(known.prosecutor))))
-    rows.append(("marketer", "", "", percent(known.marketer)))
-    return _table(head, rows)
+    most = "≤ " if known.journalist is None else ""
+    rows.append(("marketer", "", "", f"{most}{percent(known.marketer)}"))
+    return _table(head, [tuple(map(html.escape, row)) for row in rows])
 
 
 def _risks(attacker: Attacker) -> tuple[str, str, str]:
     return percent(attacker.at_risk), percent(attacker.highest), percent(attacker.success)
 
 
-def _table(head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> str:
+def _table(head: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], groups: Sequence[int] = ()) -> str:
+    """A table of cells that are HTML already; a line where the next group begins."""
     classes = [f' class="{kind}"' if kind else "" for _, kind in head]
     lines = ["<table><thead><tr>"]
     lines += [f"<th{kind}>{html.escape(title)}</th>" for (title, _), kind in zip(head, classes, strict=True)]
     lines.append("</tr></thead><tbody>")
-    for row in rows:
-        cells = (f"<td{kind}>{html.escape(text)}</td>" for text, kind in zip(row, classes, strict=True))
-        lines.append(f"<tr>{''.join(cells)}</tr>")
+    for place, row in enumerate(rows):
+        begins = ' class="next"' if place > 0 and len(groups) > 0 and groups[place] != groups[place - 1] else ""
+        cells = (f"<td{kind}>{text}</td>" for text, kind in zip(row, classes, strict=True))
+        lines.append(f"<tr{begins}>{''.join(cells)}</tr>")
     return "".join(lines) + "</tbody></table>"
 
 
@@ -300,31 +352,13 @@ def _draw_sizes(figure: Figure, report: RiskReport) -> None:
     axes.plot([size for size, _ in tops], [share for _, share in tops], "-", color=EXACT)
     for size, share in tops:
         axes.annotate(
-            percent(share / 100), xy=(size, share), xytext=(0, 5), textcoords="offset points", ha="center", color=EXACT
+            percent(share / 100), xy=(size, share), xytext=(-4, 4), textcoords="offset points", ha="right", color=EXACT
         )
-    axes.set(xlabel="columns known", ylabel="rows alone, %", xticks=list(sizes), xlim=(0.5, report.most + 0.5))
+    last = max((size for size, _ in tops), default=1)
+    axes.set(xlabel="columns known", ylabel="rows alone, %", xticks=range(1, last + 1), xlim=(0.5, last + 0.5))
     top = max([1.0, *(share for _, share in tops)])
     axes.set_ylim(-0.04 * top, 1.15 * top)
     axes.grid(visible=False, axis="x")
-
-
-def _told_apart(report: RiskReport) -> list[ColumnRisk]:
-    return [each for each in report.columns if each.gain is not None][:20]
-
-
-def _height(report: RiskReport) -> float:
-    return 1.0 + 0.27 * max(1, len(_told_apart(report)))
-
-
-def _draw_columns(figure: Figure, report: RiskReport) -> None:
-    axes = figure.add_subplot()
-    shown = _told_apart(report)[::-1]
-    names = [each.name if len(each.name) <= LONGEST_NAME else each.name[: LONGEST_NAME - 1] + "…" for each in shown]
-    axes.barh(range(len(shown)), [100 * (each.gain or 0.0) for each in shown], color=PRIVATE, height=0.65)
-    # names come from the data's header: never read as formulas
-    axes.set_yticks(range(len(shown)), names, parse_math=False)
-    axes.set(xlabel="adds to the expected share identified, points of 100")
-    axes.grid(visible=False, axis="y")
 
 
 def _draw_bands(figure: Figure, known: Exposure) -> None:

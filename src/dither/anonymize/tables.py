@@ -1,7 +1,15 @@
-"""Tables from wherever they are: Arrow, pandas, polars, mappings of columns, and files."""
+"""Tables from wherever they are: Arrow, pandas, polars, mappings of columns, and files.
+
+**Text files.** The first line names the columns; the separator is found in it. Text is UTF-8, with or without a
+byte-order mark. In a column of text an empty field is a missing value and ``""`` is an empty text, as PostgreSQL and
+Arrow write them; words such as NA are text there. In a column of numbers, dates or truth values, empty fields, quoted
+or not, and NA, NULL, NaN and their kin are missing. Numbers with leading zeros (postcodes) stay text. In a file of one
+column an empty line is a missing value; elsewhere it is skipped.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +19,8 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pyarrow.types as types
 
+from dither.anonymize.layouts import plain_layout
+from dither.anonymize.values import is_text
 from dither.errors import InvalidParameter, SourceError
 
 TEXT_FILES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")
@@ -18,19 +28,20 @@ SEPARATORS = (",", ";", "\t", "|")
 LEADING_ZERO = "^[+-]?0[0-9]"
 
 
-def as_table(data: Any, *, separator: str | None = None) -> pa.Table:
+def as_table(data: Any, *, separator: str | None = None, wanted: Mapping[str, pa.DataType] | None = None) -> pa.Table:
     """An Arrow table from Arrow, pandas, polars, a mapping of columns, or the path of a CSV or Parquet file.
 
     Numbers with leading zeros in a CSV file (postcodes) stay text. ``separator`` is found in the first line if it isn't
-    given.
+    given. ``wanted`` says as what columns of a text file are read, where their content allows it; it is for those only,
+    since other tables know their types.
 
     Example:
         >>> as_table({"age": [31, 47], "town": ["Ulm", None]}).num_rows
         2
     """
-    table = _read(Path(data), separator) if isinstance(data, str | Path) else _converted(data)
+    table = _read(Path(data), separator, wanted or {}) if isinstance(data, str | Path) else _converted(data)
     _expect_different(table.column_names)
-    return table
+    return plain_layout(table)
 
 
 def _expect_different(names: list[str]) -> None:
@@ -73,15 +84,20 @@ def _with_text_names(frame: Any) -> Any:
     raise InvalidParameter("every column needs a name that is text; rename the others: frame.columns = [...]")
 
 
-def _read(path: Path, separator: str | None) -> pa.Table:
+def _read(path: Path, separator: str | None, wanted: Mapping[str, pa.DataType]) -> pa.Table:
     name = path.name.lower()
     if not path.is_file():
-        raise SourceError(f"{str(path)!r} is not a file")
+        raise SourceError(f"{str(path)!r} is not a file" + ("" if path.exists() else ": there is nothing of that name"))
     try:
         if name.endswith((".parquet", ".pq")):
-            return parquet.read_table(path)
+            # the index and the origin that pandas notes are nobody's business
+            return parquet.read_table(path).replace_schema_metadata(None)
         if name.endswith(TEXT_FILES):
-            return _read_text(path, separator)
+            return _read_text(path, separator, wanted)
+    except pa.ArrowCancelled:
+        raise KeyboardInterrupt from None
+    except PermissionError:
+        raise SourceError(f"{str(path)!r} can't be read: there is no right to") from None
     except (pa.ArrowException, UnicodeDecodeError, OSError):
         raise SourceError(
             f"{str(path)!r} can't be read: see that it is what its ending says, and that all lines of a text file have "
@@ -90,29 +106,79 @@ def _read(path: Path, separator: str | None) -> pa.Table:
     raise SourceError(f"{str(path)!r} must end in .parquet or in one of {', '.join(TEXT_FILES)}")
 
 
-def _read_text(path: Path, separator: str | None) -> pa.Table:
-    mark = separator if separator is not None else _separator_of(path)
-    parse = arrow_csv.ParseOptions(delimiter=mark)
-    table = arrow_csv.read_csv(path, parse_options=parse)
+def _read_text(path: Path, separator: str | None, wanted: Mapping[str, pa.DataType]) -> pa.Table:
+    head = _head(path)
+    if not head.strip():
+        raise SourceError(f"{str(path)!r} is empty: its first line must name the columns")
+    parse = arrow_csv.ParseOptions(delimiter=separator or _separator_of(head), newlines_in_values=True)
+    table = _typed(path, parse, wanted)
     names = table.column_names
-    whole = [name for name, column in zip(names, table.columns, strict=True) if types.is_integer(column.type)]
-    if not whole or len(set(names)) != len(names):
-        return table
-    again = arrow_csv.ConvertOptions(column_types=dict.fromkeys(whole, pa.string()), include_columns=whole)
-    texts = arrow_csv.read_csv(path, parse_options=parse, convert_options=again)
-    for name in whole:
-        column = texts.column(name)
-        if pc.any(pc.match_substring_regex(column, LEADING_ZERO)).as_py():
-            table = table.set_column(names.index(name), name, _with_nulls(column, table.column(name)))
+    _expect_different(names)
+    if any(types.is_binary(field.type) for field in table.schema if field.name not in wanted):
+        raise SourceError(f"{str(path)!r} is not UTF-8 text: save it as UTF-8")
+    if len(names) == 1:
+        parse.ignore_empty_lines = False
+        table = _typed(path, parse, wanted)
+    for name, column in zip(*_as_text(path, parse, table, wanted), strict=True):
+        if types.is_integer(table.field(name).type):
+            if not pc.any(pc.match_substring_regex(column, LEADING_ZERO)).as_py():
+                continue
+            column = _with_nulls(column, table.column(name))
+        table = table.set_column(names.index(name), name, column)
     return table
+
+
+def _typed(path: Path, parse: arrow_csv.ParseOptions, wanted: Mapping[str, pa.DataType]) -> pa.Table:
+    """Every column with the type that is wanted, or else with the one that its content looks like."""
+    try:
+        given = arrow_csv.ConvertOptions(column_types=dict(wanted))
+        return arrow_csv.read_csv(path, parse_options=parse, convert_options=given)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        if not wanted:
+            raise
+    table = arrow_csv.read_csv(path, parse_options=parse)
+    for place, name in enumerate(table.column_names):
+        if name in wanted:
+            given = arrow_csv.ConvertOptions(column_types={name: wanted[name]}, include_columns=[name])
+            try:
+                column = arrow_csv.read_csv(path, parse_options=parse, convert_options=given).column(0)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                continue
+            table = table.set_column(place, name, column)
+    return table
+
+
+def _as_text(
+    path: Path, parse: arrow_csv.ParseOptions, table: pa.Table, wanted: Mapping[str, pa.DataType]
+) -> tuple[list[str], list[Any]]:
+    """Columns of text once more, with missing and empty told apart; whole numbers too, as they may be codes."""
+    names = [
+        field.name
+        for field in table.schema
+        if is_text(field.type) or (types.is_integer(field.type) and field.name not in wanted)
+    ]
+    if not names:
+        return [], []
+    given = arrow_csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        include_columns=names,
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    return names, arrow_csv.read_csv(path, parse_options=parse, convert_options=given).columns
 
 
 def _with_nulls(texts: Any, as_numbers: Any) -> Any:
     return pc.if_else(pc.is_null(as_numbers), pa.scalar(None, pa.string()), texts)
 
 
-def _separator_of(path: Path) -> str:
+def _head(path: Path) -> bytes:
     with pa.input_stream(path, compression="detect") as file:
-        head: bytes = file.read(1 << 16)
-    line = head.splitlines()[0].decode("utf-8", "replace") if head else ""
+        found: bytes = file.read(1 << 16)
+    return found.removeprefix(b"\xef\xbb\xbf")
+
+
+def _separator_of(head: bytes) -> str:
+    line = head.splitlines()[0].decode("utf-8", "replace")
     return max(SEPARATORS, key=line.count)

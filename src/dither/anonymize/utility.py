@@ -16,8 +16,9 @@ import numpy.typing as npt
 from dither.anonymize.attributes import Attribute, Role
 from dither.anonymize.axes import Axis, Shape
 from dither.anonymize.cells import Cells
-from dither.anonymize.columns import as_table, encode
+from dither.anonymize.columns import encode
 from dither.anonymize.release import Release
+from dither.anonymize.tables import as_table
 from dither.anonymize.values import Counts, Floats, Kind
 from dither.errors import InvalidParameter
 from dither.numeric import positive_int
@@ -177,7 +178,7 @@ def _shares(one: Cells, edges: Counts) -> Floats:
     if one.members is not None:
         part, position = one.members
         place = np.searchsorted(edges, position, side="right") - 1
-        found: npt.NDArray[Any] = np.bincount(part * edges.size + place, minlength=number * edges.size)
+        found: npt.NDArray[Any] = np.bincount(part.astype(np.int64) * edges.size + place, minlength=number * edges.size)
         found = found.reshape(number, edges.size).astype(np.float64)
     else:
         upper = np.append(edges[1:], one.axis.size)

@@ -25,6 +25,8 @@ ANYTHING = "*"
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # The fraction of a whole second.
 NO_FRACTION = r"\.0+(Z|[+-][0-9]{4})?$"
+# What Arrow spells with an exponent, nearly so, or not as a number.
+ODD_DECIMAL = r"e|n|^-0$|^-?0\.0000"
 
 
 class Kind(Enum):
@@ -89,9 +91,17 @@ def plain(values: pa.Array[Any] | pa.ChunkedArray[Any]) -> Any:
 
 def _plain_floats(values: Any) -> Any:
     """Shortest decimals without an exponent where that is readable, so that 1e5 and 100000 are the same text."""
-    kind = np.float32 if types.is_float32(values.type) else np.float16 if types.is_float16(values.type) else np.float64
-    texts = [None if value is None else _plain_float(kind(value)) for value in values.to_pylist()]
-    return pa.array(texts, pa.string())
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    half = types.is_float16(values.type)
+    # Arrow writes the same shortest decimals; only very large and small numbers, -0, NaN and halves are left to numpy
+    texts = values.cast(pa.float32() if half else values.type).cast(pa.string())
+    kind = np.float16 if half else np.float32 if types.is_float32(values.type) else np.float64
+    own = pc.is_valid(values) if half else pc.match_substring_regex(texts, ODD_DECIMAL)
+    if not pc.any(own).as_py():
+        return texts
+    spelled = [_plain_float(kind(value)) for value in values.filter(own).to_pylist()]
+    return pc.replace_with_mask(texts, own, pa.array(spelled, pa.string()))
 
 
 def _plain_float(value: Any) -> str | None:

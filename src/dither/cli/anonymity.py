@@ -81,28 +81,20 @@ def share(text: str) -> Fraction:
     return as_fraction(number, "--suppress")
 
 
-def hierarchies_in(folder: Path | None, columns: Sequence[str]) -> dict[str, Hierarchy | None]:
+def of_columns(folder: Path | None, columns: Sequence[str]) -> dict[str, Hierarchy | None]:
     """The hierarchies that a directory has for these columns."""
-    from dither.anonymize.hierarchies import Hierarchy
+    from dither.anonymize import arx
 
     if folder is None:
         return dict.fromkeys(columns)
     if not folder.is_dir():
         raise InvalidParameter(f"--hierarchies takes a directory of CSV files; {str(folder)!r} isn't one")
-    files = sorted(folder.glob("*.csv"))
-    found: dict[str, Hierarchy | None] = {}
-    for name in columns:
-        own = [file for file in files if file.stem == name or file.stem.endswith(f"hierarchy_{name}")]
-        if len(own) > 1:
-            raise InvalidParameter(
-                f"{str(folder)!r} has several hierarchies for {name!r}: {', '.join(file.name for file in own)}"
-            )
-        found[name] = Hierarchy.from_csv(own[0]) if own else None
-    if not any(found.values()):
+    found = arx.hierarchies_in(folder, columns)
+    if not found:
         raise InvalidParameter(
             f"{str(folder)!r} has no hierarchy for {', '.join(columns)}: name the files after columns, as age.csv"
         )
-    return found
+    return {name: found.get(name) for name in columns}
 
 
 def models(
@@ -146,8 +138,8 @@ def configured(
     by_hierarchy = any("hierarchical:" in text for text in closeness or [])
     return Configuration.of(
         table,
-        quasi=hierarchies_in(hierarchies, listed(quasi)),
-        sensitive=hierarchies_in(hierarchies if by_hierarchy else None, secret),
+        quasi=of_columns(hierarchies, listed(quasi)),
+        sensitive=of_columns(hierarchies if by_hierarchy else None, secret),
         insensitive=listed(keep),
         k=k,
         models=wanted,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,8 +53,8 @@ releases of the same people. To answer questions about a table with a guarantee,
       check it, independently of what made it
 """
 BARS = 20
-# Up to so many rows, each is also compared with the original, which takes longer; models are always verified.
-COMPARED = 200_000
+# Column names that are listed in a message.
+LISTED = 20
 
 
 class Method(Enum):
@@ -114,6 +116,7 @@ def risk(
     show_risk(report, console())
     if html is not None:
         try:
+            html.parent.mkdir(parents=True, exist_ok=True)
             console().print(Text(f"report: {report.save(html)}"))
         except MissingLibrary as missing:
             say(str(missing))
@@ -148,16 +151,19 @@ def table(
 
     Example:  dither anonymize patients.csv --k 10 --quasi age,postcode,sex --sensitive disease -o out.parquet
     """
-    from dither.anonymize.columns import as_table
     from dither.anonymize.lattice import full_domain
     from dither.anonymize.mondrian import mondrian
+    from dither.anonymize.tables import as_table
     from dither.anonymize.verify import verify as verified
     from dither.progress import part_of
 
     _expect_place(out, (".parquet", ".csv"), "-o")
+    if out.exists() and file.exists() and out.samefile(file):
+        raise InvalidParameter("-o is the table itself, which would be lost: choose another file")
     with bar() as watch:
         watch(0.0, "reading")
         data = as_table(str(file))
+        _expect_columns((*listed(quasi), *listed(sensitive), *listed(keep)), data.column_names)
         configuration = configured(
             data,
             quasi=quasi,
@@ -171,28 +177,26 @@ def table(
             disclosure=disclosure,
             likeness=likeness,
         )
-        working = part_of(watch, 0.1, 0.9)
+        working = part_of(watch, 0.1, 0.75)
         if method is Method.LATTICE:
             release = full_domain(data, configuration, watch=working)
         else:
             release = mondrian(data, configuration, strict=method is Method.MONDRIAN, watch=working)
-        watch(0.9, "writing")
+        watch(0.75, "writing")
+        out.parent.mkdir(parents=True, exist_ok=True)
         # under another name until it is verified: nobody should find a table that isn't
-        draft = out.with_name(f"{out.stem}.unverified{out.suffix}")
-        release.save(draft)
-        watch(0.95, "verifying what was written")
-        whole = data.num_rows <= COMPARED or bool(configuration.suppression)
-        checked = verified(str(draft), configuration, original=data if whole else None)
-        if checked.good:
-            draft.replace(out)
-        else:
-            draft.unlink()
+        draft = out.with_name(f".{out.stem}.{os.getpid()}.unverified{out.suffix}")
+        try:
+            release.save(draft)
+            watch(0.8, "verifying what was written")
+            checked = verified(str(draft), configuration, original=data)
+            if checked.good:
+                draft.replace(out)
+        finally:
+            draft.unlink(missing_ok=True)
     show_release(release, data.num_rows, console())
     _show_verified(checked, console(), removed="nothing was written. This is a mistake in dither, please report it")
-    console().print(Text(f"written: {out}"))
-    if not whole:
-        again = "dither anonymize verify … --original"
-        say(f"the models were verified; {again} also compares each row with the original, which takes longer")
+    console().print(Text(f"written: {printable(str(out))}"))
 
 
 @app.command("verify")
@@ -243,9 +247,9 @@ def verify(
 def show_risk(report: RiskReport, screen: Console) -> None:
     """Columns, the worst combinations of each size, the classes of the worst, and what that means."""
     from dither.anonymize.risk import FOR_THE_OWNER
-    from dither.anonymize.risk_report import gain, joined, notice, percent, summary, worst
+    from dither.anonymize.risk_report import gain, joined, notice, percent, size_of, summary, worst
 
-    screen.print(Text(f"{report.rows:,} rows, {len(report.columns)} columns. {FOR_THE_OWNER}", style="bold"))
+    screen.print(Text(f"{size_of(report)}. {FOR_THE_OWNER}", style="bold"))
     screen.print()
     columns = _grid(("column", "left"), ("distinct", "right"), ("alone", "right"), ("bits", "right"), ("adds", "right"),
                     ("", "left"))  # fmt: skip
@@ -266,8 +270,9 @@ def show_risk(report: RiskReport, screen: Console) -> None:
                 percent(found.expected),
                 Text("█" * round(BARS * found.unique_share), style="red"),
             )
-    screen.print(known)
-    screen.print()
+    if known.row_count:
+        screen.print(known)
+        screen.print()
     classes = _grid((f"rows alike in {printable(joined(report.exposure.columns))}", "left"), ("classes", "right"),
                     ("rows", "right"), ("", "left"))  # fmt: skip
     for band in report.exposure.bands:
@@ -319,13 +324,24 @@ def _path(place: Path | None) -> str | None:
     return None if place is None else str(place)
 
 
+def _expect_columns(names: Sequence[str], have: Sequence[str]) -> None:
+    """Names that were typed, before anything else is said about them."""
+    lacking = [name for name in dict.fromkeys(names) if name not in have]
+    if not lacking:
+        return
+    meant = {name: get_close_matches(name, have, 1) or [near for near in have if near.lower() == name.lower()]
+             for name in lacking}  # fmt: skip
+    hints = [f"{near[0]!r} for {name!r}" if len(lacking) > 1 else repr(near[0]) for name, near in meant.items() if near]
+    hint = f"; did you mean {', '.join(hints)}?" if hints else "."
+    shown = ", ".join(map(repr, have[:LISTED])) + (f" and {len(have) - LISTED} more" if len(have) > LISTED else "")
+    raise InvalidParameter(f"there is no column {', '.join(map(repr, lacking))}{hint} The table has {shown}")
+
+
 def _expect_place(place: Path, endings: tuple[str, ...], option: str) -> None:
     """Before the work, which may take a while: whether its result can be written."""
     if place.suffix not in endings:
         raise InvalidParameter(f"{option} takes a file that ends in {' or '.join(endings)}; got {place.name!r}")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        raise InvalidParameter(f"{str(place)!r} can't be written: choose another {option}") from None
-    if place.is_dir() or not os.access(place if place.exists() else place.parent, os.W_OK):
+    above = next((folder for folder in place.absolute().parents if folder.exists()), Path(place.anchor or "."))
+    writable = above.is_dir() and os.access(place if place.exists() else above, os.W_OK)
+    if place.is_dir() or not writable:
         raise InvalidParameter(f"{str(place)!r} can't be written: choose another {option}")
