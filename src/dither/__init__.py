@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         poisson,
         without_replacement,
     )
+    from dither.server.client import client
 
 __version__ = "0.1.0"
 
@@ -81,6 +82,7 @@ __all__ = [
     "audit",
     "calibrate",
     "checks",
+    "client",
     "compose",
     "local",
     "poisson",
@@ -120,6 +122,7 @@ _HOMES = {
         "poisson",
         "without_replacement",
     ),
+    "dither.server.client": ("client",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

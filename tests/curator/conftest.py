@@ -162,7 +162,7 @@ def policy_of(shop):
     return lambda directory=shop, **settings: Policy.parse(policy_text(**settings), base=directory)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def ledger_of():
     """A ledger in memory for a policy."""
     return memory_ledger

@@ -107,7 +107,7 @@ def test_what_can_not_be_drawn():
 
 
 def test_all_values_alike_and_all_zero_are_drawn():
-    for value in (0.0, 7.0, -3.0, 1e300, 1e-300):
+    for value in (0.0, 7.0, -3.0, 1e299, 1e-300, 5e-324):
         parsed(answer_chart(answer(["a", "b"], [value, value], half=0.0)))
 
 
@@ -135,3 +135,43 @@ def test_a_meter_shows_what_a_question_would_take():
     over = {rect.get("class"): rect for rect in parsed(meter(0.95, 0.2)).iter(f"{SVG}rect")}
     assert float(over["pending"].get("width")) == pytest.approx(12)
     assert "pending" not in meter(0.3).replace("pattern", "")
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0, 5e-324], [-1.7e308, 1.7e308, 1.0, 2.0], [1e16, 1e16 + 2], [-9e299, 9e299], [1e-310, 2e-310]]
+)
+def test_values_at_the_ends_of_doubles_are_drawn_or_left_out(values):
+    drawing = parsed(answer_chart(answer([f"k{i}" for i in range(len(values))], values, half=0.0)))
+    for rect in drawing.iter(f"{SVG}rect"):
+        assert 0 <= float(rect.get("y")) <= HEIGHT
+        assert 0 <= float(rect.get("height")) <= HEIGHT
+
+
+def test_steps_of_a_burn_down_are_clear_of_its_edges():
+    point = SimpleNamespace(at="2026-11-01T08:00:00.000Z", account="shop", share=0.5)
+    (place,) = set(re.findall(r"M66,[\d.]+H([\d.]+)V", burn_down([point])))
+    assert float(place) == pytest.approx((66 + WIDTH - 14) / 2)
+    later = SimpleNamespace(at="2026-11-02T08:00:00.000Z", account="shop", share=0.75)
+    text = burn_down([point, later])
+    places = [float(x) for x in re.findall(r"H([\d.]+)V", text)]
+    assert min(places) > 66
+    assert max(places[:2]) < WIDTH - 14
+    assert text.count("2026-11-01 08:00") == 1
+    assert text.count("2026-11-02 08:00") == 1
+
+
+def test_several_meters_on_a_page_share_no_id():
+    assert "id=" not in meter(0.5)
+    assert (meter(0.5) + meter(0.5, 0.1)).count('id="hatch"') == 1
+
+
+def test_a_name_can_not_hold_what_no_drawing_may():
+    # XML takes no control characters
+    parsed(answer_chart(answer(["a", "b"], [1.0, 2.0], name="n\x00\x07")))
+
+
+def test_an_answer_draws_itself_in_a_notebook():
+    drawn = answer(["a", "b"], [1.0, 2.0])
+    drawing = drawn.chart("dot")
+    assert str(drawing) == drawing._repr_html_() == answer_chart(drawn, kind="dot")
+    assert "<svg" in drawn.chart().svg

@@ -6,16 +6,24 @@ dataset's account decides only when a question is charged, and then says no more
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 from dither.curator.exchange import Exchange
 from dither.curator.policy.policy import Policy
 from dither.errors import OutOfBudget
-from dither.ledger import Account, Amount, Balance, Ledger, Limit
+from dither.ledger import Account, Amount, Balance, Currency, Ledger, Limit
+from dither.ledger.amount import DELTA_UNITS
+from dither.privacy import Guarantee
 
 # The name under which the owner of the data asks; bound by the dataset's budget alone.
 OWNER = "owner"
+# What a guarantee says of an account that spent nothing: one unit of the ledger, since ε is above 0.
+NEXT_TO_NOTHING = Fraction(1, 10**12)
+# For so many analysts what is left to them is kept in words, until anybody is charged.
+MOST_SAID = 1000
+Granted = Callable[[], Mapping[str, Fraction]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +49,15 @@ class BudgetLine:
 
 
 class Accounts:
-    """Who pays for a question, how much each may spend, and what each is told."""
+    """Who pays for a question, how much each may spend, and what each is told.
 
-    def __init__(self, policy: Policy, exchange: Exchange, ledger: Ledger) -> None:
-        self._policy, self._exchange, self._ledger = policy, exchange, ledger
-        self._limits = self._caps()
+    ``granted`` says by how much the owner raised the ε of analysts since; each is added to the cap in the policy.
+    """
+
+    def __init__(self, policy: Policy, exchange: Exchange, ledger: Ledger, granted: Granted = dict) -> None:
+        self._policy, self._exchange, self._ledger, self._granted = policy, exchange, ledger, granted
+        self._said: dict[str, tuple[object, Mapping[Account, Limit], str]] = {}
+        self._known: tuple[Mapping[str, Fraction], dict[Account, Limit]] | None = None
 
     @property
     def dataset(self) -> Account:
@@ -56,15 +68,20 @@ class Accounts:
         """The analyst's account under the dataset's."""
         return Account((self._policy.source.name, analyst))
 
-    def limits(self) -> dict[Account, Limit]:
-        """The policy's caps in the ledger's currency."""
-        return dict(self._limits)
+    def limits(self) -> Mapping[Account, Limit]:
+        """The caps in the ledger's currency, with what the owner granted; the same object until one of them changes."""
+        granted = self._granted()
+        known = self._known
+        if known is None or known[0] != granted:
+            known = self._known = (granted, self._caps())
+        return known[1]
 
     def _caps(self) -> dict[Account, Limit]:
         caps = {self.dataset: self._exchange.limit(self._policy.budget.epsilon_budget)}
         for name, own in self._policy.analysts.items():
-            if own.epsilon_budget is not None:
-                caps[self.account(name)] = self._exchange.limit(own.epsilon_budget, own.delta_budget)
+            cap = self.cap(self.account(name))
+            if cap is not None:
+                caps[self.account(name)] = self._exchange.limit(cap, own.delta_budget)
         return caps
 
     def lines(self, analyst: str) -> tuple[BudgetLine, ...]:
@@ -73,20 +90,59 @@ class Accounts:
             self._policy.analyst(analyst)
             return (self.line(self._spent(self.account(analyst))),)
         found = {balance.account: balance for balance in self._ledger.balances()}
-        for account in self._limits:
+        for account in self.limits():
             found.setdefault(account, self._spent(account))
         return tuple(self.line(found[account]) for account in sorted(found, key=lambda one: one.path))
 
     def left(self, analyst: str) -> str:
         """What is left to an analyst, in words; to the owner, of the dataset's budget."""
-        own = self.account(analyst)
-        return str(self.line(self._spent(self.dataset if analyst == OWNER and own not in self._limits else own)))
+        # the pulse first: if somebody is charged in between, the text is too new for it and is made again
+        now = (self._ledger.pulse(), self.limits())
+        known = self._said.get(analyst)
+        if known is not None and now[0] is not None and known[0] == now[0] and known[1] is now[1]:
+            return known[2]
+        text = str(self.line(self._spent(self._told(analyst))))
+        if len(self._said) >= MOST_SAID:
+            self._said.clear()
+        self._said[analyst] = (*now, text)
+        return text
 
     def fits(self, amount: Amount, key: str, analyst: str) -> bool:
         """Whether a question fits in the account that this analyst may know; for the owner, in the dataset's too."""
         own = self.account(analyst)
         payers = (self.dataset, own) if analyst == OWNER else (own,)
         return all(self._allows(payer, amount) or self._ledger.paid(key, payer) for payer in payers)
+
+    def room(self, amount: Amount, analyst: str) -> tuple[int, float] | None:
+        """How many questions of this price fit in what is left, and which share of the budget one takes.
+
+        Of the account that the analyst may know; None if it has no cap of its own.
+        """
+        told = self._told(analyst)
+        limit = self.limits().get(told)
+        if limit is None:
+            return None
+        left = limit.after(self._spent(told).spent)
+        parts = [(left.main, amount.main), (left.delta, amount.delta)]
+        return min((have // cost for have, cost in parts if cost), default=0), _used(amount, limit)
+
+    def guarantee(self, analyst: str) -> Guarantee:
+        """What the spending of the account that the analyst may know promises so far.
+
+        Guarantee: all answers that this account paid for are together (ε, δ)-private. In zCDP, δ is the half at which
+            ρ is read as ε, and what was spent on discovering keys besides.
+        """
+        told = self._told(analyst)
+        spent, delta = self._spent(told).spent, self._delta(told)
+        epsilon = Fraction(self._exchange.epsilon_of(spent, delta)) or NEXT_TO_NOTHING
+        if self._exchange.currency is Currency.PURE or spent == Amount():
+            return Guarantee(epsilon)
+        return Guarantee(epsilon, delta / 2 + Fraction(spent.delta, DELTA_UNITS))
+
+    def _told(self, analyst: str) -> Account:
+        """The account that an analyst may know: their own; for an owner without a cap of their own, the dataset's."""
+        own = self.account(analyst)
+        return self.dataset if analyst == OWNER and own not in self.limits() else own
 
     def out_of_budget(self, amount: Amount, epsilon: float | None, analyst: str) -> OutOfBudget:
         """Why a question can't be paid for, in words; of other accounts than the analyst's no more than that."""
@@ -105,8 +161,8 @@ class Accounts:
 
     def line(self, balance: Balance) -> BudgetLine:
         """A balance as people read it."""
-        limit, delta = self._limits.get(balance.account), self._delta(balance.account)
-        cap = self._cap(balance.account)
+        limit, delta = self.limits().get(balance.account), self._delta(balance.account)
+        cap = self.cap(balance.account)
         return BudgetLine(
             account="/".join(balance.account.path),
             epsilon_spent=self._exchange.epsilon_of(balance.spent, delta),
@@ -121,14 +177,17 @@ class Accounts:
         return found or Balance(account=account, limit=None, spent=Amount(), remaining=None)
 
     def _allows(self, account: Account, amount: Amount) -> bool:
-        limit = self._limits.get(account)
+        limit = self.limits().get(account)
         return limit is None or limit.allows(self._spent(account).spent + amount)
 
-    def _cap(self, account: Account) -> Fraction | None:
+    def cap(self, account: Account) -> Fraction | None:
+        """The most that an account may lose, as ε: what the policy states and the owner granted since."""
         if account == self.dataset:
             return self._policy.budget.epsilon_budget
         entry = self._policy.analysts.get(account.path[-1])
-        return entry.epsilon_budget if entry else None
+        if entry is None or entry.epsilon_budget is None:
+            return None
+        return entry.epsilon_budget + self._granted().get(entry.name, Fraction(0))
 
     def _delta(self, account: Account) -> Fraction:
         """The δ at which an account's spending is read: the analyst's own where the policy states one."""

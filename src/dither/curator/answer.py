@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,19 @@ class PublicReceipt:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A picture as SVG text; shows itself in a notebook, and ``str()`` is the text to put into a page."""
+
+    svg: str
+
+    def __str__(self) -> str:
+        return self.svg
+
+    def _repr_html_(self) -> str:
+        return self.svg
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """A released table: safe to show, keep and compute with; nothing done with it costs any more.
@@ -130,6 +143,12 @@ class Answer:
         if self.table.num_rows != 1 or self.table.num_columns != 1:
             raise ValueError(f"the answer has {self.table.num_rows} rows and {self.table.num_columns} columns, not one")
         return self.table.column(0)[0].as_py()
+
+    def chart(self, kind: Literal["bar", "line", "dot"] | None = None) -> Drawing:
+        """The noisy columns with their intervals, drawn; the kind is chosen by the keys unless it is given."""
+        from dither.curator.charts import answer_chart
+
+        return Drawing(answer_chart(self, kind=kind))
 
     def __len__(self) -> int:
         return self.table.num_rows

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from dither.curator.accounts import Accounts
-from dither.errors import DitherError, Failed, OutOfBudget, SourceError
-from dither.ledger import Account, Amount, Kind, Ledger, Reservation
+from dither.errors import DitherError, Failed, LedgerCorrupt, OutOfBudget, SourceError
+from dither.ledger import Account, Amount, Kind, Ledger, Limit, Reservation
 from dither.privacy import PrivacyLoss
 
 LOG = logging.getLogger("dither.curator")
@@ -30,7 +30,7 @@ class Charging:
 
     def __init__(self, ledger: Ledger, accounts: Accounts) -> None:
         self._ledger, self._accounts = ledger, accounts
-        self._limits_stated = False
+        self._stated: Mapping[Account, Limit] | None = None
         self._change = threading.Condition()
         self._threads: Counter[int] = Counter()
         self._claimed: Counter[str] = Counter()
@@ -53,7 +53,7 @@ class Charging:
         reservation: Reservation | None = None
         stopped: BaseException | None = None
         try:
-            self._state_limits()
+            self.state_limits()
             reservation = self._ledger.reserve(key=key, account=account, loss=loss, note=note)
             if reservation.answer is not None:
                 return reservation
@@ -74,6 +74,14 @@ class Charging:
             raise stopped
         assert reservation is not None
         raise Failed(reservation.receipt.number) from None
+
+    def stored(self, *, key: str, account: Account, loss: PrivacyLoss) -> Reservation:
+        """The recorded answer of a question that this account paid for; payments last, so nothing is charged."""
+        reservation = self._ledger.reserve(key=key, account=account, loss=loss, note={})
+        if reservation.answer is None:
+            self._ledger.give_up(reservation)
+            raise LedgerCorrupt("an answer that the log speaks of isn't stored")
+        return reservation
 
     def _end(self, reservation: Reservation, problem: BaseException) -> None:
         """Say in the ledger why there is no answer; if that can't be written, at least let others redeem the claim."""
@@ -109,11 +117,12 @@ class Charging:
             with self._change:
                 self._claimed[key] -= 1
 
-    def _state_limits(self) -> None:
-        """The policy's caps, before the first question that may spend: whoever only looks changes nothing."""
-        if not self._limits_stated:
-            self._ledger.set_limits(self._accounts.limits())
-            self._limits_stated = True
+    def state_limits(self) -> None:
+        """The caps, before the first question that may spend and after each change: who only looks changes nothing."""
+        limits = self._accounts.limits()
+        if limits is not self._stated:
+            self._ledger.set_limits(limits)
+            self._stated = limits
 
     def _out_of_budget(self, loss: PrivacyLoss, epsilon: float | None, analyst: str) -> OutOfBudget:
         return self._accounts.out_of_budget(Amount.of(loss, self._ledger.currency), epsilon, analyst)

@@ -25,6 +25,8 @@ MOST_BARS, MOST_LABELS, LONGEST_LABEL = 40, 14, 16
 MOST_POINTS, MOST_PANELS = 400, 4
 FILL, LINE = "#3182bd", "#3182bd"
 PENDING = "#e6a23c"
+# Values from here on can't be drawn; values that differ by less than this share are drawn as alike.
+LARGEST, SMALLEST_SPAN = 1e300, 1e-12
 
 
 class Spent(Protocol):
@@ -64,7 +66,7 @@ def answer_chart(answer: Answer, *, kind: ChartKind | None = None) -> str:
         points = _points(answer, name, keys)
         # one number is read more easily than drawn
         if len(points) > 1 or (points and kind is not None):
-            drawn.append(_panel(name, points, answer.confidence, kind or _suitable(points)))
+            drawn.append(_panel(cell(name), points, answer.confidence, kind or _suitable(points)))
     return "\n".join(drawn)
 
 
@@ -89,16 +91,15 @@ def meter(share: float, pending: float = 0.0) -> str:
     parts = [
         f'<svg class="meter" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(told)}">',
         f"<title>{escape(told)}</title>",
-        (
-            '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-            f'<rect width="6" height="6" fill="{PENDING}" fill-opacity="0.35"/>'
-            f'<rect width="3" height="6" fill="{PENDING}"/></pattern></defs>'
-        ),
         f'<rect width="{width}" height="{height}" rx="6" fill="{FILL}" fill-opacity="0.15"/>',
         f'<rect class="used" width="{width * used:.2f}" height="{height}" rx="6" fill="{FILL}" fill-opacity="0.75"/>',
     ]
     if pending > 0:
+        # only where it is used: an id may be on a page once
         parts.append(
+            '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" '
+            f'patternTransform="rotate(45)"><rect width="6" height="6" fill="{PENDING}" fill-opacity="0.35"/>'
+            f'<rect width="3" height="6" fill="{PENDING}"/></pattern></defs>'
             f'<rect class="pending" x="{width * used:.2f}" width="{width * more:.2f}" height="{height}" '
             'fill="url(#hatch)"/>'
         )
@@ -119,23 +120,28 @@ def _points(answer: Answer, name: str, keys: Sequence[str]) -> list[_Point]:
     rows = list(zip(*(table.column(key).to_pylist() for key in keys), strict=True)) or [()] * table.num_rows
     points = []
     for index, (row, value) in enumerate(zip(rows, table.column(name).to_pylist(), strict=True)):
-        if value is None or not math.isfinite(value):
+        if value is None or not _drawable(value):
             continue
         low = high = None
         if bars.low is not None and bars.high is not None:
             low, high = float(bars.low[index]), float(bars.high[index])
         label = " · ".join(cell(part) for part in row) or name
-        finite = low is not None and high is not None and math.isfinite(low) and math.isfinite(high)
+        drawable = low is not None and high is not None and _drawable(low) and _drawable(high)
         points.append(
             _Point(
                 label,
                 _place(row[0]) if len(row) == 1 else None,
                 float(value),
-                low if finite else None,
-                high if finite else None,
+                low if drawable else None,
+                high if drawable else None,
             )
         )
     return points
+
+
+def _drawable(value: float) -> bool:
+    # NaN is below nothing; beyond this, differences of two values overflow
+    return abs(value) < LARGEST
 
 
 def _place(value: Any) -> float | None:
@@ -144,7 +150,7 @@ def _place(value: Any) -> float | None:
         return value.replace(tzinfo=dt.UTC).timestamp() if value.tzinfo is None else value.timestamp()
     if isinstance(value, dt.date):
         return float(value.toordinal() * 86400)
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and _drawable(value):
         return float(value)
     return None
 
@@ -283,7 +289,8 @@ def _burning(account: str, points: Sequence[Spent]) -> str:
     times = [dt.datetime.fromisoformat(point.at).timestamp() for point in points]
     left = [max(0.0, 1.0 - (point.share or 0.0)) for point in points]
     height = 150
-    across = _Scale(times[0], max(times[-1], times[0] + 1.0), LEFT, WIDTH - RIGHT)
+    # the first and the last step stay clear of the edges; one alone is in the middle
+    across = _Scale(times[0], times[-1], LEFT + 36, WIDTH - RIGHT - 36)
     down = _Scale(0.0, 1.0, height - 28, TOP)
     path = f"M{LEFT},{down(1.0):.1f}" + "".join(
         f"H{across(time):.1f}V{down(rest):.1f}" for time, rest in zip(times, left, strict=True)
@@ -310,9 +317,10 @@ def _burning(account: str, points: Sequence[Spent]) -> str:
     end = WIDTH - RIGHT
     parts.append(f'<path d="{path}H{end}V{down(0.0):.1f}H{LEFT}Z" fill="{FILL}" fill-opacity="0.18"/>')
     parts.append(f'<path d="{path}H{end}" fill="none" stroke="{LINE}" stroke-width="2"/>')
-    for anchor, x, at in (("start", LEFT, points[0].at), ("end", end, points[-1].at)):
-        shown = escape(at[:16].replace("T", " "))
-        parts.append(f'<text x="{x}" y="{height - 8}" text-anchor="{anchor}" fill-opacity="0.7">{shown}</text>')
+    first, last = (escape(point.at[:16].replace("T", " ")) for point in (points[0], points[-1]))
+    ends = [("start", LEFT, first), ("end", end, last)] if first != last else [("middle", (LEFT + end) / 2, first)]
+    for anchor, x, shown in ends:
+        parts.append(f'<text x="{x:g}" y="{height - 8}" text-anchor="{anchor}" fill-opacity="0.7">{shown}</text>')
     return "".join(parts) + "</svg>"
 
 
@@ -323,9 +331,9 @@ def _ticks(low: float, high: float, wanted: int = 5) -> list[float]:
         >>> _ticks(0, 97), _ticks(-3, 4)
         ([0.0, 20.0, 40.0, 60.0, 80.0, 100.0], [-4.0, -2.0, 0.0, 2.0, 4.0])
     """
-    span = high - low
-    if span <= 0:
-        span = abs(high) or 1.0
+    span, size = high - low, max(abs(low), abs(high))
+    if span <= size * SMALLEST_SPAN or span < 1 / LARGEST:
+        span = size if size > 1 / LARGEST else 1.0
         low, high = low - span / 2, high + span / 2
     raw = span / wanted
     power = 10.0 ** math.floor(math.log10(raw))

@@ -10,8 +10,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from dither.errors import InvalidParameter
+from dither.errors import InvalidParameter, Refused
+from dither.numeric import positive_int
 from dither.privacy import PrivacyLoss
+from dither.query.schema import Schema
 
 
 @runtime_checkable
@@ -62,6 +64,35 @@ class Computation(Protocol):
     def release(self, table: pa.Table) -> Any:
         """What may leave."""
         ...
+
+
+def expect_runnable(computation: Computation, loss: PrivacyLoss, schema: Schema) -> None:
+    """Refused if a computation's loss is stated for another adjacency, or if it wants what the policy doesn't give."""
+    if loss.adjacency is not schema.adjacency:
+        raise Refused(
+            f"the computation's loss is stated for {loss.adjacency.value} and this policy protects against "
+            f"{schema.adjacency.value}",
+            code="adjacency",
+            hint="State its loss for the policy's adjacency, or convert it with dither.as_replace.",
+        )
+    table = schema.tables.get(computation.table)
+    if table is None or not table.private:
+        known = ", ".join(name for name, facts in schema.tables.items() if facts.private)
+        raise Refused(
+            f"{computation.table!r} is not a private table of this policy",
+            code="unknown_table",
+            hint=f"Private tables are: {known}.",
+        )
+    missing = [name for name in computation.columns if name not in table.columns or table.columns[name].hidden]
+    if missing:
+        raise Refused(
+            f"the policy doesn't give out the columns {', '.join(missing)}",
+            code="unknown_column",
+            hint="Use columns that the policy declares and doesn't hide.",
+        )
+    if not computation.columns:
+        raise Refused("the computation names no columns", code="unknown_column", hint="Name at least one.")
+    positive_int(computation.rows, "rows")
 
 
 def encode(result: Any) -> bytes:

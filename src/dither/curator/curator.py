@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -13,22 +14,37 @@ from typing import Any, Self, TypeVar
 
 from dither.curator.accounts import OWNER, Accounts, BudgetLine
 from dither.curator.answer import Answer, Cost, PublicReceipt
+from dither.curator.approvals import Approvals
 from dither.curator.asked import Asked
 from dither.curator.charging import LOG, Charging, cause_of
-from dither.curator.computation import Computation, decode, encode
+from dither.curator.computation import Computation, decode, encode, expect_runnable
 from dither.curator.exchange import Exchange
+from dither.curator.history import Spending, history
+from dither.curator.past import (
+    ANOTHER,
+    AnswerPage,
+    Past,
+    PastQuestions,
+    outdated,
+    terms_of,
+    unanswered,
+    unknown_receipt,
+)
 from dither.curator.policy.policy import Policy
 from dither.curator.pricing import Prepared, Pricing
 from dither.curator.quote import Quote
-from dither.curator.records import open_ledger
+from dither.curator.records import Record, of_ledger, open_ledger
 from dither.curator.release import Released, release
+from dither.curator.remember import Remembered
+from dither.curator.requests import Request, Requests, requests_beside
 from dither.curator.search import Stored, find_bounds
 from dither.curator.shape import shape
 from dither.curator.statistical import Statistic, statistical_query
 from dither.engines import DuckDBEngine, Engine
-from dither.errors import Failed, LedgerMismatch, Refused, SourceError
-from dither.ledger import Ledger, Reservation
-from dither.numeric import Number, as_fraction, positive_int
+from dither.errors import Failed, LedgerMismatch, SourceError
+from dither.ledger import Account, Ledger, Reservation, Verified
+from dither.numeric import Number, as_fraction
+from dither.privacy import Guarantee
 from dither.query.price import Priced
 
 T = TypeVar("T")
@@ -57,10 +73,17 @@ class Curator:
                 f"{exchange.currency.value} for {policy.schema.adjacency.value}"
             )
         self._opened = engine.version()
-        self._accounts = Accounts(policy, exchange, ledger)
+        self._protected = {"units": policy.unit_statement(), "policy": policy.fingerprint()}
+        self._requests = Requests(requests_beside(ledger))
+        self._accounts = Accounts(policy, exchange, ledger, self._requests.granted)
         self._charging = Charging(ledger, self._accounts)
         version = policy.source.version or self._opened
-        self._pricing = Pricing(policy, exchange, ledger, self._accounts, version=version)
+        self._pricing = Pricing(
+            policy, exchange, ledger, self._accounts, version=version, approved=self._requests.approved
+        )
+        self._approvals = Approvals(policy, self._pricing, self._accounts, self._charging, self._requests)
+        self._past = PastQuestions(ledger, exchange)
+        self._memory = Remembered()
 
     @classmethod
     def open(cls, policy: str | Path | Policy, *, engine: Engine | None = None, ledger: Ledger | None = None) -> Self:
@@ -112,17 +135,49 @@ class Curator:
         asked = Asked.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, analyst=analyst)
         return self._in_time(started, lambda: self._answer(sql, asked))
 
+    def remembered(
+        self,
+        sql: str,
+        *,
+        epsilon: Number | None = None,
+        error: Number | Mapping[str, Number] | None = None,
+        analyst: str = OWNER,
+        weights: Mapping[str, Number] | None = None,
+        confidence: Number = Fraction(19, 20),
+    ) -> Answer | None:
+        """The answer that this process delivered to this analyst for exactly this before, if it still has it.
+
+        Free, and takes microseconds. None where the data changed since, and where the policy rounds answer times.
+        """
+        asked = Asked.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, analyst=analyst)
+        found = self._memory.get((sql, *asked.signature))
+        if found is None or self._charging.closing or self._engine.version() != self._opened:
+            return None
+        return replace(found, cost=replace(found.cost, charged=False, left=self._accounts.left(analyst)))
+
     def _answer(self, sql: str, asked: Asked) -> Answer:
         prepared = self._pricing.prepare(sql, asked)
         if prepared.question.explain:
             return _explained(prepared.quote)
+        self._pricing.quoting.expect_approved(prepared.key, prepared.epsilon, asked.analyst)
+        answer = self._charged(sql, asked, prepared)
+        if not self.policy.budget.round_answer_time_up_to:
+            self._memory.keep((sql, *asked.signature), answer)
+        return answer
+
+    def _charged(self, sql: str, asked: Asked, prepared: Prepared) -> Answer:
         self._expect_same_data()
         reservation = self._charging.answered(
-            key=prepared.quote.key,
+            key=prepared.key,
             analyst=asked.analyst,
             loss=prepared.loss,
-            note=self._note(asked.analyst, sql=sql, epsilon=f"{prepared.quote.epsilon:.6g}"),
-            epsilon=prepared.quote.epsilon,
+            note=self._note(
+                asked.analyst,
+                sql=sql,
+                epsilon=f"{prepared.epsilon:.6g}",
+                asked=prepared.terms.to_json(),
+            ),
+            epsilon=prepared.epsilon,
             work=lambda: self._execute(sql, asked, prepared).seal(),
         )
         return self._deliver(sql, asked, prepared, reservation)
@@ -169,7 +224,6 @@ class Curator:
         priced = self._pricing.with_bounds(sql, prepared, asked, bounds) if bounds else prepared.priced
         errors = priced.errors(asked.confidence)
         table, bars = shape(Released.from_bytes(stored.released), prepared.question.shape, errors, asked.confidence)
-        quote = prepared.quote
         charged = reservation.charged.main > 0 or reservation.charged.delta > 0
         found = (
             f"bounds found for {place[0]}.{place[1]}: [{float(found.low):g}, {float(found.high):g}]"
@@ -181,10 +235,119 @@ class Curator:
             confidence=float(asked.confidence),
             receipt=PublicReceipt.of(reservation.receipt),
             cost=Cost(
-                epsilon=quote.epsilon, delta=quote.delta, charged=charged, left=self._accounts.left(asked.analyst)
+                epsilon=prepared.epsilon,
+                delta=self._pricing.delta_of(prepared),
+                charged=charged,
+                left=self._accounts.left(asked.analyst),
             ),
-            notes=(*found, *self._pricing.cut(prepared.question.aggregation)),
+            notes=(*found, *self._pricing.quoting.cut(prepared.question.aggregation)),
         )
+
+    # ------------------------------------------------------------------ what was asked before
+
+    def answers(
+        self, analyst: str = OWNER, *, search: str = "", before: str | None = None, count: int = 50
+    ) -> AnswerPage:
+        """Questions that were paid for, newest first: an analyst's own; everybody's for the owner, or if all share.
+
+        ``search`` keeps those whose text holds it, ``before`` is the receipt number at which the last page ended.
+        """
+        own = self._account_of(analyst)
+        everybody = analyst == OWNER or self.policy.budget.share_answers
+        return self._past.page(
+            account=own, everybody=everybody, named=analyst == OWNER, search=search, before=before, count=count
+        )
+
+    def past(self, number: str, *, analyst: str = OWNER) -> Past:
+        """What was asked under a receipt number; Refused where there is none that this analyst may see."""
+        own = self._account_of(analyst)
+        everybody = analyst == OWNER or self.policy.budget.share_answers
+        return self._past.one(number, account=own, everybody=everybody, named=analyst == OWNER)
+
+    def answer(self, number: str, *, analyst: str = OWNER) -> Answer:
+        """The answer of a receipt again, free; Refused where there is none, or none that this analyst may read."""
+        started = time.monotonic()
+        return self._in_time(started, lambda: self._again(number, analyst))
+
+    def _again(self, number: str, analyst: str) -> Answer:
+        own, charge = self._account_of(analyst), self._past.charge(number)
+        everybody = analyst == OWNER or self.policy.budget.share_answers
+        if charge is None or not (charge.account == own or everybody):
+            raise unknown_receipt()
+        sql, terms = terms_of(charge)
+        asked = replace(terms.asked, analyst=analyst)
+        prepared = self._pricing.prepare(sql, asked, again=terms)
+        if prepared.key != charge.key:
+            raise outdated()
+        if charge.answered:
+            stored = self._charging.stored(key=charge.key, account=charge.account, loss=prepared.loss)
+            answer = self._deliver(sql, asked, prepared, stored)
+            return answer if charge.account == own or analyst == OWNER else _unnamed(answer)
+        if charge.account != own:
+            raise unanswered()
+        if terms.version != self._pricing.version:
+            raise outdated()
+        # paid for by this account and not answered: redeemed, at no cost, as by asking the same again
+        return self._charged(sql, asked, prepared)
+
+    def history(self, analyst: str = OWNER) -> tuple[Spending, ...]:
+        """How spending grew: of every account for the owner, of their own for an analyst."""
+        own = self._account_of(analyst)
+        return history(self._past.payments(None if analyst == OWNER else own), self._accounts)
+
+    def guarantee(self, analyst: str = OWNER) -> Guarantee:
+        """What the answers so far can tell about one person: those that the analyst paid for; all, for the owner.
+
+        Where answers are shared, an analyst's own account bounds what they caused and not what they may read: that is
+        bounded by the dataset's.
+        """
+        self._account_of(analyst)
+        return self._accounts.guarantee(analyst)
+
+    def records(self, *, count: int = 50, before: int | None = None) -> tuple[Record, ...]:
+        """The entries of the ledger, newest first; ``before`` is the number of an entry. For the owner alone."""
+        return of_ledger(self._ledger, self.policy, count=count, before=before)
+
+    def verify(self) -> Verified:
+        """Replay the whole ledger; for the owner alone."""
+        return self._ledger.verify()
+
+    def _account_of(self, analyst: str) -> Account:
+        """The analyst's account; Refused if the policy doesn't let this name ask."""
+        if analyst != OWNER:
+            self.policy.analyst(analyst)
+        return self._accounts.account(analyst)
+
+    # ------------------------------------------------------------------ what the owner is asked for
+
+    def request_question(
+        self,
+        sql: str,
+        *,
+        analyst: str,
+        why: str = "",
+        epsilon: Number | None = None,
+        error: Number | Mapping[str, Number] | None = None,
+        weights: Mapping[str, Number] | None = None,
+        confidence: Number = Fraction(19, 20),
+    ) -> Request:
+        """Ask the owner to approve a question that costs more than the analyst may ask without; free."""
+        asked = Asked.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, analyst=analyst)
+        return self._approvals.question(sql, asked, why)
+
+    def request_budget(self, analyst: str, *, epsilon: Number, why: str = "") -> Request:
+        """Ask the owner to raise the analyst's own budget by ``epsilon``."""
+        return self._approvals.budget(analyst, epsilon, why)
+
+    def requests(self, analyst: str = OWNER, *, waiting_only: bool = False) -> tuple[Request, ...]:
+        """What was asked of the owner, newest first: everybody's for the owner, their own for an analyst."""
+        return self._approvals.all(analyst, waiting_only=waiting_only)
+
+    def decide(self, number: str, *, approve: bool, why: str = "") -> Request:
+        """Approve or refuse a request; for the owner alone. A budget that is raised stays so."""
+        return self._approvals.decide(number, approve=approve, why=why)
+
+    # ------------------------------------------------------------------ computations
 
     def run(self, computation: Computation, *, analyst: str = OWNER) -> Any:
         """Charge the loss of a computation, then hand it the table; returns what it released, from the record.
@@ -200,32 +363,9 @@ class Curator:
 
     def _run(self, computation: Computation, analyst: str) -> Any:
         loss = computation.loss()
-        if loss.adjacency is not self.policy.schema.adjacency:
-            raise Refused(
-                f"the computation's loss is stated for {loss.adjacency.value} and this policy protects against "
-                f"{self.policy.schema.adjacency.value}",
-                code="adjacency",
-                hint="State its loss for the policy's adjacency, or convert it with dither.as_replace.",
-            )
-        table = self.policy.schema.tables.get(computation.table)
-        if table is None or not table.private:
-            known = ", ".join(name for name, facts in self.policy.schema.tables.items() if facts.private)
-            raise Refused(
-                f"{computation.table!r} is not a private table of this policy",
-                code="unknown_table",
-                hint=f"Private tables are: {known}.",
-            )
-        missing = [name for name in computation.columns if name not in table.columns or table.columns[name].hidden]
-        if missing:
-            raise Refused(
-                f"the policy doesn't give out the columns {', '.join(missing)}",
-                code="unknown_column",
-                hint="Use columns that the policy declares and doesn't hide.",
-            )
-        if not computation.columns:
-            raise Refused("the computation names no columns", code="unknown_column", hint="Name at least one.")
-        positive_int(computation.rows, "rows")
-        self._pricing.check_computation(loss, analyst)
+        expect_runnable(computation, loss, self.policy.schema)
+        key = self._pricing.key_of_computation(computation, loss)
+        self._pricing.quoting.check_computation(loss, key, analyst, most=self._pricing.most_epsilon(analyst))
         self._expect_same_data()
 
         def work() -> bytes:
@@ -236,7 +376,7 @@ class Curator:
             return encode(computation.release(data))
 
         reservation = self._charging.answered(
-            key=self._pricing.key_of_computation(computation, loss),
+            key=key,
             analyst=analyst,
             loss=loss,
             note=self._note(analyst, computation=computation.key()),
@@ -294,6 +434,9 @@ class Curator:
         try:
             self._charging.finish(self._engine.interrupt)
         finally:
+            self._memory.forget()
+            self._past.close()
+            self._requests.close()
             try:
                 self._engine.close()
             finally:
@@ -307,9 +450,9 @@ class Curator:
     ) -> None:
         self.close()
 
-    def _note(self, analyst: str, **about: str) -> dict[str, str]:
+    def _note(self, analyst: str, **about: object) -> dict[str, object]:
         """What the owner finds in the ledger beside a charge."""
-        return {**about, "analyst": analyst, "units": self.policy.unit_statement(), "policy": self.policy.fingerprint()}
+        return {**about, "analyst": analyst, **self._protected}
 
     def _in_time(self, started: float, work: Callable[[], T]) -> T:
         """Do the work and leave at a multiple of the policy's step; an interrupt leaves at once."""
@@ -328,6 +471,12 @@ class Curator:
         if step > 0:
             passed = time.monotonic() - started
             time.sleep(step - passed % step)
+
+
+def _unnamed(answer: Answer) -> Answer:
+    """An answer that another paid for, without their name."""
+    assert answer.receipt is not None
+    return replace(answer, receipt=replace(answer.receipt, account=ANOTHER))
 
 
 def _explained(quote: Quote) -> Answer:

@@ -28,6 +28,12 @@ def _rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     return Fraction(zcdp_for_epsilon(fraction_down(epsilon), fraction_down(delta)))
 
 
+@lru_cache(maxsize=4096)
+def _read_as_epsilon(rho: Fraction, delta: Fraction) -> float:
+    """ρ as ε at δ, rounded up; balances are read far more often than they change."""
+    return zcdp_epsilon(fraction_up(rho), fraction_down(delta))
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """The rates of one dataset, fixed by its ``delta_budget``.
@@ -73,14 +79,14 @@ class Exchange:
         """The ε of a question by itself, at its δ; rounded up."""
         if self.currency is Currency.PURE:
             return fraction_up(budget.main)
-        return zcdp_epsilon(fraction_up(budget.main), fraction_down(delta - budget.delta))
+        return _read_as_epsilon(budget.main, delta - budget.delta)
 
     def epsilon_of(self, spent: Amount, delta: Fraction | None = None) -> float:
         """What was spent in all, read as ε at this δ, or at the dataset's; rounded up."""
         main = Fraction(spent.main, MAIN_UNITS)
         if self.currency is Currency.PURE:
             return fraction_up(main)
-        return zcdp_epsilon(fraction_up(main), fraction_down((delta or self.delta_budget) * HALF))
+        return _read_as_epsilon(main, (delta or self.delta_budget) * HALF)
 
     def in_words(self, amount: Amount) -> str:
         """What the ledger adds up for a question, said so that its δ isn't taken for the δ of the question."""

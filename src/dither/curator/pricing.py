@@ -5,74 +5,120 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 
 from dither.curator.accounts import OWNER, Accounts
-from dither.curator.asked import Asked
+from dither.curator.asked import Asked, Terms
 from dither.curator.computation import Computation
 from dither.curator.exchange import Exchange
 from dither.curator.open_bounds import TRIALS, Place, bounded, searched, widened
 from dither.curator.policy.policy import Policy
-from dither.curator.policy.settings import SMALLEST_DELTA
-from dither.curator.quote import Quote, QuotedColumn
+from dither.curator.policy.settings import LARGEST_EPSILON, SMALLEST_DELTA
+from dither.curator.quote import Quote
+from dither.curator.quoting import Approved, Quoting, aggregates_of
+from dither.curator.remember import Kept
 from dither.errors import Refused
-from dither.ledger import Amount, Currency, Ledger, Limit
+from dither.ledger import Currency, Ledger
 from dither.mechanisms.partition_selection import GivenAwayLoss
 from dither.privacy import PrivacyLoss, PureLoss, ZcdpLoss
 from dither.query.canonical import canonical_aggregation
 from dither.query.expressions import Column, columns
 from dither.query.kinds import Interval
-from dither.query.plan import Aggregation, Function, Question
+from dither.query.plan import Aggregation, Question
 from dither.query.price import BudgetKind, Priced, QueryBudget, price, price_for_error
 from dither.query.sql import bind
-from dither.query.sql.grouping import one_row_each
 
+# How many bound texts and prices are kept, and up to which length of the text.
+KEPT, LONGEST_KEPT = 256, 10_000
 # The part of a question's budget that searches for bounds which the owner left open.
 SEARCH_SHARE = Fraction(1, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A question ready to be charged and run.
+    """A question ready to be charged and run: a function of its text, of what was asked, and of the policy.
 
     ``searched`` are the columns whose bounds must be found first; until then ``priced`` stands on made-up bounds, which
-    change the size of the noise but not the loss.
+    change the size of the noise but not the loss. ``epsilon`` and ``delta`` are its cost by itself.
     """
 
     question: Question
     priced: Priced
-    quote: Quote
     loss: PrivacyLoss
+    key: str
+    epsilon: float
+    delta: Fraction
     searched: tuple[Place, ...]
     search_budget: QueryBudget | None
+    asked: Asked
+    terms: Terms
+    quoting: Quoting
+
+    @property
+    def quote(self) -> Quote:
+        """The price as an analyst reads it, with what is left now."""
+        return self.quoting.quote(
+            self.question,
+            self.priced,
+            self.loss,
+            key=self.key,
+            cost=self.epsilon,
+            delta=self.delta,
+            asked=self.asked,
+            waiting=self.searched,
+        )
 
 
 class Pricing:
     """Makes quotes for one policy."""
 
-    def __init__(self, policy: Policy, exchange: Exchange, ledger: Ledger, accounts: Accounts, *, version: str) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        exchange: Exchange,
+        ledger: Ledger,
+        accounts: Accounts,
+        *,
+        version: str,
+        approved: Approved = lambda _key, _analyst: False,
+    ) -> None:
         self.policy = policy
         self.version = version
+        self.quoting = Quoting(policy, exchange, ledger, accounts, approved)
         self._exchange = exchange
-        self._ledger = ledger
-        self._accounts = accounts
         self._secret = secret_of(ledger)
+        self._fingerprint = policy.fingerprint()
+        # by analyst, so that the time of a price doesn't tell what others asked
+        self._bound = lru_cache(KEPT)(lambda sql, _analyst: bind(sql, policy.schema))
+        self._kept: Kept[Prepared] = Kept(KEPT)
 
-    def prepare(self, sql: str, asked: Asked) -> Prepared:
-        """Bind, price and quote; raises Refused for public reasons only."""
-        question = bind(sql, self.policy.schema)
+    def prepare(self, sql: str, asked: Asked, *, again: Terms | None = None) -> Prepared:
+        """Bind and price; raises Refused for public reasons only.
+
+        ``again`` are the terms of a question that was charged before: what a question may cost doesn't matter then.
+        """
+        if again is not None or len(sql) > LONGEST_KEPT:
+            return self._prepared(sql, asked, again)
+        # what an analyst asks the price of is often asked next
+        return self._kept.get((sql, *asked.signature), lambda: self._prepared(sql, asked, None))
+
+    def _prepared(self, sql: str, asked: Asked, again: Terms | None) -> Prepared:
+        short = len(sql) <= LONGEST_KEPT
+        question = self._bound(sql, asked.analyst) if short else bind(sql, self.policy.schema)
         waiting = searched(question.aggregation)
         aggregation = self._weighted(question, asked.weights)
-        most = self.most_epsilon(asked.analyst)
-        delta = self._delta(question)
+        most = self.most_epsilon(asked.analyst) if again is None else Fraction(LARGEST_EPSILON)
+        delta = self._delta(question) if again is None else again.delta
         if asked.error is not None:
             priced = self._for_error(question, aggregation, asked, delta, waiting)
             whole = priced.budget
+            terms = asked
         else:
             epsilon = self._epsilon(question, asked, most)
+            terms = replace(asked, epsilon=epsilon)
             whole = self._exchange.for_question(epsilon, delta, discover=aggregation.discover)
             if waiting:
                 aggregation, priced = self._supposed(sql, question, asked, waiting, self._rest(whole, waiting))
@@ -86,10 +132,22 @@ class Pricing:
                 hint="Ask for a larger error, or for fewer columns.",
             )
         loss = self._stated(whole) if waiting else priced.loss
-        key = self._key(question, aggregation, whole)
-        quote = self._quote(question, priced, loss, key=key, cost=cost, delta=delta, asked=asked, waiting=waiting)
+        version = self.version if again is None else again.version
+        key = self._key(question, aggregation, whole, version)
         share = self._share(whole, len(waiting)) if waiting else None
-        return Prepared(question=question, priced=priced, quote=quote, loss=loss, searched=waiting, search_budget=share)
+        return Prepared(
+            question=question,
+            priced=priced,
+            loss=loss,
+            key=key,
+            epsilon=cost,
+            delta=delta,
+            searched=waiting,
+            search_budget=share,
+            asked=asked,
+            quoting=self.quoting,
+            terms=Terms(asked=terms, delta=delta, version=version),
+        )
 
     def most_epsilon(self, analyst: str) -> Fraction:
         """The most that a question of this analyst may cost; Refused if the name may not ask at all."""
@@ -98,19 +156,9 @@ class Pricing:
             return most
         return min(most, self.policy.analyst(analyst).max_epsilon_per_query)
 
-    def check_computation(self, loss: PrivacyLoss, analyst: str) -> None:
-        """Refused if this analyst may not ask, or if the loss is more than one question may cost."""
-        most, delta = self.most_epsilon(analyst), self.policy.budget.delta_per_query
-        amount = Amount.of(loss, self._exchange.currency)
-        allowed = self._exchange.for_question(most, delta, discover=amount.delta > 0)
-        limit = Limit.zcdp if self._exchange.currency is Currency.ZCDP else lambda main, _: Limit.pure(main)
-        if not limit(allowed.main, allowed.delta).allows(amount):
-            raise Refused(
-                f"this would cost {amount.in_words(self._exchange.currency)} and a question may cost at most "
-                f"{limit(allowed.main, allowed.delta).after(Amount()).in_words(self._exchange.currency)}",
-                code="epsilon_too_large",
-                hint="Give the computation more noise, or have the owner raise max_epsilon_per_query.",
-            )
+    def delta_of(self, prepared: Prepared) -> float:
+        """The δ of a question by itself; none where pure ε adds up."""
+        return float(prepared.delta) if self._exchange.currency is Currency.ZCDP else 0.0
 
     def on_found(
         self, sql: str, prepared: Prepared, asked: Asked, found: Mapping[Place, Interval]
@@ -163,7 +211,7 @@ class Pricing:
     def key_of_computation(self, computation: Computation, loss: PrivacyLoss) -> str:
         """The permanent name of a computation on this data under this policy."""
         what = [computation.key(), computation.table, list(computation.columns), computation.rows, loss.to_json()]
-        return self._named(["computation", 1, what])
+        return self._named(["computation", 1, what], self.version)
 
     def _delta(self, question: Question) -> Fraction:
         delta = self.policy.budget.delta_per_query
@@ -206,7 +254,7 @@ class Pricing:
         chosen = {index: aggregate.weight for index, aggregate in enumerate(aggregation.aggregates)}
         outputs = {output.name: output for output in question.shape.outputs}
         for name, weight in weights.items():
-            indices = _aggregates_of(columns(outputs[name].expression)) if name in outputs else []
+            indices = aggregates_of(columns(outputs[name].expression)) if name in outputs else []
             if not indices:
                 raise Refused(f"there is no noisy column {name!r} to weigh", code="unknown_weight",
                               hint="Weights are given by the names of noisy columns of the answer.")  # fmt: skip
@@ -232,7 +280,7 @@ class Pricing:
         if isinstance(asked.error, Mapping):
             for name, half in asked.error.items():
                 expression = by_name.get(name)
-                found = _aggregates_of({expression.name}) if isinstance(expression, Column) else []
+                found = aggregates_of({expression.name}) if isinstance(expression, Column) else []
                 if not found:
                     raise Refused(f"an error can be asked for plain aggregates only; {name!r} is none",
                                   code="error_unknown", hint="Name a column that is COUNT or SUM.")  # fmt: skip
@@ -264,7 +312,7 @@ class Pricing:
         loss = ZcdpLoss(whole.main, adjacency)
         return GivenAwayLoss(loss, whole.delta, adjacency) if whole.delta else loss
 
-    def _key(self, question: Question, aggregation: Aggregation, budget: QueryBudget) -> str:
+    def _key(self, question: Question, aggregation: Aggregation, budget: QueryBudget, version: str) -> str:
         waiting = bool(searched(question.aggregation))
         # by the canonical text of what is computed, not by the analyst's text: ORDER BY or another alias is the same
         return self._named(
@@ -275,95 +323,19 @@ class Pricing:
                 [budget.kind, str(budget.main), str(budget.delta)],
                 # which arguments wait for bounds: made-up bounds must not be taken for stated ones
                 [[sorted(x.facts.auto) for x in a.arguments] for a in question.aggregation.aggregates if waiting],
-            ]
+            ],
+            version,
         )
 
-    def _named(self, what: list[object]) -> str:
+    def _named(self, what: list[object], version: str) -> str:
         """A permanent name for what is asked of this data under this policy.
 
         The version may be a fingerprint of files, with their exact sizes in it: under a plain hash anybody could check
         guesses of them, so it is keyed with the ledger's secret.
         """
-        parts = [*what, self.policy.source.name, self.version, self.policy.fingerprint()]
+        parts = [*what, self.policy.source.name, version, self._fingerprint]
         text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
-
-    def _quote(
-        self,
-        question: Question,
-        priced: Priced,
-        loss: PrivacyLoss,
-        *,
-        key: str,
-        cost: float,
-        delta: Fraction,
-        asked: Asked,
-        waiting: tuple[Place, ...],
-    ) -> Quote:
-        amount = Amount.of(loss, self._exchange.currency)
-        errors = priced.errors(asked.confidence)
-        quoted = []
-        for output in question.shape.outputs:
-            used = _aggregates_of(columns(output.expression))
-            plain = isinstance(output.expression, Column) and "." not in output.expression.name
-            if not used:
-                quoted.append(QuotedColumn(name=output.name, error="", half_width=None, mechanism=""))
-            elif plain and not waiting:
-                error = errors[used[0]]
-                quoted.append(
-                    QuotedColumn(
-                        name=output.name, error=error.text, half_width=error.half_width, mechanism=error.mechanism
-                    )
-                )
-            else:
-                why = "computed from the noisy values"
-                if isinstance(output.expression, Column):
-                    why = "known once bounds are found" if plain else "the end of an interval"
-                mechanism = ", ".join(dict.fromkeys(errors[i].mechanism for i in used))
-                quoted.append(QuotedColumn(name=output.name, error=why, half_width=None, mechanism=mechanism))
-        aggregation = question.aggregation
-        free = self._ledger.paid(key, self._accounts.account(asked.analyst))
-        notes = tuple(f"bounds of {table}.{column} are searched for first" for table, column in waiting)
-        return Quote(
-            epsilon=cost,
-            delta=float(delta) if self._exchange.currency is Currency.ZCDP else 0.0,
-            charge=amount.in_words(self._exchange.currency),
-            booked=self._exchange.in_words(amount),
-            free=free,
-            fits=free or self._accounts.fits(amount, key, asked.analyst),
-            left=self._accounts.left(asked.analyst),
-            groups=_groups_in_words(aggregation, priced),
-            unit=self._unit(aggregation),
-            columns=tuple(quoted),
-            confidence=float(asked.confidence),
-            notes=(*notes, *self.cut(aggregation)),
-            key=key,
-            priced=priced,
-        )
-
-    def cut(self, aggregation: Aggregation) -> tuple[str, ...]:
-        """What bounding may leave out, in words: no error bar speaks of it. Nothing where nothing can be cut."""
-        if aggregation.units == "row" or one_row_each(aggregation.relation):
-            return ()
-        parts = []
-        if any(aggregate.function is not Function.COUNT_UNITS for aggregate in aggregation.aggregates):
-            parts.append(f"as at most {_counted(aggregation.rows, 'row')}" + (" in each" if aggregation.keys else ""))
-        if aggregation.keys:
-            parts.append(f"{'of' if parts else 'in'} at most {_counted(aggregation.groups, 'group')}")
-        if not parts:
-            return ()
-        text = f"{self._who(aggregation)} counts {' '.join(parts)}"
-        return (f"{text}; what that cuts off isn't in the error",)
-
-    def _who(self, aggregation: Aggregation) -> str:
-        if aggregation.units == "row":
-            return "each row"
-        return f"each {self.policy.schema.tables[aggregation.tables[0]].unit_column}"
-
-    def _unit(self, aggregation: Aggregation) -> str:
-        tables = [self.policy.schema.tables[name] for name in aggregation.tables]
-        names = ", ".join(table.name for table in tables)
-        return f"{self._who(aggregation)} of {names}, against {self.policy.schema.adjacency.sentence}"
 
 
 def secret_of(ledger: Ledger) -> bytes:
@@ -374,21 +346,3 @@ def secret_of(ledger: Ledger) -> bytes:
 def _shown(number: Fraction) -> str:
     """A number as text; an analyst may type one that no float can hold."""
     return f"{float(number):.6g}" if number < 10**300 else "more than 1e300"
-
-
-def _aggregates_of(names: frozenset[str] | set[str]) -> list[int]:
-    """The indices of the aggregates among the columns of an output (``a0``, ``a0.low``, …)."""
-    return sorted({int(name[1:].partition(".")[0]) for name in names if name.startswith("a")})
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
-
-
-def _groups_in_words(aggregation: Aggregation, priced: Priced) -> str:
-    if not aggregation.keys:
-        return "none: one row"
-    if not aggregation.discover:
-        size = math.prod(len(key.values or ()) for key in aggregation.keys)
-        return f"{size:,} public, all of them answer"
-    return f"discovered: {priced.selection_in_words()}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-if TYPE_CHECKING:
-    from dither.query.price import Priced
+from dither.curator.shape import schema_of
+from dither.query.plan import Shape
+from dither.query.price import Priced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,10 @@ class Quote:
     question. ``fits`` and ``left`` speak of the analyst's own account (of the dataset's too for the owner), so a
     question that fits may still be more than the dataset's budget has left. ``key`` is the question's name in the
     ledger: under a secret of that ledger, so that nothing can be guessed from it.
+
+    ``more`` is how many questions of this price, this one included, fit in what is left of the account that the analyst
+    may know, and ``share`` which share of its budget this question would take (0 if it is free); None without a cap.
+    ``needs_approval`` says that the owner has to approve it before it can be asked.
     """
 
     epsilon: float
@@ -46,6 +50,16 @@ class Quote:
     notes: tuple[str, ...]
     key: str
     priced: Priced
+    shape: Shape
+    explains: bool
+    more: int | None
+    share: float | None
+    needs_approval: bool
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the answer's columns, exactly; known before data is read."""
+        return self.to_arrow().schema if self.explains else schema_of(self.priced, self.shape)
 
     @property
     def error(self) -> dict[str, float | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from dither.curator.exchange import Exchange
 from dither.curator.policy.policy import Policy
@@ -66,6 +67,15 @@ def latest(policy: Policy, count: int) -> list[Record]:
         if isinstance(book, MemoryLedger):
             return []
         return [_record(entry, policy) for entry in book.latest(count)]
+
+
+def of_ledger(ledger: Ledger, policy: Policy, *, count: int, before: int | None = None) -> tuple[Record, ...]:
+    """The latest entries, or those just before entry ``before``, newest first."""
+    if before is None:
+        found = ledger.latest(count)
+    else:
+        found = list(islice(ledger.entries(after=max(before - 1 - count, 0)), max(min(count, before - 1), 0)))
+    return tuple(_record(entry, policy) for entry in reversed(found))
 
 
 def verify(policy: Policy, *, adopt: bool = False) -> tuple[Verified, list[str]]:

@@ -17,11 +17,14 @@ from dither.curator.answer import Bars
 from dither.curator.release import Released
 from dither.engines.released import compute
 from dither.mechanisms import DiscreteGaussian
-from dither.query.estimates import Noisy, values
+from dither.query.arrow import TYPES
+from dither.query.estimates import DEFAULT_CONFIDENCE, Noisy, values
 from dither.query.expressions import Column, Expression, columns
 from dither.query.kinds import Kind
+from dither.query.lower import ModeChoice
 from dither.query.plan import Output, Shape
 from dither.query.predict import PredictedError
+from dither.query.price import Priced
 from dither.query.recipes import Chosen, Moments
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -37,24 +40,52 @@ def shape(
 ) -> tuple[pa.Table, dict[str, Bars]]:
     """The answer's table, and the bars of its noisy columns."""
     base = _base(released, confidence)
-    row = Column(ROW, Kind.INTEGER)
-    named = [(f"o{place}", output.expression) for place, output in enumerate(wanted.outputs)]
-    table = compute(
-        base,
-        [*named, (ROW, row)],
-        having=wanted.having,
-        order=wanted.order,
-        limit=wanted.limit,
-        offset=wanted.offset,
-    )
-    rows = table.column(ROW).to_numpy()
+    table = _computed(base, wanted)
+    rows = table.column(len(wanted.outputs)).to_numpy()
     bars = {}
     for output in wanted.outputs:
         found = _bars(output, released, base, errors, rows, confidence)
         if found is not None:
             bars[output.name] = found
     names = [output.name for output in wanted.outputs]
-    return pa.Table.from_arrays([table.column(name) for name, _ in named], names=names), bars
+    return pa.Table.from_arrays(table.columns[:-1], names=names), bars
+
+
+def schema_of(priced: Priced, wanted: Shape) -> pa.Schema:
+    """Names and types of the answer to a priced question: those of the same answer without rows."""
+    kinds = [key.kind for key in priced.aggregation.keys]
+    empty = Released(
+        keys=pa.table({f"k{place}": pa.array([], TYPES[kind]) for place, kind in enumerate(kinds)}),
+        size=0,
+        cells=tuple(np.zeros(0, dtype=np.int64) for _ in priced.noise),
+        noise=priced.noise,
+        choices=tuple(
+            np.zeros(0, dtype=np.int64 if isinstance(choice, ModeChoice) else np.float64)
+            for choice in priced.lowered.choices
+        ),
+        recipes=priced.lowered.recipes,
+    )
+    found = list(_computed(_base(empty, DEFAULT_CONFIDENCE), wanted).schema)[:-1]
+    return pa.schema([pa.field(o.name, field.type) for o, field in zip(wanted.outputs, found, strict=True)])
+
+
+def _computed(base: pa.Table, wanted: Shape) -> pa.Table:
+    """The columns of the answer in their order, unnamed, and behind them the place that each row had before."""
+    plain = [output.expression.name for output in wanted.outputs if isinstance(output.expression, Column)]
+    if wanted.having is None and not wanted.order and len(plain) == len(wanted.outputs):
+        # nothing to compute: most questions, and a tenth of the time
+        columns = [base.column(name) for name in (*plain, ROW)]
+        picked = pa.Table.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+        return picked.slice(wanted.offset, wanted.limit)
+    named = [(f"o{place}", output.expression) for place, output in enumerate(wanted.outputs)]
+    return compute(
+        base,
+        [*named, (ROW, Column(ROW, Kind.INTEGER))],
+        having=wanted.having,
+        order=wanted.order,
+        limit=wanted.limit,
+        offset=wanted.offset,
+    )
 
 
 def _base(released: Released, confidence: Fraction) -> pa.Table:

@@ -95,6 +95,10 @@ class Ledger(ABC):
         """One account, or None if it has no limit and never spent."""
         return next((balance for balance in self.balances() if balance.account == account), None)
 
+    def pulse(self) -> object | None:
+        """Something that is another thing after every change of the ledger, by whoever; None where it can't be told."""
+        return None
+
     @abstractmethod
     def entries(self, *, after: int = 0, number: str | None = None) -> Iterator[Entry]:
         """The log in its order, from behind entry ``after``; with ``number``, what concerns that receipt."""

@@ -85,6 +85,11 @@ class Books:
             raise LedgerCorrupt(f"entry {seq} is missing from the ledger; run `dither ledger verify`")
         return read_entry(row)
 
+    def data_version(self) -> int:
+        """SQLite's own count, for this connection, of what other connections committed."""
+        version: int = self._db.execute("PRAGMA data_version").fetchone()[0]
+        return version
+
     # ------------------------------------------------------------------ limits and balances
 
     def set_limits(self, limits: Mapping[Account, Limit]) -> None:

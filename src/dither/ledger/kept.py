@@ -117,12 +117,15 @@ class KeptLedger(Ledger):
             raise InvalidParameter(f"an answer is recorded as bytes; got {type(answer).__name__}")
         self._expect_usable()
         try:
-            self._writer.run(lambda: self._books.record(reservation, answer))
+            stored = self._writer.run(lambda: self._recorded(reservation, answer))
         except LedgerBusy as problem:
             raise LedgerBusy(KEPT) from problem
-        return replace(reservation, answer=self._read(lambda: self._recorded(reservation.receipt.key)))
+        return replace(reservation, answer=stored)
 
-    def _recorded(self, key: str) -> bytes:
+    def _recorded(self, reservation: Reservation, answer: bytes) -> bytes:
+        """What is stored, read back in the transaction that stores it: told only once that is durable."""
+        key = reservation.receipt.key
+        self._books.record(reservation, answer)
         question = self._books.question(key)
         if question is None or question.answered is None:
             raise LedgerCorrupt("the answer that was just recorded is gone; it isn't released")
@@ -149,7 +152,7 @@ class KeptLedger(Ledger):
 
     def balance(self, account: Account) -> Balance | None:
         """One account, looked up by its key."""
-        return self._read(lambda: self._books.known_balance(account))
+        return self._glance(lambda books: books.known_balance(account))
 
     def latest(self, count: int) -> list[Entry]:
         """The last entries of the log, in its order."""
@@ -171,7 +174,8 @@ class KeptLedger(Ledger):
 
     def find(self, key: str, account: Account | None = None) -> Receipt | None:
         """The receipt of whoever asked this question first, or of this account, if it paid."""
-        return self._read(lambda: self._books.receipt(expect_key(key), account))
+        expect_key(key)
+        return self._glance(lambda books: books.receipt(key, account))
 
     def paid(self, key: str, account: Account) -> bool:
         """Whether asking this question is free for this account."""
@@ -220,6 +224,10 @@ class KeptLedger(Ledger):
         self._expect_usable()
         with translated():
             return self._writer.read(look)
+
+    def _glance(self, look: Callable[[Books], T]) -> T:
+        """A look-up that needn't wait for the commits of others, where the ledger can do that."""
+        return self._read(lambda: look(self._books))
 
     def _expect_usable(self) -> None:
         if os.getpid() != self._process:

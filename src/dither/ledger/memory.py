@@ -56,6 +56,10 @@ class MemoryLedger(KeptLedger):
 
     def _after(self) -> None: ...
 
+    def pulse(self) -> object | None:
+        """How many rows were changed."""
+        return self._db.total_changes
+
     def _replay(self) -> Verified:
         return self._read(lambda: verify(self._db, self._books.opening, None))
 

@@ -8,9 +8,10 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from dither.errors import InvalidParameter, LedgerBusy, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack
 from dither.ledger.amount import Currency
@@ -19,6 +20,7 @@ from dither.ledger.disk import flush_directory, flush_file
 from dither.ledger.entry import Kind, Opening, Verified
 from dither.ledger.faults import fault, translated
 from dither.ledger.forks import Inheritance
+from dither.ledger.glances import Glances
 from dither.ledger.head import HeadFile, Mark, Register, state_directory
 from dither.ledger.kept import KeptLedger
 from dither.ledger.memory import connect, expect_sqlite
@@ -27,6 +29,7 @@ from dither.ledger.replay import verify
 from dither.ledger.schema import APPLICATION_ID, FORMAT, create, is_intact
 from dither.privacy import Adjacency, Json
 
+T = TypeVar("T")
 ADOPT = "if this is the latest copy there is, adopt it (`dither ledger adopt`); that is logged"
 
 
@@ -58,6 +61,7 @@ class SqliteLedger(KeptLedger):
         self._covered = 0  # the furthest entry whose head was made durable by this very object
         self._reached = (0, "")
         self._inheritance = Inheritance(self._writer.turn, owner, db)
+        self._glances = Glances(path, books.opening, owner)
         if adopt:
             self._adopt(replaced)
         # looks at the head, and moves on one that a crash left behind
@@ -188,8 +192,26 @@ class SqliteLedger(KeptLedger):
         finally:
             db.close()
 
+    def _glance(self, look: Callable[[Books], T]) -> T:
+        self._expect_usable()
+        with translated():
+            return self._glances.look(look)
+
+    def pulse(self) -> object | None:
+        """The version of the data, as the connection for looks sees it."""
+        self._expect_usable()
+        with translated():
+            return self._glances.pulse()
+
     def _let_go(self) -> None:
         self._owner.release()
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        if os.getpid() == self._process:
+            with translated():
+                self._glances.close()
+        super().close()
 
     def _adopt(self, replaced: Json | None) -> None:
         """Log that the owner vouches for this copy, and let the head follow it; nothing to do if they agree."""

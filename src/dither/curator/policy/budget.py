@@ -25,7 +25,8 @@ class Budget:
 
     With ``delta_budget`` 0 pure ε adds up; otherwise zCDP does, and half of δ is for discovering keys.
     ``default_epsilon`` is for questions that name neither ε nor an error; None if they are to be refused.
-    ``analysts`` says whether a name without an entry of its own may ask.
+    ``analysts`` says whether a name without an entry of its own may ask. A question of an analyst that costs more than
+    ``needs_approval_above`` waits for the owner; with ``share_answers`` analysts may read each other's answers.
     """
 
     epsilon_budget: Fraction
@@ -35,16 +36,22 @@ class Budget:
     default_epsilon: Fraction | None = None
     round_answer_time_up_to: Fraction = Fraction(0)
     analysts: Literal["listed", "any"] = "listed"
+    needs_approval_above: Fraction | None = None
+    share_answers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analyst:
-    """What one analyst may lose, besides the limits of the dataset; None where only those bind."""
+    """What one analyst may lose, besides the limits of the dataset; None where only those bind.
+
+    ``needs_approval_above`` is None where every question may be asked without the owner.
+    """
 
     name: str
     epsilon_budget: Fraction | None
     delta_budget: Fraction | None
     max_epsilon_per_query: Fraction
+    needs_approval_above: Fraction | None = None
 
 
 def read_budget(raw: object, notes: Notes) -> tuple[Budget | None, Adjacency]:
@@ -87,6 +94,8 @@ def read_budget(raw: object, notes: Notes) -> tuple[Budget | None, Adjacency]:
             default_epsilon=settings.default_epsilon,
             round_answer_time_up_to=settings.round_answer_time_up_to or Fraction(0),
             analysts=settings.analysts or "listed",
+            needs_approval_above=settings.needs_approval_above,
+            share_answers=settings.share_answers or False,
         ),
         adjacency,
     )
@@ -153,6 +162,7 @@ def read_analysts(raw: object, budget: Budget | None, notes: Notes) -> Mapping[s
                 epsilon_budget=settings.epsilon_budget,
                 delta_budget=settings.delta_budget,
                 max_epsilon_per_query=min(most, budget.max_epsilon_per_query, settings.epsilon_budget),
+                needs_approval_above=settings.needs_approval_above or budget.needs_approval_above,
             )
     if not raw and budget is not None and budget.analysts == "listed":
         notes.warning(

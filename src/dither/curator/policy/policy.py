@@ -93,8 +93,13 @@ class Policy:
         if normal in self.analysts:
             return self.analysts[normal]
         if self.budget.analysts == "any" and name_problem(normal) is None:
-            most = self.budget.max_epsilon_per_query
-            return Analyst(name=normal, epsilon_budget=None, delta_budget=None, max_epsilon_per_query=most)
+            return Analyst(
+                name=normal,
+                epsilon_budget=None,
+                delta_budget=None,
+                max_epsilon_per_query=self.budget.max_epsilon_per_query,
+                needs_approval_above=self.budget.needs_approval_above,
+            )
         raise Refused(
             "this analyst may not ask: the policy doesn't list the name",
             code="unknown_analyst",

@@ -204,6 +204,8 @@ class BudgetSettings(Section):
     )
     round_answer_time_up_to: Seconds | None = setting("a number of seconds from 0 to 86400", "0.5")
     analysts: Literal["listed", "any"] | None = setting('"listed" or "any"', '"listed"')
+    needs_approval_above: Epsilon | None = setting(EPSILON, "0.5")
+    share_answers: Flag | None = setting("true or false", "true")
 
 
 class AnalystSettings(Section):
@@ -212,6 +214,7 @@ class AnalystSettings(Section):
     epsilon_budget: Epsilon | None = setting(EPSILON, "1.0")
     delta_budget: DeltaBudget | None = setting(DELTA_BUDGET, "1e-7")
     max_epsilon_per_query: Epsilon | None = setting(EPSILON, "0.5")
+    needs_approval_above: Epsilon | None = setting(EPSILON, "0.25")
 
 
 class TableSettings(Section):

@@ -1,0 +1,252 @@
+"""What was asked and paid for: the log of the ledger by receipt number and account, for lists that analysts may see.
+
+The ledger's tables have a permanent form in which a question is found by its key alone. So this keeps an index of the
+log in memory and brings it up to date before it is read. Analysts get receipt numbers, which are random, and times; the
+places in the log would tell how much others have asked.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from dither.curator.asked import Terms
+from dither.curator.exchange import Exchange
+from dither.errors import InvalidParameter, Refused
+from dither.ledger import Account, Amount, Entry, Kind, Ledger
+from dither.ledger.entry import canonical
+
+ANOTHER = "another analyst"
+MOST_ITEMS = 500
+TABLES = """
+CREATE TABLE charge(
+    seq INTEGER PRIMARY KEY, number TEXT NOT NULL UNIQUE, at TEXT NOT NULL, account TEXT NOT NULL, key TEXT NOT NULL,
+    sql TEXT, epsilon TEXT NOT NULL, main INTEGER NOT NULL, delta INTEGER NOT NULL
+);
+CREATE INDEX charge_of_account ON charge(account, seq);
+CREATE TABLE payment(
+    account TEXT NOT NULL, seq INTEGER NOT NULL, at TEXT NOT NULL, main INTEGER NOT NULL, delta INTEGER NOT NULL,
+    PRIMARY KEY(account, seq)
+) WITHOUT ROWID;
+CREATE TABLE answered(key TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+LISTED = (
+    "SELECT number, at, account, sql, epsilon, main, delta, EXISTS(SELECT 1 FROM answered a WHERE a.key = c.key) "
+    "FROM charge c WHERE"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """A question that was paid for: its receipt number, when, by whom, its text and its cost.
+
+    ``mine`` says that the account of whoever looks paid for it; ``answered`` that its answer is on record. One that
+    isn't answered, because something failed, is run by asking for it again, at no cost.
+    """
+
+    number: str
+    at: str
+    who: str
+    sql: str
+    epsilon: str
+    cost: str
+    mine: bool
+    answered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerPage:
+    """Some of the questions that were paid for, newest first; ``next`` is where the page after this begins, if any."""
+
+    items: tuple[Past, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charged:
+    """One charge as the index finds it again: who paid and under which key, and what the entry says of the question."""
+
+    number: str
+    account: Account
+    key: str
+    note: Mapping[str, Any]
+    answered: bool
+
+
+class PastQuestions:
+    """The index of one ledger's charges."""
+
+    def __init__(self, ledger: Ledger, exchange: Exchange) -> None:
+        self._ledger, self._exchange = ledger, exchange
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+        self._read_up_to = 0
+
+    def page(
+        self, *, account: Account, everybody: bool, named: bool, search: str, before: str | None, count: int
+    ) -> AnswerPage:
+        """Questions of one account or of everybody, with the names of others or without them."""
+        if not 1 <= count <= MOST_ITEMS:
+            raise InvalidParameter(f"count is a whole number from 1 to {MOST_ITEMS}")
+        own = canonical(account.path)
+        conditions, values = ["sql IS NOT NULL"], []
+        if not everybody:
+            conditions.append("account = ?")
+            values.append(own)
+        if search:
+            conditions.append("holds(sql, ?)")
+            values.append(search.casefold())
+        with self._current() as db:
+            if before is not None:
+                place = db.execute("SELECT seq, account FROM charge WHERE number = ?", (before,)).fetchone()
+                if place is None or not (everybody or place[1] == own):
+                    raise unknown_receipt()
+                conditions.append("seq < ?")
+                values.append(place[0])
+            query = f"{LISTED} {' AND '.join(conditions)} ORDER BY seq DESC LIMIT ?"
+            rows = db.execute(query, (*values, count + 1)).fetchall()
+        items = tuple(self._past(row, own=own, named=named) for row in rows[:count])
+        return AnswerPage(items=items, next=items[-1].number if len(rows) > count else None)
+
+    def one(self, number: str, *, account: Account, everybody: bool, named: bool) -> Past:
+        """The question of one receipt; Refused where there is none, or none that this account may see."""
+        own = canonical(account.path)
+        with self._current() as db:
+            row = db.execute(f"{LISTED} sql IS NOT NULL AND number = ?", (number,)).fetchone()
+        if row is None or not (everybody or row[2] == own):
+            raise unknown_receipt()
+        return self._past(row, own=own, named=named)
+
+    def charge(self, number: str) -> Charged | None:
+        """The charge of a receipt number, whoever's it is."""
+        with self._current() as db:
+            row = db.execute(
+                "SELECT seq, account, key, EXISTS(SELECT 1 FROM answered a WHERE a.key = c.key) FROM charge c "
+                "WHERE number = ?",
+                (number,),
+            ).fetchone()
+        if row is None:
+            return None
+        seq, _, key, answered = row
+        entry = next(iter(self._ledger.entries(after=seq - 1)))
+        note = entry.body.get("note")
+        return Charged(
+            number=number,
+            account=Account(tuple(entry.body["path"])),
+            key=key,
+            note=note if isinstance(note, dict) else {},
+            answered=bool(answered),
+        )
+
+    def payments(self, account: Account | None) -> list[tuple[str, str, int, int]]:
+        """(account, time, main, delta) of every payment in order: of one account, or of all."""
+        query, values = "SELECT account, at, main, delta FROM payment", ()
+        if account is not None:
+            query, values = f"{query} WHERE account = ?", (canonical(account.path),)  # type: ignore[assignment]
+        with self._current() as db:
+            return db.execute(f"{query} ORDER BY account, seq", values).fetchall()
+
+    def close(self) -> None:
+        """Forget the index; twice is as once."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+                self._read_up_to = 0
+
+    def _past(self, row: tuple[Any, ...], *, own: str, named: bool) -> Past:
+        number, at, account, sql, epsilon, main, delta, answered = row
+        mine = account == own
+        return Past(
+            number=number,
+            at=at,
+            who=_path(account)[-1] if mine or named else ANOTHER,
+            sql=sql,
+            epsilon=epsilon,
+            cost=self._exchange.in_words(Amount(main, delta)),
+            mine=mine,
+            answered=bool(answered),
+        )
+
+    @contextmanager
+    def _current(self) -> Iterator[sqlite3.Connection]:
+        """The index, with everything that is in the log by now."""
+        with self._lock:
+            if self._db is None:
+                self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+                self._db.executescript(TABLES)
+                self._db.create_function("holds", 2, lambda text, part: part in text.casefold(), deterministic=True)
+            db = self._db
+            for entry in self._ledger.entries(after=self._read_up_to):
+                _take(db, entry)
+                self._read_up_to = entry.seq
+            yield db
+
+
+def _take(db: sqlite3.Connection, entry: Entry) -> None:
+    body = entry.body
+    if entry.kind is Kind.ANSWER:
+        db.execute("INSERT OR IGNORE INTO answered VALUES(?)", (body["key"],))
+    if entry.kind not in (Kind.RESERVE, Kind.CHARGE):
+        return
+    amount, note = body["amount"], body["note"]
+    cost = (amount["main"], amount["delta"])
+    about = (note.get("sql"), str(note.get("epsilon", "")))
+    db.execute(
+        "INSERT OR REPLACE INTO charge VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (entry.seq, body["number"], entry.at, canonical(body["path"]), body["key"], *about, *cost),
+    )
+    for payer in body["payers"]:
+        db.execute(
+            "INSERT OR REPLACE INTO payment VALUES(?, ?, ?, ?, ?)", (canonical(payer), entry.seq, entry.at, *cost)
+        )
+
+
+def _path(account: str) -> list[str]:
+    path: list[str] = json.loads(account)
+    return path
+
+
+def terms_of(charge: Charged) -> tuple[str, Terms]:
+    """The text and the terms of a charge; Refused for a computation, and for notes that don't say enough."""
+    sql, form = charge.note.get("sql"), charge.note.get("asked")
+    if not isinstance(sql, str):
+        raise unknown_receipt()
+    if not isinstance(form, dict):
+        raise outdated()
+    try:
+        return sql, Terms.from_json(form, charge.account.path[-1])
+    except (KeyError, TypeError, ValueError):
+        raise outdated() from None
+
+
+def outdated() -> Refused:
+    """An answer that is on record but can't be shown under the policy as it is now."""
+    return Refused(
+        "this was asked of other data, under another policy, or before receipts told all that was asked",
+        code="answer_outdated",
+        hint="Ask the question again: if nothing has changed since, it is free.",
+    )
+
+
+def unanswered() -> Refused:
+    """A question that another paid for and that failed: whoever paid can have it run again."""
+    return Refused(
+        "this question was paid for and has no answer yet",
+        code="not_answered",
+        hint="Whoever asked it gets its answer by asking again, at no cost.",
+    )
+
+
+def unknown_receipt() -> Refused:
+    """The same whether there is no such receipt or it is another's."""
+    return Refused(
+        "there is no answer of this number among those that you may read",
+        code="unknown_receipt",
+        hint="Look at the list of answers for the numbers of your receipts.",
+    )

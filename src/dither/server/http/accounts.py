@@ -1,0 +1,125 @@
+"""Budgets, public facts, the ledger and the server's own state over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from dither.ledger import Currency
+from dither.server.http.door import Who, problems, service_of
+from dither.server.http.formats import json_response
+from dither.server.http.forms import (
+    BudgetLineForm,
+    HealthForm,
+    RecordForm,
+    SchemaForm,
+    SpendingForm,
+    VerifiedForm,
+    WhoForm,
+)
+from dither.server.identity import Scope
+from dither.server.wire_form import budget_form, history_form, record_form, schema_form, verified_form
+
+MOST_RECORDS = 500
+router = APIRouter()
+
+
+@router.get(
+    "/v1/budget",
+    tags=["budget"],
+    summary="What was spent and what is left",
+    responses={200: {"model": list[BudgetLineForm]}, **problems()},
+)
+async def budget(request: Request, who: Who) -> Response:
+    """Every account for the owner; for an analyst their own."""
+    return json_response(budget_form(await service_of(request).budget(who)))
+
+
+@router.get(
+    "/v1/history",
+    tags=["budget"],
+    summary="How the budget was spent",
+    responses={200: {"model": list[SpendingForm]}, **problems()},
+)
+async def history(request: Request, who: Who) -> Response:
+    """What accounts had spent, in the order of time: all for the owner, for an analyst their own."""
+    found = await service_of(request).do(who, Scope.PRICE, "history", lambda curator: curator.history(who.analyst))
+    return json_response(history_form(found))
+
+
+@router.get(
+    "/v1/schema", tags=["facts"], summary="The public facts", responses={200: {"model": SchemaForm}, **problems()}
+)
+async def schema(request: Request, who: Who) -> Response:
+    """Tables, columns, who is protected, bounds and keys: what the owner states in the policy."""
+    found = await service_of(request).do(who, Scope.PRICE, "schema", lambda curator: schema_form(curator.policy))
+    return json_response(found)
+
+
+@router.get(
+    "/v1/whoami", tags=["facts"], summary="Whose token this is", responses={200: {"model": WhoForm}, **problems()}
+)
+async def whoami(request: Request, who: Who) -> Response:
+    """The analyst under whose name questions are asked, and what the token allows."""
+    service_of(request).admit(who, Scope.PRICE)
+    return json_response({"analyst": who.analyst, "scope": who.scope.value})
+
+
+@router.get(
+    "/v1/ledger",
+    tags=["owner"],
+    summary="The ledger",
+    responses={200: {"model": list[RecordForm]}, **problems()},
+)
+async def ledger(
+    request: Request,
+    who: Who,
+    before: Annotated[
+        int | None, Query(ge=1, le=2**53, description="Only entries with smaller numbers than this.")
+    ] = None,
+    count: Annotated[int, Query(ge=1, le=MOST_RECORDS, description="How many to list.")] = 50,
+) -> Response:
+    """Who asked what, when, and what it cost; newest first. For the owner."""
+    found = await service_of(request).do(
+        who, Scope.OWNER, "ledger", lambda curator: curator.records(count=count, before=before)
+    )
+    return json_response([record_form(record) for record in found])
+
+
+@router.post(
+    "/v1/ledger/verify",
+    tags=["owner"],
+    summary="Check the whole ledger",
+    responses={200: {"model": VerifiedForm}, **problems()},
+)
+async def verify(request: Request, who: Who) -> Response:
+    """Replay every entry and check balances, losses and answers. For the owner."""
+    service = service_of(request)
+    found = await service.do(who, Scope.OWNER, "verify", lambda curator: curator.verify())
+    pure = service.curator.policy.budget.delta_budget == 0
+    return json_response(verified_form(found, Currency.PURE if pure else Currency.ZCDP))
+
+
+@router.get("/health", tags=["server"], summary="Whether the server is up", responses={200: {"model": HealthForm}})
+async def health() -> Response:
+    """Say ok, and nothing else; needs no token."""
+    return json_response({"status": "ok"})
+
+
+@router.get(
+    "/metrics",
+    tags=["server"],
+    summary="Counts and times of requests",
+    responses={
+        200: {"description": "Prometheus's text format.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **problems(),
+    },
+    response_class=Response,
+)
+async def metrics(request: Request, who: Who) -> Response:
+    """How many requests there were, how they ended and how long they took. For the owner."""
+    service = service_of(request)
+    service.admit(who, Scope.OWNER)
+    text = service.metrics.text({"under_way": service.under_way})
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,92 @@
+"""What needs the owner's word, over HTTP: questions above a price and wishes for more budget."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from dither.server.http.bodies import BudgetRequest, Decision, QuestionRequest
+from dither.server.http.door import QUESTION, Direct, Who, problems, service_of
+from dither.server.http.formats import json_response
+from dither.server.http.forms import RequestForm
+from dither.server.identity import Scope
+from dither.server.wire_form import request_form
+
+BODY = (400, 413, 415)
+direct = APIRouter(prefix="/v1/requests", tags=["requests"], route_class=Direct)
+plain = APIRouter(prefix="/v1/requests", tags=["requests"])
+
+
+@plain.get("", summary="Requests to the owner", responses={200: {"model": list[RequestForm]}, **problems()})
+async def requests(
+    request: Request,
+    who: Who,
+    *,
+    waiting: Annotated[bool, Query(description="Only those that aren't decided.")] = False,
+) -> Response:
+    """All requests for the owner, for an analyst their own; newest first."""
+    found = await service_of(request).do(
+        who, Scope.ASK, "requests", lambda curator: curator.requests(who.analyst, waiting_only=waiting)
+    )
+    return json_response([request_form(one) for one in found])
+
+
+@direct.post(
+    "/question",
+    summary="Ask the owner to approve a question",
+    responses={200: {"model": RequestForm}, **problems(*QUESTION)},
+)
+async def request_question(request: Request, who: Who, body: QuestionRequest) -> Response:
+    """Put a question that costs more than the policy allows without approval before the owner. Charges nothing."""
+    wanted = body.wanted()
+    made = await service_of(request).do(
+        who,
+        Scope.ASK,
+        "request",
+        lambda curator: curator.request_question(
+            wanted.sql,
+            analyst=who.analyst,
+            why=body.why,
+            epsilon=wanted.epsilon,
+            error=wanted.error,
+            weights=wanted.weights,
+            confidence=wanted.confidence,
+        ),
+    )
+    return json_response(request_form(made))
+
+
+@direct.post(
+    "/budget", summary="Ask the owner for more budget", responses={200: {"model": RequestForm}, **problems(*BODY)}
+)
+async def request_budget(request: Request, who: Who, body: BudgetRequest) -> Response:
+    """Put a wish for more budget before the owner."""
+    made = await service_of(request).do(
+        who,
+        Scope.ASK,
+        "request",
+        lambda curator: curator.request_budget(who.analyst, epsilon=body.epsilon, why=body.why),
+    )
+    return json_response(request_form(made))
+
+
+@direct.post(
+    "/{number}/decision",
+    summary="Decide a request",
+    responses={200: {"model": RequestForm}, **problems(*BODY, 404)},
+)
+async def decide(
+    request: Request,
+    who: Who,
+    body: Decision,
+    number: Annotated[str, Path(description="The number of the request.")],
+) -> Response:
+    """Approve or refuse a request. For the owner.
+
+    An approved question may be asked; an approved budget raises the analyst's cap for good.
+    """
+    made = await service_of(request).do(
+        who, Scope.OWNER, "decide", lambda curator: curator.decide(number, approve=body.approve, why=body.why)
+    )
+    return json_response(request_form(made))

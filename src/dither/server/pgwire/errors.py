@@ -1,0 +1,111 @@
+"""Errors and notices as clients read them: severity, SQLSTATE, text, detail, hint and the place in their message."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dither.errors import OutOfBudget, Refused
+from dither.server.pgwire.messages import ProtocolError, message, report
+from dither.server.pgwire.values import InvalidValue
+from dither.server.problems import Problem, ServerRefusal, problem_of
+
+_PLACE = re.compile(rb"\0P([0-9]{1,9})\0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One error or notice; ``offset`` is the place in the client's message, in characters from 0."""
+
+    severity: str
+    sqlstate: str
+    title: str
+    detail: str = ""
+    hint: str = ""
+    offset: int | None = None
+
+    def message(self) -> bytes:
+        """The message on the wire."""
+        fields = {
+            "S": self.severity,
+            "V": self.severity,
+            "C": self.sqlstate,
+            "M": self.title,
+            "D": self.detail,
+            "H": self.hint,
+            "P": "" if self.offset is None else str(self.offset + 1),
+        }
+        return report(b"E" if self.severity in ("ERROR", "FATAL") else b"N", fields)
+
+
+class WireError(Exception):
+    """An error that the client is told; ``report.severity`` FATAL ends the connection."""
+
+    def __init__(self, told: Report) -> None:
+        self.report = told
+        super().__init__(told.sqlstate)
+
+
+def failure(sqlstate: str, title: str, *, hint: str = "", detail: str = "", offset: int | None = None) -> WireError:
+    """An error of the session itself, not of a question."""
+    return WireError(Report(severity="ERROR", sqlstate=sqlstate, title=title, hint=hint, detail=detail, offset=offset))
+
+
+def fatal(sqlstate: str, title: str, *, hint: str = "") -> WireError:
+    """An error after which the connection is closed."""
+    return WireError(Report(severity="FATAL", sqlstate=sqlstate, title=title, hint=hint))
+
+
+def notice(title: str, *, severity: str = "NOTICE", sqlstate: str = "00000") -> Report:
+    """Something that a client is told besides its answer."""
+    return Report(severity=severity, sqlstate=sqlstate, title=title)
+
+
+def told(error: BaseException, offset: int | None = None) -> Report:
+    """What a client is told about an error; ``offset`` is its place in the message, if it has one."""
+    if isinstance(error, WireError):
+        return error.report
+    if isinstance(error, ProtocolError):
+        return Report(severity="FATAL", sqlstate="08P01", title=str(error))
+    if isinstance(error, InvalidValue):
+        return Report(severity="ERROR", sqlstate=error.sqlstate, title=str(error), offset=offset)
+    problem = problem_of(error)
+    return Report(
+        severity="ERROR",
+        sqlstate=problem.sqlstate,
+        title=problem.title,
+        detail=_detail(error, problem),
+        hint=problem.hint,
+        offset=offset,
+    )
+
+
+def moved(content: bytes, offset: int) -> bytes:
+    """Messages of the shadow, with the places in its errors so many characters further on.
+
+    It saw one statement of several; the client counts from the beginning of its message.
+    """
+    parts, at = [], 0
+    while at < len(content):
+        end = at + 1 + int.from_bytes(content[at + 1 : at + 5], "big")
+        part = content[at:end]
+        if part[:1] == b"E":
+            part = message(b"E", _PLACE.sub(lambda place: b"\0P%d\0" % (int(place[1]) + offset), part[5:]))
+        parts.append(part)
+        at = end
+    return b"".join(parts)
+
+
+def _detail(error: BaseException, problem: Problem) -> str:
+    if problem.receipt:
+        return f"Receipt {problem.receipt}."
+    if isinstance(error, Refused | OutOfBudget):
+        return f"Nothing was charged. The reason's short name is {problem.code}."
+    return ""
+
+
+def place_of(error: BaseException) -> tuple[int, int] | None:
+    """The (line, column) in the question that an error is about."""
+    if isinstance(error, Refused):
+        return error.position
+    return error.problem.position if isinstance(error, ServerRefusal) else None

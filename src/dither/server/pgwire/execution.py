@@ -1,0 +1,289 @@
+"""Running statements: each route of a statement to its result, for the simple and the extended protocol alike."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from dither.server.identity import Identity
+from dither.server.pgwire import messages, types
+from dither.server.pgwire.commands import CopyOut, Cursor, Fetch, Named, Setting, Transaction
+from dither.server.pgwire.connection import Wire
+from dither.server.pgwire.copying import CopyWriter
+from dither.server.pgwire.errors import Report, WireError, failure, moved, notice
+from dither.server.pgwire.options import SessionOptions
+from dither.server.pgwire.parameters import BoundText, offset_of
+from dither.server.pgwire.portals import Names, Portal, Rows, data_rows, description
+from dither.server.pgwire.questions import Questions, paid
+from dither.server.pgwire.relay import Relay
+from dither.server.pgwire.shadow import Reply
+from dither.server.pgwire.statements import Refusal, Route, Statement
+from dither.server.pgwire.transactions import IDLE, TransactionState
+from dither.server.service import Service
+
+RESETS = ("DISCARD ALL", "RESET")
+
+
+class AlreadyTold(Exception):  # noqa: N818
+    """A statement failed in the shadow, whose own error the client has."""
+
+
+class Execution:
+    """Runs portals of one session and sends what comes of it."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        service: Service,
+        who: Identity,
+        *,
+        questions: Questions,
+        relay: Relay,
+        names: Names,
+        transaction: TransactionState,
+    ) -> None:
+        self._wire, self._service, self._who = wire, service, who
+        self._questions, self._relay, self._names, self._transaction = questions, relay, names, transaction
+        self.options = SessionOptions()
+
+    async def run(self, portal: Portal, *, count: int = 0, describe: bool = False) -> None:
+        """Run a portal, or go on with it; ``describe`` sends the columns first, as the simple protocol does."""
+        if portal.statement.route is Route.EMPTY:
+            self._wire.send(messages.EMPTY_QUERY)
+            return
+        if portal.rows is None:
+            if portal.ran:
+                raise failure("55000", "this portal has run and can't be run again")
+            tag = await self._produce(portal)
+            portal.ran = True
+            if tag is not None:
+                self._wire.send(messages.complete(tag))
+                return
+        if portal.rows is not None:
+            await self._send_rows(portal, portal.rows, count=count, describe=describe)
+
+    async def columns(self, portal: Portal) -> tuple[types.Column, ...] | None:
+        """The columns that a portal will have; None if it has no rows to give. Free."""
+        statement, detail = portal.statement, portal.statement.detail
+        if portal.rows is not None:
+            return portal.rows.columns
+        if statement.route is Route.PRIVATE or portal.cursor:
+            if portal.columns is None:
+                portal.columns = await self._described(portal)
+            return portal.columns
+        if isinstance(detail, Setting) and detail.action == "show":
+            return (types.Column(name=f"dp.{detail.name}", oid=types.TEXT),)
+        if isinstance(detail, Fetch) and not detail.move:
+            return await self.columns(self._names.portal(detail.name))
+        return None
+
+    async def _described(self, portal: Portal) -> tuple[types.Column, ...]:
+        return await self._questions.describe(
+            portal.statement, self.options.current, kinds=portal.kinds, bound=portal.bound
+        )
+
+    def warn(self, told: Report | None) -> None:
+        """Tell the client something besides."""
+        if told is not None:
+            self._wire.send(told.message())
+
+    def relayed(self, reply: Reply, *, offset: int = 0) -> None:
+        """Send what the shadow said; its statement began at ``offset`` of the client's message."""
+        self._wire.send(moved(reply.messages, offset) if reply.failed and offset else reply.messages)
+        if reply.failed:
+            raise AlreadyTold
+
+    # ------------------------------------------------------------------ rows
+
+    async def _send_rows(self, portal: Portal, rows: Rows, *, count: int, describe: bool) -> None:
+        part = portal.forward(count)
+        if describe:
+            self._wire.send(description(rows.columns, portal.formats))
+        for chunk in data_rows(part, rows.columns, portal.formats):
+            self._wire.send(chunk)
+            await self._wire.relieve()
+        if count and part.num_rows == count:
+            self._wire.send(messages.PORTAL_SUSPENDED)
+        else:
+            self._wire.send(messages.complete(rows.word if rows.word == "SHOW" else f"{rows.word} {part.num_rows}"))
+
+    async def _answer(self, portal: Portal) -> Rows:
+        """The answer of a portal with a question, asked for if it hasn't been."""
+        if portal.rows is None:
+            statement = portal.statement
+            if statement.no_rows:
+                columns = await self._described(portal)
+                table = pa.table([pa.array([], pa.null()) for _ in columns], names=[each.name for each in columns])
+            else:
+                table = await self._table(statement, portal.bound)
+                columns = types.columns_of(table.schema)
+            if portal.columns is not None and _kinds(portal.columns) != _kinds(columns):
+                hint = "Prepare it again; the same question isn't charged twice."
+                raise failure("0A000", "the question has other columns than it was described with", hint=hint)
+            portal.rows = Rows(table=table, columns=columns, word="SELECT")
+        return portal.rows
+
+    async def _table(self, statement: Statement, bound: BoundText) -> pa.Table:
+        if statement.question[:7].upper() == "EXPLAIN":
+            # free, so that a token which may only look at prices is enough
+            explained = await self._questions.explain(statement, self.options.current, bound)
+            if explained is not None:
+                return explained
+        answer = await self._questions.ask(statement, self.options.current, bound)
+        self.warn(paid(answer))
+        return answer.table
+
+    # ------------------------------------------------------------------ one statement
+
+    async def _produce(self, portal: Portal) -> str | None:
+        """Run a statement: its rows are kept in the portal, or the tag of its completion is given."""
+        statement, detail = portal.statement, portal.statement.detail
+        if isinstance(detail, Transaction):
+            return await self._run_transaction(statement, detail)
+        self._transaction.expect_working()
+        if portal.cursor:
+            await self._answer(portal)
+            return None
+        if isinstance(detail, Refusal):
+            raise _refusal(statement, detail)
+        if isinstance(detail, Setting):
+            return await self._run_setting(portal, detail)
+        if isinstance(detail, CopyOut):
+            return await self._run_copy(portal, detail)
+        if isinstance(detail, Cursor):
+            return await self._declare(portal, detail)
+        if isinstance(detail, Fetch):
+            return await self._fetch(portal, detail)
+        if isinstance(detail, Named):
+            close = self._close if statement.route is Route.CLOSE else self._deallocate
+            return await close(statement, detail)
+        if statement.route is Route.DISCARD:
+            return await self._discard(statement)
+        if statement.route is Route.SHADOW:
+            self.relayed(await self._relay.simple(statement), offset=statement.offset)
+            return None
+        await self._answer(portal)
+        return None
+
+    async def _run_transaction(self, statement: Statement, wanted: Transaction) -> str:
+        before = self._transaction.status
+        tag, warning = self._transaction.run(wanted, statement.tag)
+        self.warn(warning)
+        begun = before == IDLE and self._transaction.status != IDLE
+        ended = wanted.action in ("commit", "rollback") and before != IDLE
+        if ended:
+            self.options.end(kept=tag == "COMMIT")
+            self._names.end_transaction()
+        if begun or (ended and wanted.chain):
+            self.options.begin()
+        if begun or ended or wanted.action not in ("begin", "commit", "rollback"):
+            await self._relay.mirror_transaction(statement, wanted, tag)
+        return tag
+
+    async def _run_setting(self, portal: Portal, wanted: Setting) -> str | None:
+        if wanted.action == "show":
+            value = await self._shown(wanted.name)
+            table = pa.table({f"dp.{wanted.name}": [value]})
+            portal.rows = Rows(table=table, columns=types.columns_of(table.schema), word="SHOW")
+            return None
+        local = wanted.local and wanted.action == "set"
+        if local and self._transaction.status == IDLE:
+            self.warn(notice("SET LOCAL can only be used in transaction blocks", severity="WARNING", sqlstate="25P01"))
+            return portal.statement.tag
+        self.options.change(wanted.name, wanted.value if wanted.action == "set" else "", local=local)
+        return portal.statement.tag
+
+    async def _shown(self, name: str) -> str:
+        if name != "budget":
+            return self.options.current.shown(name)
+        lines = await self._questions.waited(self._service.budget(self._who))
+        return "\n".join(f"{line.account}: {line}" for line in lines)
+
+    async def _run_copy(self, portal: Portal, wanted: CopyOut) -> str:
+        writer = CopyWriter(wanted)
+        rows = await self._answer(portal)
+        self._wire.send(messages.copy_out(len(rows.columns), writer.form))
+        for part in writer.rows(rows.table, rows.columns):
+            self._wire.send(part)
+            await self._wire.relieve()
+        self._wire.send(messages.COPY_DONE)
+        # it ran; what is kept isn't to be read as rows
+        portal.rows = None
+        return f"COPY {rows.table.num_rows}"
+
+    # ------------------------------------------------------------------ cursors and names
+
+    async def _declare(self, portal: Portal, wanted: Cursor) -> str:
+        if not wanted.hold and self._transaction.status == IDLE:
+            raise failure("25P01", "DECLARE CURSOR can only be used in transaction blocks", hint="Send BEGIN first.")
+        cursor = Portal(
+            statement=portal.statement,
+            bound=portal.bound,
+            kinds=portal.kinds,
+            formats=(1,) if wanted.binary else (),
+            cursor=True,
+            hold=wanted.hold,
+        )
+        # refused here if it can't be asked, as PostgreSQL would; the question itself is asked at the first FETCH
+        await self.columns(cursor)
+        self._names.open(wanted.name, cursor)
+        return portal.statement.tag
+
+    async def _fetch(self, portal: Portal, wanted: Fetch) -> str | None:
+        if wanted.name not in self._names.portals and self._relay.is_open:
+            self.relayed(await self._relay.simple(portal.statement))
+            return None
+        cursor = self._names.portal(wanted.name)
+        rows = await self._answer(cursor)
+        part = cursor.move(wanted)
+        if wanted.move:
+            return f"MOVE {part.num_rows}"
+        portal.formats = portal.formats or cursor.formats
+        portal.rows = Rows(table=part, columns=rows.columns, word="FETCH")
+        return None
+
+    async def _close(self, statement: Statement, wanted: Named) -> str | None:
+        if wanted.name is None:
+            self._names.portals.clear()
+            await self._relay.mirror(statement.sql)
+            return statement.tag
+        if wanted.name not in self._names.portals and self._relay.is_open:
+            self.relayed(await self._relay.simple(statement))
+            return None
+        self._names.portal(wanted.name)
+        del self._names.portals[wanted.name]
+        return statement.tag
+
+    async def _deallocate(self, statement: Statement, wanted: Named) -> str | None:
+        if wanted.name is None:
+            self._names.statements.clear()
+            await self._relay.mirror(statement.sql)
+            return statement.tag
+        held = self._names.statements.get(wanted.name)
+        if (held is None or held.relayed) and self._relay.is_open:
+            self._names.statements.pop(wanted.name, None)
+            self.relayed(await self._relay.simple(statement))
+            return None
+        self._names.statement(wanted.name)
+        del self._names.statements[wanted.name]
+        return statement.tag
+
+    async def _discard(self, statement: Statement) -> str:
+        if statement.tag == "DISCARD ALL":
+            if self._transaction.status != IDLE:
+                raise failure("25001", "DISCARD ALL cannot run inside a transaction block")
+            self._names.statements.clear()
+            self._names.portals.clear()
+        if statement.tag in RESETS:
+            self.options.reset()
+        await self._relay.mirror(statement.sql)
+        return statement.tag
+
+
+def _kinds(columns: tuple[types.Column, ...]) -> list[int]:
+    return [column.oid for column in columns]
+
+
+def _refusal(statement: Statement, refusal: Refusal) -> WireError:
+    offset = None if refusal.position is None else statement.offset + offset_of(statement.sql, refusal.position)
+    detail = f"Nothing was charged. The reason's short name is {refusal.code}."
+    return failure(refusal.sqlstate, refusal.title, hint=refusal.hint, detail=detail, offset=offset)

@@ -1,0 +1,116 @@
+"""The settings of one session that change what a question costs: ``SET dp.epsilon = 0.1`` and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from dither.errors import InvalidParameter
+from dither.numeric import as_fraction, positive
+from dither.server.pgwire.errors import failure
+from dither.server.service import Wanted
+
+NAMES = ("epsilon", "error", "weights", "confidence")
+DEFAULT_CONFIDENCE = Fraction(19, 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What every question of a session is asked with; ``texts`` are the settings as they were written."""
+
+    epsilon: Fraction | None = None
+    error: Fraction | Mapping[str, Fraction] | None = None
+    weights: Mapping[str, Fraction] = field(default_factory=dict)
+    confidence: Fraction = DEFAULT_CONFIDENCE
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    def wanted(self, sql: str) -> Wanted:
+        """The question, asked with these options."""
+        return Wanted(sql=sql, epsilon=self.epsilon, error=self.error, weights=self.weights, confidence=self.confidence)
+
+    def shown(self, name: str) -> str:
+        """A setting's value, as SHOW shows it."""
+        expect_known(name)
+        return self.texts.get(name, "0.95" if name == "confidence" else "")
+
+    def with_setting(self, name: str, text: str) -> Options:
+        """These options with one changed; an empty text or DEFAULT is the default.
+
+        Example:
+            >>> Options().with_setting("epsilon", "0.1").epsilon
+            Fraction(1, 10)
+        """
+        expect_known(name)
+        value = text.strip()
+        texts = {other: kept for other, kept in self.texts.items() if other != name}
+        if not value or value.lower() == "default":
+            default = Options()
+            return replace(self, **{name: getattr(default, name)}, texts=texts)
+        try:
+            changed: dict[str, Any] = {name: _read(name, value)}
+        except InvalidParameter:
+            changed = {}
+        if not changed:
+            raise failure("22023", f"dp.{name} can't have this value", hint=_HINTS[name])
+        return replace(self, **changed, texts={**texts, name: value})
+
+
+_HINTS = {
+    "epsilon": "Give a number above 0, such as SET dp.epsilon = 0.1.",
+    "error": "Give a number above 0, or one for each column: SET dp.error = 'n=10, total=500'.",
+    "weights": "Give a number above 0 for each column: SET dp.weights = 'n=1, total=3'.",
+    "confidence": "Give a number between 0 and 1, such as SET dp.confidence = 0.95.",
+}
+
+
+def expect_known(name: str) -> None:
+    """Refuse a setting that there isn't."""
+    if name not in NAMES:
+        known = ", ".join(f"dp.{each}" for each in NAMES)
+        raise failure("42704", "there is no such setting of dither", hint=f"Settings are {known}.")
+
+
+def _read(name: str, text: str) -> Fraction | Mapping[str, Fraction]:
+    if name == "confidence":
+        value = as_fraction(text, name)
+        if not 0 < value < 1:
+            raise InvalidParameter(name)
+        return value
+    if name == "epsilon" or (name == "error" and "=" not in text):
+        return positive(text, name)
+    pairs: dict[str, Fraction] = {}
+    for part in text.split(","):
+        column, equals, number = part.partition("=")
+        if not equals or not column.strip() or column.strip() in pairs:
+            raise InvalidParameter(name)
+        pairs[column.strip()] = positive(number.strip(), name)
+    return pairs
+
+
+class SessionOptions:
+    """The options as they change with SET, SET LOCAL and the end of transactions."""
+
+    def __init__(self) -> None:
+        self.current = self._session = self._before = Options()
+
+    def change(self, name: str, text: str, *, local: bool) -> None:
+        """Change a setting, until the end of the transaction if it is local."""
+        self.current = self.current.with_setting(name, text)
+        if not local:
+            self._session = self._session.with_setting(name, text)
+
+    def reset(self) -> None:
+        """All settings as they are by default."""
+        self.current = self._session = Options()
+
+    def begin(self) -> None:
+        """A transaction begins: what is set from now on goes with it if it is rolled back."""
+        self._before = self._session
+
+    def end(self, *, kept: bool) -> None:
+        """A transaction ends, and its settings are kept or not."""
+        if not kept:
+            self._session = self._before
+        self.current = self._session

@@ -1,0 +1,170 @@
+"""Questions of one session on their way to the curator: described for free, asked once, and never refunded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from dither.curator import Answer
+from dither.errors import Refused
+from dither.server.identity import Identity
+from dither.server.pgwire import types
+from dither.server.pgwire.errors import Report, WireError, place_of, told
+from dither.server.pgwire.options import Options
+from dither.server.pgwire.parameters import BoundText, Placeholder, bind_text, made_up
+from dither.server.pgwire.statements import Statement
+from dither.server.problems import Problem, ServerRefusal
+from dither.server.service import Service
+
+T = TypeVar("T")
+CANCELLED = Problem(
+    status=499,
+    sqlstate="57014",
+    code="cancelled",
+    title="waiting was cancelled by the client",
+    hint="The question may go on and be charged. Ask the same again: it isn't charged twice.",
+)
+
+
+class DependsOnValues(WireError):  # noqa: N818
+    """A question that can't be described with made-up values; with its own it may be."""
+
+
+class Described:
+    """The columns of questions, by their texts: they depend on the text and public facts alone. Bounded."""
+
+    LONGEST = 10_000
+
+    def __init__(self, most: int = 1000) -> None:
+        self._most = most
+        self._kept: OrderedDict[tuple[str, tuple[int, ...]], tuple[types.Column, ...]] = OrderedDict()
+
+    def get(self, text: str, kinds: tuple[int, ...]) -> tuple[types.Column, ...] | None:
+        """The columns, if the question was described before."""
+        found = self._kept.get((text, kinds))
+        if found is not None:
+            self._kept.move_to_end((text, kinds))
+        return found
+
+    def keep(self, text: str, kinds: tuple[int, ...], columns: tuple[types.Column, ...]) -> None:
+        """Keep the columns of a question."""
+        if len(text) > self.LONGEST:
+            return
+        self._kept[text, kinds] = columns
+        if len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+
+
+class Questions:
+    """Prices and asks for one client, and stops waiting when it cancels."""
+
+    def __init__(self, service: Service, who: Identity, described: Described) -> None:
+        self._service, self._who, self._described = service, who, described
+        self._waiting: asyncio.Task[Any] | None = None
+        self._cancelled = False
+
+    async def describe(
+        self,
+        statement: Statement,
+        options: Options,
+        *,
+        places: Sequence[Placeholder] = (),
+        kinds: tuple[int, ...] = (),
+        bound: BoundText | None = None,
+    ) -> tuple[types.Column, ...]:
+        """The columns of a question's answer. Never asks: what isn't known of its values is made up."""
+        known = self._described.get(statement.question, kinds)
+        if known is not None:
+            return known
+        found = await self._priced_columns(statement, options, places=places, kinds=kinds, bound=bound)
+        self._described.keep(statement.question, kinds, found)
+        return found
+
+    async def _priced_columns(
+        self,
+        statement: Statement,
+        options: Options,
+        *,
+        places: Sequence[Placeholder],
+        kinds: tuple[int, ...],
+        bound: BoundText | None,
+    ) -> tuple[types.Column, ...]:
+        if bound is not None or not places:
+            return await self._columns(statement, options, bound or BoundText(text=statement.question))
+        problems: list[WireError] = []
+        for values in made_up(kinds):
+            try:
+                return await self._columns(statement, options, bind_text(statement.question, values, places))
+            except WireError as error:
+                problems.append(error)
+        # the last has no values at all, and NULL is often refused for itself
+        if any(each.report != problems[0].report for each in problems[:-1]):
+            raise DependsOnValues(problems[0].report)
+        raise problems[0]
+
+    async def _columns(self, statement: Statement, options: Options, bound: BoundText) -> tuple[types.Column, ...]:
+        work = self._service.price(self._who, options.wanted(bound.text))
+        quote = await self._placed(statement, bound, work)
+        return types.columns_of(quote.schema)
+
+    async def explain(self, statement: Statement, options: Options, bound: BoundText) -> pa.Table | None:
+        """The answer of EXPLAIN PRIVACY, by its price alone; None if the text is a question after all."""
+        work = self._service.price(self._who, options.wanted(bound.text))
+        quote = await self._placed(statement, bound, work)
+        return quote.to_arrow() if quote.explains else None
+
+    async def ask(self, statement: Statement, options: Options, bound: BoundText) -> Answer:
+        """The answer; the one place of this protocol in which anything is charged."""
+        return await self._placed(statement, bound, self._service.ask(self._who, options.wanted(bound.text)))
+
+    async def _placed(self, statement: Statement, bound: BoundText, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work; its errors get their place in the client's message."""
+        try:
+            return await self.waited(work)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client is told what may be told
+            problem = error
+        raise WireError(told(problem, offset_in_message(problem, statement, bound)))
+
+    async def waited(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for the work, unless the client cancels."""
+        self._cancelled = False
+        task = asyncio.ensure_future(work)
+        self._waiting = task
+        try:
+            return await task
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if not self._cancelled or (own is not None and own.cancelling()):
+                raise
+        finally:
+            self._waiting = None
+        raise ServerRefusal(CANCELLED)
+
+    def cancel(self) -> None:
+        """The client doesn't want to wait any longer; a question that was begun goes on."""
+        if self._waiting is not None:
+            self._cancelled = True
+            self._waiting.cancel()
+
+
+def offset_in_message(error: BaseException, statement: Statement, bound: BoundText) -> int | None:
+    """Where in the client's message an error of a question is, in characters from 0."""
+    origin = bound.origin(place_of(error))
+    return None if origin is None else statement.question_offset + origin
+
+
+def refused_in(statement: Statement, error: Refused | ServerRefusal) -> WireError:
+    """A refusal of a question whose values aren't known yet, with its place in the message."""
+    return WireError(told(error, offset_in_message(error, statement, BoundText(text=statement.question))))
+
+
+def paid(answer: Answer) -> Report | None:
+    """What a client is told of an answer's price; nothing for what isn't a question."""
+    if answer.receipt is None:
+        return None
+    detail = "\n".join([*answer.notes, f"Receipt {answer.receipt.number}."])
+    return Report(severity="NOTICE", sqlstate="00000", title=f"cost: {answer.cost}; {answer.cost.left}", detail=detail)

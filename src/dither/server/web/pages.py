@@ -1,0 +1,107 @@
+"""The routes of the web page."""
+
+from __future__ import annotations
+
+import hashlib
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from dither.server.access import Access
+from dither.server.service import Service
+from dither.server.web import answers, asking, budgets, facts, owning
+from dither.server.web.visits import (
+    COOKIES,
+    STATIC,
+    Handler,
+    html,
+    own_form,
+    read_form,
+    same_site,
+    session_of,
+    static_file,
+    to_sign_in,
+    visited,
+)
+
+# Tokens are 32 random bytes: they can't be guessed, so trying is not limited.
+LONGEST_TOKEN = 500
+
+
+def router(service: Service, access: Access, *, secure_cookies: bool = False) -> APIRouter:
+    """Every page, for one service."""
+    routes = APIRouter(include_in_schema=False)
+    cookie = COOKIES[secure_cookies]
+
+    def add(method: str, path: str, handler: Handler) -> None:
+        endpoint = visited(handler, service, access, cookie=cookie)
+        routes.add_api_route(path, endpoint, methods=[method], response_model=None, response_class=HTMLResponse)
+
+    for method, path, handler in (
+        ("GET", "/ask", asking.ask),
+        ("POST", "/ask/price", asking.price),
+        ("POST", "/ask/run", asking.run),
+        ("POST", "/ask/request", asking.request_approval),
+        ("GET", "/answers", answers.listed),
+        ("GET", "/answers/{number}", answers.shown),
+        ("GET", "/answers/{number}/chart", answers.chart),
+        ("GET", "/answers/{number}/download", answers.download),
+        ("GET", "/budget", budgets.budget),
+        ("POST", "/budget/request", budgets.request_budget),
+        ("GET", "/data", facts.data),
+        ("GET", "/ledger", owning.ledger),
+        ("POST", "/ledger/verify", owning.verify),
+        ("GET", "/approvals", owning.approvals),
+        ("POST", "/approvals/{number}", owning.decide),
+    ):
+        add(method, path, handler)
+
+    async def start(request: Request) -> Response:
+        known = session_of(request, access, cookie)
+        return to_sign_in(request) if known is None else RedirectResponse("/ask", status_code=303)
+
+    async def sign_in_page() -> Response:
+        return html("sign_in.html", problem=None, dataset=service.curator.policy.source.name)
+
+    async def sign_in(request: Request) -> Response:
+        dataset = service.curator.policy.source.name
+        token = (await read_form(request)).get("token", "").strip()
+        made = access.sign_in(token) if 0 < len(token) <= LONGEST_TOKEN and same_site(request) else None
+        if made is None:
+            return html("sign_in.html", status=401, problem="This token is unknown or has expired.", dataset=dataset)
+        # whoever was signed in here before isn't any more
+        access.sign_out(request.cookies.get(cookie, ""))
+        response = RedirectResponse("/ask", status_code=303)
+        response.set_cookie(cookie, made[0], httponly=True, secure=secure_cookies, samesite="strict", path="/")
+        return response
+
+    async def sign_out(request: Request) -> Response:
+        session, form = session_of(request, access, cookie), await read_form(request)
+        response = RedirectResponse("/sign-in", status_code=303)
+        if session is not None:
+            if not own_form(request, form, session):
+                # another site must not sign anybody out
+                return RedirectResponse("/ask", status_code=303)
+            access.sign_out(request.cookies.get(cookie, ""))
+            response.delete_cookie(cookie, path="/", httponly=True, secure=secure_cookies, samesite="strict")
+        return response
+
+    async def static(request: Request, name: str) -> Response:
+        content = static_file(name)
+        if content is None:
+            return Response(status_code=404)
+        tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+        headers = {"ETag": tag, "Cache-Control": "public, max-age=3600"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, media_type=STATIC[name], headers=headers)
+
+    for method, path, endpoint in (
+        ("GET", "/", start),
+        ("GET", "/sign-in", sign_in_page),
+        ("POST", "/sign-in", sign_in),
+        ("POST", "/sign-out", sign_out),
+        ("GET", "/static/{name}", static),
+    ):
+        routes.add_api_route(path, endpoint, methods=[method], response_model=None)
+    return routes

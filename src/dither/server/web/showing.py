@@ -1,0 +1,54 @@
+"""An answer as the page shows it: rows with intervals, a drawing, and where to download it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dither.curator import Answer
+from dither.curator.answer import cell, number
+from dither.curator.charts import ChartKind, answer_chart
+
+MOST_ROWS = 500
+KINDS: tuple[ChartKind, ...] = ("bar", "line", "dot")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCell:
+    """A value as text; a noisy one with its half width and interval."""
+
+    text: str
+    half: str = ""
+    interval: str = ""
+    noisy: bool = False
+
+
+def shown_answer(answer: Answer, *, kind: ChartKind | None = None) -> dict[str, Any]:
+    """What the templates need of an answer; ``kind`` is how to draw it, if somebody chose."""
+    table = answer.table.slice(0, MOST_ROWS)
+    columns = [_cells(answer, name, table.column(name).to_pylist()) for name in table.column_names]
+    return {
+        "answer": answer,
+        "names": [(name, name in answer.bars) for name in table.column_names],
+        "rows": list(zip(*columns, strict=True)),
+        "more_rows": answer.table.num_rows - table.num_rows,
+        "drawing": answer_chart(answer, kind=kind),
+        "kind": kind,
+        "kinds": KINDS,
+        "texts": [(name, bars.text) for name, bars in answer.bars.items() if bars.low is None and bars.text],
+    }
+
+
+def _cells(answer: Answer, name: str, values: list[Any]) -> list[ShownCell]:
+    bars = answer.bars.get(name)
+    cells = []
+    for index, value in enumerate(values):
+        if bars is None:
+            cells.append(ShownCell(cell(value)))
+        elif bars.low is None or bars.high is None or value is None:
+            cells.append(ShownCell(cell(value), noisy=True))
+        else:
+            low, high = float(bars.low[index]), float(bars.high[index])
+            half, between = number((high - low) / 2), f"{number(low)} … {number(high)}"
+            cells.append(ShownCell(cell(value), half, between, noisy=True))
+    return cells

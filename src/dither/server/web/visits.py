@@ -1,0 +1,195 @@
+"""Somebody at the web page: their session, what they sent, and how a page is sent back."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from fastapi import Request, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import ClientDisconnect
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from dither.curator import OWNER
+from dither.curator.answer import cell, number
+from dither.curator.charts import meter
+from dither.server.access import Access, Session
+from dither.server.identity import Scope
+from dither.server.problems import Problem, problem_of
+from dither.server.service import Service
+
+# Under the prefix __Host- browsers take the cookie from this very host alone, and only over TLS (RFC 6265bis).
+COOKIES = {False: "dither_session", True: "__Host-dither_session"}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+MOST_FIELDS = 40
+STATIC = {
+    "htmx-2.0.11.min.js": "text/javascript",
+    "dither.js": "text/javascript",
+    "dither.css": "text/css",
+    "dither.svg": "image/svg+xml",
+}
+HERE = Path(__file__).parent
+STALE = Problem(
+    status=403,
+    sqlstate="42501",
+    code="stale_form",
+    title="this form is from another session",
+    hint="Load the page again; nothing was charged.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """One request of somebody who is signed in."""
+
+    request: Request
+    service: Service
+    session: Session
+    form: Mapping[str, str]
+
+    @property
+    def analyst(self) -> str:
+        """Under which name they ask."""
+        return self.session.identity.analyst
+
+    def amount(self, name: str) -> str:
+        """A number that somebody wrote, with a decimal comma or point; the curator reads and checks it."""
+        return self.form.get(name, "").strip().replace(",", ".")
+
+    @property
+    def partly(self) -> bool:
+        """Whether htmx asks for a part of a page."""
+        return self.request.headers.get("hx-request") == "true"
+
+    def page(self, template: str, *, status: int = 200, **context: Any) -> Response:
+        """A page or a part of one."""
+        here = "/" + self.request.url.path.split("/")[1]
+        shared = {
+            "who": self.analyst,
+            "is_owner": self.session.identity.is_owner,
+            "csrf": self.session.csrf,
+            "dataset": self.service.curator.policy.source.name,
+            "here": here,
+            "partly": template.startswith("_"),
+            "may_ask": self.session.identity.allows(Scope.ASK),
+        }
+        return html(template, status=status, **shared, **context)
+
+    def problem(self, problem: Problem) -> Response:
+        """A problem, as a page or as a part of one; htmx shows parts only if they come with a good status."""
+        if self.partly:
+            return self.page("_problem.html", problem=problem)
+        return self.page("problem.html", status=problem.status, problem=problem)
+
+
+Handler = Callable[[Visit], Awaitable[Response]]
+
+
+def html(template: str, *, status: int = 200, **context: Any) -> Response:
+    """A template, rendered, under the strict policy of the pages."""
+    text = environment().get_template(template).render(**context)
+    # with no referrer at all, browsers send forms with an origin of "null", which could be anybody's
+    headers = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin"}
+    return HTMLResponse(text, status_code=status, headers=headers)
+
+
+def visited(
+    handler: Handler, service: Service, access: Access, *, cookie: str
+) -> Callable[[Request], Awaitable[Response]]:
+    """The handler, for those who are signed in; others are sent to sign in, and forms of other sites are refused."""
+
+    async def endpoint(request: Request) -> Response:
+        session = session_of(request, access, cookie)
+        if session is None:
+            return to_sign_in(request)
+        visit = Visit(request=request, service=service, session=session, form={})
+        try:
+            if request.method == "POST":
+                visit = replace(visit, form=await read_form(request))
+                if not own_form(request, visit.form, session):
+                    return visit.problem(STALE)
+            return await handler(visit)
+        except ClientDisconnect:
+            raise
+        except Exception as error:  # noqa: BLE001 - every problem is told in the same way, and says nothing of data
+            return visit.problem(problem_of(error))
+
+    return endpoint
+
+
+def session_of(request: Request, access: Access, cookie: str) -> Session | None:
+    """Who is signed in, by the cookie of this name."""
+    sent = request.cookies.get(cookie, "")
+    return access.session(sent) if sent else None
+
+
+def to_sign_in(request: Request) -> Response:
+    """Off to the sign-in page; htmx is told to change the whole page."""
+    if request.headers.get("hx-request") == "true":
+        return Response(status_code=200, headers={"HX-Redirect": "/sign-in"})
+    return RedirectResponse("/sign-in", status_code=303)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a posted form, each once; anything that isn't one has none."""
+    if request.headers.get("content-type", "").split(";")[0].strip() != "application/x-www-form-urlencoded":
+        return {}
+    body = await request.body()
+    try:
+        pairs = parse_qsl(
+            body.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict", encoding="utf-8"
+        )
+    except ValueError:
+        return {}
+    return {name: value.replace("\r\n", "\n") for name, value in pairs}
+
+
+def same_site(request: Request) -> bool:
+    """Whether a form was sent from this site, as far as the browser says."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = request.headers.get("origin")
+    try:
+        return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    except ValueError:
+        return False
+
+
+def own_form(request: Request, form: Mapping[str, str], session: Session) -> bool:
+    """Whether a form comes from a page of this very session."""
+    sent = request.headers.get("x-csrf") or form.get("csrf", "")
+    return same_site(request) and hmac.compare_digest(sent.encode(), session.csrf.encode())
+
+
+@cache
+def environment() -> Environment:
+    """The templates; everything is escaped, and a name that isn't given is an error."""
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {"meter": meter, "OWNER": OWNER}
+    made.filters |= {"cell": cell, "number": number, "when": when}
+    return made
+
+
+def when(at: str) -> str:
+    """A time of the ledger as people read it."""
+    return at[:16].replace("T", " ")
+
+
+@cache
+def static_file(name: str) -> bytes | None:
+    """One of our own files for the page."""
+    return (HERE / "static" / name).read_bytes() if name in STATIC else None
