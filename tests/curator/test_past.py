@@ -112,6 +112,17 @@ def test_what_failed_is_listed_and_runs_when_it_is_asked_for(opened):
     assert made.curator.sql(COUNTS, epsilon="1/2", analyst="ana").table.equals(again.table)
 
 
+def test_what_failed_on_earlier_data_is_not_run_on_later_data(opened, ledger_of, policy_of):
+    ledger = ledger_of(policy_of())
+    made = opened(ledger=ledger, version="1")
+    made.engine.fails_with = RuntimeError("no")
+    with pytest.raises(Failed) as failed:
+        made.curator.sql(COUNTS, epsilon="1/2", analyst="ana")
+    later = opened(ledger=ledger, version="2")
+    assert refused(lambda: later.curator.answer(failed.value.receipt, analyst="ana")).code == "answer_outdated"
+    assert later.engine.runs == 0
+
+
 def test_computations_are_no_answers_but_are_in_the_history(opened):
     class Rows:
         table, columns, rows = "orders", ("pieces",), 4

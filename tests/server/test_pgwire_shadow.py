@@ -24,6 +24,7 @@ OWN = Identity(analyst=OWNER, scope=Scope.OWNER, token="t2")
 TEXT = POLICY.format(more="", budget=100, ana=50) + (
     '\n[tables."sales.Visits"]\nprivate = true\nprivacy_unit = "row"\n'
     '[tables."sales.Visits".columns]\n"when it was" = { type = "timestamp" }\nsame = { type = "boolean" }\n'
+    'xmin = { type = "text" }\n'
 )
 
 

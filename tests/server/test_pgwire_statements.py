@@ -80,6 +80,8 @@ PRIVATE = [
     "SELECT my_aggregate(city) FROM orders WHERE false",
     "SELECT city FROM orders WHERE 1 = 0 OR 1 = 1",
     "SELECT city FROM orders WHERE NOT 1 = 0",
+    "SELECT city FROM orders WHERE 1 = 1 AND city = 'x'",
+    "SELECT city FROM orders WHERE 2 <> 3 AND (true AND 1 = 1)",
     "SELECT city FROM orders WHERE 1 = 0 UNION ALL SELECT city FROM orders",
     "(SELECT city FROM orders LIMIT 0) UNION ALL (SELECT city FROM orders)",
     "SELECT city FROM orders ORDER BY (SELECT 1 LIMIT 0)",

@@ -6,12 +6,16 @@ import re
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from dither.curator import Answer, Bars, Cost
 from dither.errors import Failed
 from dither.privacy import Adjacency, Guarantee
 from dither.server.identity import Scope
 from dither.server.web.meaning import meaning_of
+from dither.server.web.showing import shown_answer
 
 _SPEC = importlib.util.spec_from_file_location("web_site", Path(__file__).parent / "web_site.py")
 web_site = importlib.util.module_from_spec(_SPEC)
@@ -228,3 +232,12 @@ def test_the_data_page_says_what_to_do_about_what_is_missing(fresh):
         amount="0.1",
     )
     assert "Run for" in page.text
+
+
+def test_plus_minus_is_said_only_of_a_value_in_the_middle_of_its_interval():
+    table = pa.table({"m": [50.0, 3.0, None]})
+    bars = {"m": Bars(low=np.array([40.0, 0.0, 0.0]), high=np.array([60.0, 20.0, 1.0]), text="")}
+    cost = Cost(epsilon=1.0, delta=0.0, charged=True, left="")
+    shown = shown_answer(Answer(table=table, bars=bars, confidence=0.95, receipt=None, cost=cost))
+    cells = [(one.text, one.half, one.interval) for (one,) in shown["rows"]]
+    assert cells == [("50", "10", "40 … 60"), ("3", "", "0 … 20"), ("NULL", "", "")]

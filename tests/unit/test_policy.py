@@ -153,6 +153,20 @@ def test_defaults_are_the_cautious_ones():
     assert Policy.parse(re.sub('analysts = "listed"\n', "", GOOD)).budget.analysts == "listed"
 
 
+def test_what_waits_for_the_owner_and_what_is_shared():
+    plain = Policy.parse(GOOD)
+    assert (plain.budget.needs_approval_above, plain.budget.share_answers) == (None, False)
+    assert plain.analyst("ana").needs_approval_above is None
+    text = GOOD.replace('analysts = "listed"', 'analysts = "any"\nneeds_approval_above = 0.3\nshare_answers = true')
+    text = text.replace("[analysts.ana]", "[analysts.ana]\nneeds_approval_above = 0.05")
+    policy = Policy.parse(text)
+    assert (policy.budget.needs_approval_above, policy.budget.share_answers) == (Fraction(3, 10), True)
+    found = [policy.analyst(name).needs_approval_above for name in ("ana", "Zo\u00eb B.", "anybody")]
+    assert found == [Fraction(1, 20), Fraction(3, 10), Fraction(3, 10)]
+    # neither makes a recorded answer another one
+    assert policy.fingerprint() == plain.fingerprint()
+
+
 def test_several_files_need_a_name():
     text = GOOD.replace('database = "shop.duckdb"', 'files = { orders = "o.csv", "my shops" = "s.csv" }')
     assert Policy.parse(text).source.files["my shops"] == Path("s.csv")

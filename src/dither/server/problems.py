@@ -175,4 +175,9 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "too_many_requests": (429, "53400"),
     "epsilon_too_large": (400, "53400"),
     "needs_approval": (403, "42501"),
+    "already_decided": (409, "55000"),
+    "answer_outdated": (410, "02000"),
+    "not_answered": (409, "55000"),
+    "no_approval_needed": (400, "22023"),
+    "no_budget_to_raise": (400, "22023"),
 }

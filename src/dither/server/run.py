@@ -215,7 +215,10 @@ async def _http(web: ModuleType, app: object, place: Place, limits: Limits) -> A
         ssl_certfile=place.certificate,
         ssl_keyfile=place.key,
         log_config=None,
+        # it warns of every malformed request: whoever wants to could fill the disk with that
+        log_level="error",
         access_log=False,
+        ws="none",
         server_header=False,
         date_header=False,
         proxy_headers=False,

@@ -178,6 +178,24 @@ def test_probes_of_columns_are_free(served, connection, question):
             assert cursor.fetchall() == []
 
 
+def test_what_odbc_sends_for_a_bi_tool(served):
+    """Several statements in one simple query: a cursor that is held, read in parts and closed."""
+    question = (
+        'SELECT "orders"."city" AS "city", SUM("orders"."amount") AS "sum:amount:ok" FROM "public"."orders" "orders" '
+        'WHERE "orders"."amount" < 111.5 GROUP BY 1 ORDER BY 1'
+    )
+    with served.charging(1), psycopg.connect(served.uri, autocommit=True) as connection:
+        wire = connection.pgconn
+        begun = wire.exec_(f'BEGIN;declare "SQL_CUR1" cursor with hold for {question};fetch 2 in "SQL_CUR1"'.encode())
+        assert (begun.ntuples, begun.fname(1)) == (2, b"sum:amount:ok")
+        assert wire.exec_(b"COMMIT").command_status == b"COMMIT"
+        assert wire.exec_(b'fetch 2 in "SQL_CUR1"').ntuples == 1
+        assert wire.exec_(b'close "SQL_CUR1"').command_status == b"CLOSE CURSOR"
+        # the same again, as a tool does that looks at the columns first
+        probe = wire.exec_(f"SELECT * FROM ({question}) AS probe LIMIT 0".encode())
+        assert (probe.ntuples, probe.fname(0)) == (0, b"city")
+
+
 def test_a_token_for_prices_alone_asks_nothing(served, question):
     uri = served.uri.replace(f"ana:{served.password}", f"looker:{served.tokens['looker']}")
     with served.free(), psycopg.connect(uri, autocommit=True) as connection:

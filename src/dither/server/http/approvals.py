@@ -74,7 +74,7 @@ async def request_budget(request: Request, who: Who, body: BudgetRequest) -> Res
 @direct.post(
     "/{number}/decision",
     summary="Decide a request",
-    responses={200: {"model": RequestForm}, **problems(*BODY, 404)},
+    responses={200: {"model": RequestForm}, **problems(*BODY, 404, 409)},
 )
 async def decide(
     request: Request,

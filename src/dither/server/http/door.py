@@ -27,6 +27,8 @@ MEANINGS = {
     403: "The token doesn't allow this, or the owner has to approve it first; nothing was charged.",
     404: "There is nothing of this number that this token may read.",
     406: "The answer isn't given in any of the accepted formats; nothing was charged.",
+    409: "That was decided before, or there is no answer to show; nothing was charged.",
+    410: "The answer is one of other data or another policy; nothing was charged.",
     413: "The request is too large; nothing was charged.",
     415: "The body isn't JSON; nothing was charged.",
     422: "The request isn't of the right form; nothing was charged.",

@@ -93,7 +93,7 @@ async def answers(
     return json_response(page_form(page))
 
 
-@plain.get("/answers/{number}", summary="An answer again", responses={**ANSWER, **problems(400, 404, 406)})
+@plain.get("/answers/{number}", summary="An answer again", responses={**ANSWER, **problems(400, 404, 406, 409, 410)})
 async def answer(request: Request, who: Who, number: Number) -> Response:
     """Give an answer that was paid for once more; free. A number of somebody else is as one that doesn't exist."""
     wanted = expect_format(request.headers.get("accept", ""))

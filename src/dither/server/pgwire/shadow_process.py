@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -67,8 +66,8 @@ class ShadowProcess:
         programs = _programs()
         user = _user()
         directory = _directory(user)
+        (directory / "settings").write_text(_configuration(directory, limits), encoding="utf-8")
         try:
-            await _make_cluster(programs, directory, user, limits)
             keeper = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-I",
@@ -77,12 +76,11 @@ class ShadowProcess:
                 str(directory),
                 str(user if user is not None else -1),
                 str(limits.memory),
-                str(programs / "postgres"),
-                "-D",
-                str(directory / "data"),
+                str(programs),
+                SUPERUSER,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,
             )
         except BaseException:
@@ -97,7 +95,7 @@ class ShadowProcess:
         return process
 
     async def _expect_ready(self) -> None:
-        for _ in range(600):
+        for _ in range(3000):
             if not self.running:
                 break
             pid = self.directory / "data" / "postmaster.pid"
@@ -105,7 +103,11 @@ class ShadowProcess:
                 if pid.read_text().rstrip().endswith("ready"):
                     return
             await asyncio.sleep(0.02)
-        raise ShadowFailed("the shadow PostgreSQL doesn't start; check memory and the space for temporary files")
+        said = b""
+        if not self.running and self._keeper.stderr is not None:
+            said = await self._keeper.stderr.read()
+        why = said.decode(errors="replace").strip() or "check memory and the space for temporary files"
+        raise ShadowFailed(f"the shadow PostgreSQL doesn't start: {why}")
 
     async def stop(self) -> None:
         """End it and remove what it wrote; twice is as once."""
@@ -153,37 +155,6 @@ def _directory(user: int | None) -> Path:
     if user is not None:
         os.chown(directory, user, -1)
     return directory
-
-
-async def _make_cluster(programs: Path, directory: Path, user: int | None, limits: ShadowLimits) -> None:
-    arguments = ["-D", str(directory / "data"), "-U", SUPERUSER, "--auth=trust", "--encoding=UTF8", "--no-sync"]
-    arguments += ["--locale=C", "--no-instructions"]
-    try:
-        # in a thread: uvloop's own way of starting programs can't change the user
-        made = await asyncio.to_thread(
-            subprocess.run,
-            [str(programs / "initdb"), *arguments],
-            cwd="/",
-            env={"LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
-            check=False,
-        )
-    except PermissionError:
-        raise ShadowFailed(
-            "PostgreSQL's programs can't be run by the user nobody, as which it runs if the server is started by root; "
-            "start the server as another user"
-        ) from None
-    if made.returncode:
-        said = made.stderr.decode(errors="replace").strip()[-500:]
-        raise ShadowFailed(f"the shadow PostgreSQL can't be made: {said}")
-    with (directory / "data" / "postgresql.conf").open("a", encoding="utf-8") as file:
-        file.write(_configuration(directory, limits))
-    (directory / "data" / "pg_hba.conf").write_text("local all all trust\n", encoding="utf-8")
 
 
 def _configuration(directory: Path, limits: ShadowLimits) -> str:

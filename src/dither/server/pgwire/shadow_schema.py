@@ -27,6 +27,8 @@ TYPES = {
 }
 MOST_KEYS_SHOWN = 20
 MOST_RECEIPTS = 500
+# columns that every table of PostgreSQL has, so no other can have these names
+_OWN_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
 _RESERVED = frozenset({SUPERUSER, "public", "none", "current_user", "session_user", "current_role", "user"})
 
 # Functions that may be called although what they give isn't settled by what they are given. All other such functions
@@ -171,7 +173,7 @@ def _place(table: TableFacts) -> tuple[str, str]:
 
 def _make_table(table: TableFacts) -> Iterator[str]:
     place = ".".join(name(part) for part in _place(table))
-    visible = [column for column in table.columns.values() if not column.hidden]
+    visible = [column for column in table.columns.values() if not column.hidden and column.name not in _OWN_COLUMNS]
     columns = ", ".join(f"{name(column.name)} {TYPES[column.kind]}" for column in visible)
     yield f"CREATE TABLE {place} ({columns})"
     yield f"COMMENT ON TABLE {place} IS {literal(about_table(table))}"

@@ -15,7 +15,7 @@ KINDS: tuple[ChartKind, ...] = ("bar", "line", "dot")
 
 @dataclass(frozen=True, slots=True)
 class ShownCell:
-    """A value as text; a noisy one with its half width and interval."""
+    """A value as text; a noisy one with its interval, and half of its width where the value is in the middle."""
 
     text: str
     half: str = ""
@@ -49,6 +49,9 @@ def _cells(answer: Answer, name: str, values: list[Any]) -> list[ShownCell]:
             cells.append(ShownCell(cell(value), noisy=True))
         else:
             low, high = float(bars.low[index]), float(bars.high[index])
-            half, between = number((high - low) / 2), f"{number(low)} … {number(high)}"
-            cells.append(ShownCell(cell(value), half, between, noisy=True))
+            half = (high - low) / 2
+            # an interval that was cut at a bound isn't around its value: ± would say another one
+            around = abs(float(value) - low - half) <= 1e-9 * max(abs(low), abs(high))
+            between = f"{number(low)} … {number(high)}"
+            cells.append(ShownCell(cell(value), number(half) if around else "", between, noisy=True))
     return cells
