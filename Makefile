@@ -24,7 +24,7 @@ types: $(VENV)/.dev
 layers: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
-tests: $(VENV)/.dev
+tests: $(VENV)/.dev $(VENV)/.clients
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto
 
 bench: $(VENV)/.dev
@@ -45,6 +45,11 @@ $(BIN)/python:
 # What the demo needs: the package, its hard dependencies and pictures.
 $(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plots]'
+	@touch $@
+
+# A browser and clients of PostgreSQL that pip doesn't have; where one can't be had, its tests skip.
+$(VENV)/.clients: tests/server/clients/fetch.sh | $(BIN)/python
+	@sh tests/server/clients/fetch.sh $(VENV)/clients
 	@touch $@
 
 # What the tests need. The oracles are other libraries to compare with; where one has no wheel, its tests skip.

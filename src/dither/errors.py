@@ -20,6 +20,7 @@
     │   └── LedgerMismatch               it was kept for another currency or another privacy unit
     ├── SourceError                      the owner's data can't be opened: a missing file, an unknown table
     ├── MissingLibrary(ImportError)      an optional part needs a library that isn't installed: says which
+    ├── ServerError(ConnectionError)     a server can't be reached or doesn't answer in time (raised by dither.client)
     └── ConformanceFailed(AssertionError)  a mechanism, engine or ledger broke its contract (raised by dither.checks)
 
 Messages are built from parameters, which are public; they never contain a data value.

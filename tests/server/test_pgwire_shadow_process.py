@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from dither.curator import Policy
-from dither.server.pgwire.shadow import Shadow, ShadowLimits
+from dither.server.pgwire import shadow_process
+from dither.server.pgwire.shadow import Shadow, ShadowFailed, ShadowLimits
+from dither.server.pgwire.shadow_process import ShadowProcess
 from dither.server.problems import ServerRefusal
 
 from .conftest import POLICY
@@ -101,3 +103,34 @@ def test_it_ends_with_the_server_even_if_that_is_killed():
             break
         time.sleep(0.02)
     assert not directory.exists()
+
+
+def keeper(directory):
+    """The program that makes and keeps a shadow, by itself."""
+    script = Path(shadow_process.__file__).with_name("shadow_keeper.py")
+    user = shadow_process._user()
+    arguments = (directory, -1 if user is None else user, 512 << 20, shadow_process._programs(), "me")
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", script, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_nothing_is_left_if_the_server_goes_while_it_is_made():
+    directory = shadow_process._directory(shadow_process._user())
+    with keeper(directory) as process:
+        for _ in range(500):
+            if (directory / "data" / "PG_VERSION").exists():
+                break
+            time.sleep(0.02)
+        process.stdin.close()
+        assert process.wait(30) == 1
+    assert not directory.exists()
+
+
+def test_why_it_doesnt_start_is_told(monkeypatch):
+    monkeypatch.setattr(shadow_process, "_configuration", lambda *_: "nonsense = 1\n")
+    with pytest.raises(ShadowFailed, match="unrecognized configuration parameter"):
+        asyncio.run(ShadowProcess.start(ShadowLimits()))

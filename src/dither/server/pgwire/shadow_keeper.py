@@ -60,12 +60,14 @@ class Keeper:
 
     @staticmethod
     def _end(program: "subprocess.Popen[bytes]") -> None:
-        # at once and without saving anything: there is nothing to save
-        program.send_signal(signal.SIGQUIT)
+        # it and what it started, at once and without saving anything: there is nothing to save
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGQUIT)
         try:
             program.wait(10)
         except subprocess.TimeoutExpired:
-            program.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
             program.wait()
 
 
