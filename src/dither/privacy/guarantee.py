@@ -44,6 +44,10 @@ class Guarantee:
     def posterior(self, prior: Number, *, failure: Number | None = None) -> tuple[float, float]:
         """Bounds on what a suspicion of ``prior`` can become, for any answer and any side knowledge.
 
+        What is suspected and its opposite must be neighbours: that somebody is in the data or not, under add_remove;
+        that it says this or that of them, under replace. What it says of somebody who may also be absent takes two
+        changes under add_remove, so twice the ε.
+
         Guarantee: prior odds change by a factor within e^{±ε} (Dwork et al. 2006). With δ > 0 this can
             fail: outside an event of probability ``failure`` > δ (default 2δ) the odds change by at most e^{±(ε+t)}
             with e^t = (failure + δe^−ε)/(failure − δ). For Pr[loss > ε+t]·(1 − e^−t) ≤ δ in either direction, and odds
@@ -75,12 +79,17 @@ class Guarantee:
         return up(epsilon + math.log((float(chance) + share) / float(chance - self.delta)))
 
     def sentence(self, prior: Number = Fraction(1, 10)) -> str:
-        """The guarantee in plain words, for a given suspicion."""
+        """The guarantee in plain words, for a given suspicion; rounded outwards to a tenth of a per cent.
+
+        The suspicion is about what the adjacency hides: that somebody is in the data (add_remove), or what it says of
+        them (replace).
+        """
         low, high = self.posterior(prior)
         belief = float(as_fraction(prior))
+        least, most = math.floor(1000 * Fraction(low)) / 10, math.ceil(1000 * Fraction(high)) / 10
         text = (
             f"With ε = {float(self.epsilon):.3g}, a suspicion of {100 * belief:.3g}% about one person becomes "
-            f"at least {100 * low:.1f}% and at most {100 * high:.1f}% after any answer"
+            f"at least {least:.1f}% and at most {most:.1f}% after any answer"
         )
         if self.delta:
             text += f", but for a chance of {2 * float(self.delta):.2g}"
