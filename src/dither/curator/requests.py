@@ -6,11 +6,12 @@ Kept in a small SQLite file beside the ledger. A file that is lost can only take
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -43,7 +44,7 @@ CREATE TABLE IF NOT EXISTS request(
 ) STRICT
 """
 INDEX = "CREATE INDEX IF NOT EXISTS request_of_analyst ON request(analyst, kind, state)"
-COLUMNS = "number, at, analyst, kind, sql, epsilon, why, state, answer_why"
+COLUMNS = "number, at, analyst, kind, sql, asked, epsilon, why, state, answer_why"
 
 
 class RequestKind(StrEnum):
@@ -65,8 +66,9 @@ class RequestState(StrEnum):
 class Request:
     """Something that an analyst asks of the owner.
 
-    ``epsilon`` is what the question would cost, or by how much the budget is to be raised; ``sql`` is empty for a
-    budget. ``answer_why`` is what the owner says to the decision.
+    ``epsilon`` is what the question would cost, rounded for people, or by how much the budget is to be raised; ``sql``
+    is empty for a budget. ``asked`` says exactly for which ε or error the question would be asked: an approval is for
+    that. ``answer_why`` is what the owner says to the decision.
     """
 
     number: str
@@ -74,6 +76,7 @@ class Request:
     analyst: str
     kind: RequestKind
     sql: str
+    asked: Mapping[str, Any]
     epsilon: str
     why: str
     state: RequestState
@@ -295,7 +298,7 @@ def _unknown() -> Refused:
 
 
 def _request(row: tuple[Any, ...]) -> Request:
-    number, at, analyst, kind, sql, epsilon, why, state, answer_why = row
+    number, at, analyst, kind, sql, asked, epsilon, why, state, answer_why = row
     exact = Fraction(epsilon)
     return Request(
         number=number,
@@ -303,6 +306,7 @@ def _request(row: tuple[Any, ...]) -> Request:
         analyst=analyst,
         kind=RequestKind(kind),
         sql=sql,
+        asked=json.loads(asked) if asked else {},
         epsilon=f"{float(exact):.6g}",
         why=why,
         state=RequestState(state),

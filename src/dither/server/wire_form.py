@@ -344,6 +344,7 @@ def request_form(request: Request) -> Json:
         "analyst": request.analyst,
         "kind": request.kind.value,
         "sql": request.sql,
+        "asked": dict(request.asked),
         "epsilon": request.epsilon,
         "why": request.why,
         "state": request.state.value,

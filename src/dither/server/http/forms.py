@@ -233,6 +233,7 @@ class RequestForm(Form):
     analyst: str
     kind: Literal["question", "budget"]
     sql: str
+    asked: dict[str, Any]
     epsilon: str
     why: str
     state: Literal["waiting", "approved", "refused"]

@@ -37,8 +37,9 @@ async def ask(visit: Visit) -> Response:
     """The editor, with the tables beside it."""
     visit.service.admit(visit.session.identity, Scope.PRICE)
     given = visit.request.query_params
-    amount = given.get("epsilon") or DEFAULT_AMOUNT
-    return _editor(visit, sql=given.get("sql") or _first_question(visit), mode="epsilon", amount=amount)
+    mode = "error" if "error" in given else "epsilon"
+    amount = given.get(mode) or DEFAULT_AMOUNT
+    return _editor(visit, sql=given.get("sql") or _first_question(visit), mode=mode, amount=amount)
 
 
 async def price(visit: Visit) -> Response:
