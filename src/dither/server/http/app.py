@@ -54,7 +54,7 @@ def make_app(service: Service, access: Access, *, pages: bool = True, secure_coo
     if pages:
         from dither.server.web.pages import router as pages_router
 
-        app.include_router(pages_router(service, access, secure_cookies=secure_cookies), include_in_schema=False)
+        app.include_router(pages_router(secure_cookies=secure_cookies), include_in_schema=False)
     app.add_middleware(Guard, largest_request=service.limits.largest_request, secure=secure_cookies)
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(RequestValidationError, _validation_problem)

@@ -63,6 +63,11 @@ def service_of(request: Request) -> Service:
     return cast("Service", request.app.state.service)
 
 
+def access_of(request: Request) -> Access:
+    """Who may come in."""
+    return cast("Access", request.app.state.access)
+
+
 def answers_of(request: Request) -> Answers:
     """Writes this app's answers."""
     return cast("Answers", request.app.state.answers)
@@ -72,7 +77,7 @@ def identify(request: Request) -> Identity:
     """Whose token a request shows. Cookies count for nothing here, so no other site can ask in somebody's name."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and 0 < len(token) <= LONGEST_TOKEN:
-        who = cast("Access", request.app.state.access).identify(token.strip())
+        who = access_of(request).identify(token.strip())
         if who is not None:
             return who
     raise ServerRefusal(UNKNOWN_TOKEN)

@@ -7,8 +7,7 @@ import hashlib
 from fastapi import APIRouter, Request, Response
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from dither.server.access import Access
-from dither.server.service import Service
+from dither.server.http.door import access_of, service_of
 from dither.server.web import answers, asking, budgets, facts, owning
 from dither.server.web.visits import (
     COOKIES,
@@ -28,13 +27,13 @@ from dither.server.web.visits import (
 LONGEST_TOKEN = 500
 
 
-def router(service: Service, access: Access, *, secure_cookies: bool = False) -> APIRouter:
-    """Every page, for one service."""
+def router(*, secure_cookies: bool = False) -> APIRouter:
+    """Every page, for the service of the app that includes it."""
     routes = APIRouter(include_in_schema=False)
     cookie = COOKIES[secure_cookies]
 
     def add(method: str, path: str, handler: Handler) -> None:
-        endpoint = visited(handler, service, access, cookie=cookie)
+        endpoint = visited(handler, cookie=cookie)
         routes.add_api_route(path, endpoint, methods=[method], response_model=None, response_class=HTMLResponse)
 
     for method, path, handler in (
@@ -57,14 +56,14 @@ def router(service: Service, access: Access, *, secure_cookies: bool = False) ->
         add(method, path, handler)
 
     async def start(request: Request) -> Response:
-        known = session_of(request, access, cookie)
+        known = session_of(request, cookie)
         return to_sign_in(request) if known is None else RedirectResponse("/ask", status_code=303)
 
-    async def sign_in_page() -> Response:
-        return html("sign_in.html", problem=None, dataset=service.curator.policy.source.name)
+    async def sign_in_page(request: Request) -> Response:
+        return html("sign_in.html", problem=None, dataset=_dataset(request))
 
     async def sign_in(request: Request) -> Response:
-        dataset = service.curator.policy.source.name
+        dataset, access = _dataset(request), access_of(request)
         token = (await read_form(request)).get("token", "").strip()
         made = access.sign_in(token) if 0 < len(token) <= LONGEST_TOKEN and same_site(request) else None
         if made is None:
@@ -76,13 +75,13 @@ def router(service: Service, access: Access, *, secure_cookies: bool = False) ->
         return response
 
     async def sign_out(request: Request) -> Response:
-        session, form = session_of(request, access, cookie), await read_form(request)
+        session, form = session_of(request, cookie), await read_form(request)
         response = RedirectResponse("/sign-in", status_code=303)
         if session is not None:
             if not own_form(request, form, session):
                 # another site must not sign anybody out
                 return RedirectResponse("/ask", status_code=303)
-            access.sign_out(request.cookies.get(cookie, ""))
+            access_of(request).sign_out(request.cookies.get(cookie, ""))
             response.delete_cookie(cookie, path="/", httponly=True, secure=secure_cookies, samesite="strict")
         return response
 
@@ -105,3 +104,7 @@ def router(service: Service, access: Access, *, secure_cookies: bool = False) ->
     ):
         routes.add_api_route(path, endpoint, methods=[method], response_model=None)
     return routes
+
+
+def _dataset(request: Request) -> str:
+    return service_of(request).curator.policy.source.name

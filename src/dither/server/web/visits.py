@@ -18,7 +18,8 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from dither.curator import OWNER
 from dither.curator.answer import cell, number
 from dither.curator.charts import meter
-from dither.server.access import Access, Session
+from dither.server.access import Session
+from dither.server.http.door import access_of, service_of
 from dither.server.identity import Scope
 from dither.server.problems import Problem, problem_of
 from dither.server.service import Service
@@ -101,16 +102,17 @@ def html(template: str, *, status: int = 200, **context: Any) -> Response:
     return HTMLResponse(text, status_code=status, headers=headers)
 
 
-def visited(
-    handler: Handler, service: Service, access: Access, *, cookie: str
-) -> Callable[[Request], Awaitable[Response]]:
-    """The handler, for those who are signed in; others are sent to sign in, and forms of other sites are refused."""
+def visited(handler: Handler, *, cookie: str) -> Callable[[Request], Awaitable[Response]]:
+    """The handler, for those who are signed in; others are sent to sign in, and forms of other sites are refused.
+
+    The service is the app's: FastAPI remembers functions for as long as the process lasts, and must hold no curator.
+    """
 
     async def endpoint(request: Request) -> Response:
-        session = session_of(request, access, cookie)
+        session = session_of(request, cookie)
         if session is None:
             return to_sign_in(request)
-        visit = Visit(request=request, service=service, session=session, form={})
+        visit = Visit(request=request, service=service_of(request), session=session, form={})
         try:
             if request.method == "POST":
                 visit = replace(visit, form=await read_form(request))
@@ -125,10 +127,10 @@ def visited(
     return endpoint
 
 
-def session_of(request: Request, access: Access, cookie: str) -> Session | None:
+def session_of(request: Request, cookie: str) -> Session | None:
     """Who is signed in, by the cookie of this name."""
     sent = request.cookies.get(cookie, "")
-    return access.session(sent) if sent else None
+    return access_of(request).session(sent) if sent else None
 
 
 def to_sign_in(request: Request) -> Response:
