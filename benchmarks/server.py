@@ -11,7 +11,9 @@ loopback, so the two share the machine. Results go to ``benchmarks/results/serve
 - *wire*: the time of one repeated question over the PostgreSQL protocol, beside the same question to the curator in
   this process.
 - *kills*: SIGKILL under load at random moments, start again, verify: every answer that a client got is in the ledger,
-  and the balances are those of the ledger's own replay.
+  is the same when asked for again, and the balances are the sums of the charges and those of the replay.
+
+``load_before`` beside each result is what the machine had to do besides: numbers hold where it is well below the cores.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -42,10 +45,10 @@ import duckdb
 import psycopg
 
 from dither.curator import Curator, Policy
-from dither.curator.records import open_ledger
-from dither.ledger import Account
+from dither.ledger import Account, Amount
 from dither.privacy import Adjacency, ZcdpLoss
-from dither.server.run import access_path
+from dither.server.run import Place, access_path, serve
+from dither.server.settings import Limits
 from dither.server.tokens import TokenFile
 
 RESULTS = Path(__file__).parent / "results" / "server.json"
@@ -119,6 +122,11 @@ class Server:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
+    def worked(self) -> float:
+        """The seconds of processor time that it has used."""
+        spent = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(spent[11]) + int(spent[12])) / os.sysconf("SC_CLK_TCK")
+
 
 @contextmanager
 def serving(directory: Path, *, pg: bool = True) -> Iterator[Server]:
@@ -148,19 +156,19 @@ def serving(directory: Path, *, pg: bool = True) -> Iterator[Server]:
 # ---------------------------------------------------------------------- clients
 
 
-async def post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str, body: bytes) -> tuple[int, Any]:
-    """One request on a connection that stays open."""
+async def post(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str, body: bytes
+) -> tuple[int, str, bytes]:
+    """One request on a connection that stays open: the status, the number of the receipt, the body."""
     head = (
         "POST /v1/ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: application/json\r\n"
         f"Authorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     writer.write(head.encode() + body)
-    answer = await reader.readuntil(b"\r\n\r\n")
-    status = int(answer.split(b" ", 2)[1])
-    length = next(
-        int(line.split(b":")[1]) for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length")
-    )
-    return status, await reader.readexactly(length)
+    answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+    status, length = int(answer[9:12]), int(answer.split(b"content-length: ", 1)[1].split(b"\r", 1)[0])
+    receipt = answer.partition(b"dither-receipt: ")[2].split(b"\r", 1)[0].decode()
+    return status, receipt, await reader.readexactly(length)
 
 
 async def http_client(port: int, token: str, body: Callable[[], bytes], until: float, told: Told) -> None:
@@ -170,10 +178,10 @@ async def http_client(port: int, token: str, body: Callable[[], bytes], until: f
         try:
             while time.perf_counter() < until:
                 began = time.perf_counter()
-                status, answer = await post(reader, writer, token, body())
+                status, receipt, _ = await post(reader, writer, token, body())
                 told.times.append(time.perf_counter() - began)
                 if status == 200:
-                    told.receipts.add(json.loads(answer)["receipt"]["number"])
+                    told.receipts.add(receipt)
                 else:
                     told.failed += 1
         finally:
@@ -245,11 +253,12 @@ def quantiles(times: list[float]) -> dict[str, float]:
 def repeated(seconds: float) -> dict[str, Any]:
     with shop() as (directory, token), serving(directory, pg=False) as server:
         asyncio.run(http_load(server.port, token, lambda: REPEATED, 1.0, CONNECTIONS))
-        before = server.memory()
+        before, began = server.memory(), server.worked()
         told = asyncio.run(http_load(server.port, token, lambda: REPEATED, seconds, CONNECTIONS))
-        after = server.memory()
+        after, worked = server.memory(), server.worked() - began
         return {
             "answers_per_second": round(len(told.times) / seconds),
+            "server_cpu_ms_per_answer": round(1000 * worked / len(told.times), 3),
             **quantiles(told.times),
             "failed": told.failed,
             "receipts": len(told.receipts),
@@ -259,7 +268,9 @@ def repeated(seconds: float) -> dict[str, Any]:
 
 def ledger_alone(seconds: float, threads: int = 8) -> float:
     """Questions a second that the ledger alone can reserve and record."""
-    with shop() as (directory, _), open_ledger(Policy.load(directory / "dither.toml")) as ledger:
+    with shop() as (directory, _), Curator.open(directory / "dither.toml") as curator:
+        curator.sql(SQL, epsilon="0.1", analyst="ana")  # which states the limits
+        ledger = curator.ledger
         loss, account = ZcdpLoss(Fraction(1, 10**6), Adjacency.ADD_REMOVE), Account(("shop", "ana"))
         until = time.perf_counter() + seconds
         note = {"sql": SQL, "analyst": "ana"}
@@ -281,12 +292,15 @@ def fresh(seconds: float) -> dict[str, Any]:
     with shop() as (directory, token), serving(directory, pg=False) as server:
         questions = Fresh()
         asyncio.run(http_load(server.port, token, questions.body, 1.0, CONNECTIONS))
+        began = server.worked()
         told = asyncio.run(http_load(server.port, token, questions.body, seconds, CONNECTIONS))
+        worked = server.worked() - began
     rate = len(told.times) / seconds
     return {
         "answers_per_second": round(rate),
         "ledger_alone_per_second": round(alone),
         "share": round(rate / alone, 3),
+        "server_cpu_ms_per_answer": round(1000 * worked / len(told.times), 2),
         **quantiles(told.times),
         "failed": told.failed,
     }
@@ -342,10 +356,12 @@ def wire(seconds: float) -> dict[str, Any]:
                 link.execute("SET dp.epsilon = 0.5")
                 over = _timed(lambda: link.execute(SQL).fetchall(), seconds)
         with Curator.open(directory / "dither.toml") as curator:
-            here = _timed(lambda: curator.sql(SQL, epsilon="0.5", analyst="ana"), seconds)
+            recorded = _timed(lambda: curator.sql(SQL, epsilon="0.5", analyst="ana"), seconds / 2)
+            here = _timed(lambda: curator.remembered(SQL, epsilon="0.5", analyst="ana"), seconds / 2)
     return {
         "wire_p50_ms": round(1000 * over, 3),
-        "curator_p50_ms": round(1000 * here, 3),
+        "remembered_p50_ms": round(1000 * here, 3),
+        "recorded_p50_ms": round(1000 * recorded, 3),
         "overhead_p50_ms": round(1000 * (over - here), 3),
     }
 
@@ -360,48 +376,92 @@ def _timed(work: Callable[[], object], seconds: float) -> float:
     return statistics.median(times)
 
 
+def forked(policy: str, ports: Any) -> None:
+    """A server in a process that was forked with everything imported, so that starting it doesn't take seconds."""
+    limits = Limits(rate=1e6, burst=10**6)
+    serve(Policy.load(policy), Place(port=0, pg_port=None), limits=limits, started=lambda one: ports.send(one.url))
+
+
 def kills(count: int) -> dict[str, Any]:
-    """Kill the server at random moments under load; nothing may be lost and nothing free."""
-    chance, unrecorded, answers, wrong = random.Random(11), 0, 0, 0
+    """Kill the server at random moments under load; nothing may be lost, free, or different the second time."""
+    chance, bodies, asked, answers = random.Random(11), {}, [], 0
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["dither.server.run", "dither.server.http.app", "dither.server.web.pages", "pandas"])
+    questions, changed = Fresh(), 0
     with shop() as (directory, token):
-        questions, seen = Fresh(), set()
         for number in range(count):
-            with serving(directory, pg=False) as server:
-                told = Told()
-                load = threading.Thread(
-                    target=_until_gone, args=(server.port, token, questions.body, told), daemon=True
-                )
-                load.start()
-                time.sleep(chance.uniform(0.05, 0.4))
-                server.process.kill()
-                server.process.wait()
-                load.join(20)
-            seen |= told.receipts
-            answers += len(told.receipts)
+            here, there = context.Pipe()
+            process = context.Process(target=forked, args=(str(directory / "dither.toml"), there))
+            process.start()
+            port = int(here.recv().rsplit(":", 1)[1])
+            got: list[tuple[str, str, bytes]] = []
+            asyncio.run(_until_killed(port, token, questions, asked, got, process, chance))
+            process.join()
+            for epsilon, receipt, body in got:
+                # all but what is left of the budget
+                told = (receipt, body[body.index(b'"columns"') :])
+                changed += bodies.setdefault(epsilon, told) != told
+            answers += len(got)
             print(f"\rkills {number + 1}/{count}, answers {answers}", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
         with Curator.open(directory / "dither.toml") as curator:
             kept = set(_receipts(curator))
-            unrecorded = len(seen - kept)
-            found = curator.verify()
-            replayed = {str(balance.account): balance.spent for balance in found.balances}
+            replayed = {str(balance.account): balance.spent for balance in curator.verify().balances}
+            charged: dict[str, Amount] = {}
+            for entry in curator.ledger.entries():
+                for payer in entry.body.get("payers", ()):
+                    name = "/".join(payer)
+                    charged[name] = charged.get(name, Amount()) + Amount.from_json(entry.body["amount"])
             standing = {str(balance.account): balance.spent for balance in curator.ledger.balances()}
-            wrong = sum(replayed[name] != spent for name, spent in standing.items())
     return {
         "kills": count,
         "answers": answers,
-        "unrecorded": unrecorded,
-        "wrong_balances": wrong,
-        "receipts": len(kept),
+        "questions_answered": len(bodies),
+        "questions_charged": len(kept),
+        "questions_asked": len(asked),
+        "unrecorded": len({receipt for receipt, _ in bodies.values()} - kept),
+        "different_the_second_time": changed,
+        "wrong_balances": sum(
+            replayed[name] != spent or charged.get(name, Amount()) != spent for name, spent in standing.items()
+        ),
     }
 
 
-def _until_gone(port: int, token: str, body: Callable[[], bytes], told: Told) -> None:
-    async def load() -> None:
-        until = time.perf_counter() + 30
-        await asyncio.gather(*(http_client(port, token, body, until, told) for _ in range(8)))
+async def _until_killed(
+    port: int,
+    token: str,
+    questions: Fresh,
+    asked: list[str],
+    got: list[tuple[str, str, bytes]],
+    process: Any,
+    chance: random.Random,
+) -> None:
+    """Eight clients with new and old questions; after some answers, and a moment, the server is killed."""
 
-    asyncio.run(load())
+    async def client() -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            try:
+                while True:
+                    if not asked or chance.random() < 0.5:
+                        asked.append(questions.epsilon())
+                        epsilon = asked[-1]
+                    else:
+                        epsilon = chance.choice(asked)
+                    body = json.dumps({"sql": SQL, "epsilon": epsilon}).encode()
+                    status, receipt, answer = await post(reader, writer, token, body)
+                    assert status == 200, answer
+                    got.append((epsilon, receipt, answer))
+            finally:
+                writer.close()
+
+    clients = [asyncio.create_task(client()) for _ in range(8)]
+    enough, patience = chance.choice((0, 1, 5, 20, 60)), time.perf_counter() + 10
+    while len(got) < enough and time.perf_counter() < patience:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(chance.uniform(0, 0.02))
+    process.kill()
+    await asyncio.gather(*clients)
 
 
 PARTS = ("repeated", "fresh", "mixed", "wire", "kills")
@@ -415,8 +475,9 @@ def main() -> None:
     chosen = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for part in chosen.part or PARTS:
+        busy = os.getloadavg()[0]
         found = kills(chosen.kills) if part == "kills" else globals()[part](chosen.seconds)
-        results[part] = found
+        results[part] = found | {"load_before": round(busy, 1)}
         print(f"{part}: {json.dumps(found)}", flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Servers that are meant to be killed: run as a script by the tests, so that everything is imported once and servers fork.
+"""Servers that are meant to be killed: run as a script, so that everything is imported once and servers are forked.
 
     nursery.py POLICY [MUTANT]
 
@@ -12,11 +12,10 @@ import os
 import sys
 from dataclasses import replace
 
-import httptools  # noqa: F401 everything that a server imports is here before the first fork
-import pandas  # noqa: F401 by DuckDB, at its first answer
-import uvicorn.protocols.http.httptools_impl
+import pandas as pd  # noqa: F401 everything that a server imports is here before the first fork
 import uvloop  # noqa: F401
 
+import dither.server.deadlines
 import dither.server.http.app
 import dither.server.pgwire.server
 import dither.server.web.pages  # noqa: F401

@@ -32,11 +32,75 @@ SQL = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
 QUESTION = {"sql": SQL, "epsilon": "0.1"}
 FLAT = 48 << 20
 STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
-WORDS = (
-    "SELECT FROM WHERE GROUP BY ORDER HAVING LIMIT JOIN ON AS COUNT(*) SUM( AVG( ( ) , * + - / = < > 'x' \"orders\" orders city "
-    "amount secret customer NULL 1e308 0x41 -- /* */ ; UNION WITH RECURSIVE OVER PARTITION CASE WHEN END IN LIKE $1 ? : :: \0 é "
-    "EXPLAIN PRIVACY COPY ATTACH PRAGMA INSTALL read_csv('/etc/passwd') sleep(10)"
-).split(" ")
+WORDS = [
+    "SELECT",
+    "FROM",
+    "WHERE",
+    "GROUP",
+    "BY",
+    "ORDER",
+    "HAVING",
+    "LIMIT",
+    "JOIN",
+    "ON",
+    "AS",
+    "COUNT(*)",
+    "SUM(",
+    "AVG(",
+    "(",
+    ")",
+    ",",
+    "*",
+    "+",
+    "-",
+    "/",
+    "=",
+    "<",
+    ">",
+    "'x'",
+    '"orders"',
+    "orders",
+    "city",
+    "amount",
+    "secret",
+    "customer",
+    "NULL",
+    "1e308",
+    "0x41",
+    "--",
+    "/*",
+    "*/",
+    ";",
+    "UNION",
+    "WITH",
+    "RECURSIVE",
+    "OVER",
+    "PARTITION",
+    "CASE",
+    "WHEN",
+    "END",
+    "IN",
+    "LIKE",
+    "$1",
+    "?",
+    ":",
+    "::",
+    "\x00",
+    "é",
+    "EXPLAIN",
+    "PRIVACY",
+    "COPY",
+    "ATTACH",
+    "PRAGMA",
+    "INSTALL",
+    "read_csv('/etc/passwd')",
+    "sleep(10)",
+]
+METHODS = ("GET", "PUT", "BREW", "CONNECT", "PRI", "")
+TARGETS = ("/", "*", "//", "/%00", "/v1/answers/%ff", "/v1/../x", "http://x/", "/" + "a" * 70_000)
+VERSIONS = ("1.1", "1.0", "2.0", "9.9", "0.9", "")
+COUNTS = ("-1", "NaN", "9" * 400, "%00", "1&count=2")
+UPGRADE = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: x\r\n\r\n"
 
 
 class Kept(logging.Handler):
@@ -64,7 +128,7 @@ def served(tmp_path_factory, shop_data):
     with background(policy, Place(port=0, pg_port=None), limits=limits) as server:
         port = int(server.url.rsplit(":", 1)[1])
         with dp.client(server.url, tokens["looker"]) as client:
-            client.price(SQL, epsilon="0.2")
+            client.price(SQL, epsilon="0.2")  # which imports libraries
         yield SimpleNamespace(policy=policy, port=port, url=server.url, tokens=tokens, logs=logs)
     logging.getLogger().removeHandler(logs)
 
@@ -103,10 +167,15 @@ def mutated(chance, content):
     return bytes(found)
 
 
+def line(method, target, version="1.1"):
+    return f"{method} {target} HTTP/{version}\r\n".encode()
+
+
 def broken_head(chance, token):
     """A request that goes wrong in its head or in how long it says to be."""
     body = json.dumps(QUESTION).encode()
-    head = f"POST /v1/ask HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer {token}\r\n"
+    bearer = f"Host: localhost\r\nAuthorization: Bearer {token}\r\n".encode()
+    head = f"POST /v1/ask HTTP/1.1\r\nContent-Type: application/json\r\n{bearer.decode()}"
     lengths = ("-1", "+5", "0x10", "1e3", "9" * 40, "4 4", "", "5, 5", "99999999", "1")
     sizes = ("zz", "-5", "f" * 20, "0x5", "", "5;" + "x" * 300, "ffffffff")
     return chance.choice(
@@ -116,24 +185,43 @@ def broken_head(chance, token):
             lambda: request(body, token)[: chance.randint(1, 200)],
             lambda: (head + f"Content-Length: {chance.choice(lengths)}\r\n\r\n").encode() + body[:20],
             lambda: (head + "Content-Length: 5\r\nContent-Length: 7\r\n\r\n").encode() + body[:20],
-            lambda: (head + "Transfer-Encoding: chunked\r\n\r\n" + chance.choice(sizes) + "\r\n").encode() + noise(chance),
+            lambda: (
+                (head + "Transfer-Encoding: chunked\r\n\r\n" + chance.choice(sizes) + "\r\n").encode() + noise(chance)
+            ),
             lambda: (head + "Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n").encode() + noise(chance),
             lambda: (head + "Transfer-Encoding: x, identity\r\n\r\n").encode() + noise(chance),
             lambda: (head + "X: " + "y" * chance.choice((1000, 70_000, 200_000)) + "\r\n").encode(),
             lambda: (head + "".join(f"X-{i}: y\r\n" for i in range(chance.choice((100, 5000)))) + "\r\n").encode(),
-            lambda: (head + chance.choice(("no colon", ": x", "a\0b: c", " folded", "a b: c", "é: ü")) + "\r\n\r\n").encode(),
-            lambda: f"{chance.choice(('GET', 'PUT', 'BREW', 'CONNECT', 'PRI', ''))} {chance.choice(('/', '*', '//', '/%00', '/v1/answers/%ff', '/v1/../x', 'http://x/', '/' + 'a' * 70_000))} HTTP/{chance.choice(('1.1', '1.0', '2.0', '9.9', '0.9', ''))}\r\n\r\n".encode(),
-            lambda: f"GET /v1/answers/{'%2e' * chance.randint(1, 60)} HTTP/1.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode(),
-            lambda: f"GET /v1/answers?count={chance.choice(('-1', 'NaN', '9' * 400, '%00', '1&count=2'))}&before=%f0 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode(),
+            lambda: (
+                head + chance.choice(("no colon", ": x", "a\0b: c", " folded", "a b: c", "é: ü")) + "\r\n\r\n"
+            ).encode(),
+            lambda: line(chance.choice(METHODS), chance.choice(TARGETS), chance.choice(VERSIONS)) + b"\r\n",
+            lambda: line("GET", "/v1/answers/" + "%2e" * chance.randint(1, 60)) + bearer + b"\r\n",
+            lambda: line("GET", f"/v1/answers?count={chance.choice(COUNTS)}&before=%f0") + bearer + b"\r\n",
             lambda: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + noise(chance),
-            lambda: b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: x\r\n\r\n" + noise(chance),
+            lambda: line("GET", "/") + UPGRADE + noise(chance),
         )
     )()
 
 
 def broken_body(chance):
     """A body that isn't a question: not JSON, not of the form, or of values that make no sense."""
-    numbers = (b"1e400", b"-1", b"0", b"NaN", b"-Infinity", b"9" * 5000, b'"1/0"', b'"9e99"', b'"\\u0000"', b"true", b"[]", b"{}", b"1e-320", b'"' + b"1" * 5000 + b'"')
+    numbers = (
+        b"1e400",
+        b"-1",
+        b"0",
+        b"NaN",
+        b"-Infinity",
+        b"9" * 5000,
+        b'"1/0"',
+        b'"9e99"',
+        b'"\\u0000"',
+        b"true",
+        b"[]",
+        b"{}",
+        b"1e-320",
+        b'"' + b"1" * 5000 + b'"',
+    )
     depth = chance.choice((10, 300, 5000, 50_000))
     values = (None, True, -1, 2**70, 1e308, "", "x" * 1000, [], {}, [[]], {"n": {}}, "\ud800", "\0", "💥" * 50)
     field = lambda: chance.choice(("sql", "epsilon", "error", "weights", "confidence", "why", "", "é", "__proto__"))  # noqa: E731
@@ -187,7 +275,9 @@ def sent_alone(port, content):
             link.shutdown(socket.SHUT_WR)
             while part := link.recv(65536):
                 found += part
-        except ConnectionError:
+        except TimeoutError:
+            raise
+        except OSError:
             pass  # the server may hang up on such a client
     return [int(status) for status in STATUS.findall(found)], found
 
@@ -215,7 +305,8 @@ def open_files():
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             found[re.sub(r"\[\d+\]", "", str(each.readlink()))] += 1
-    return found
+    # SQLite closes files that this test opens only with the last of their connections in the process
+    return Counter({name: count for name, count in found.items() if "ledger" not in name})
 
 
 def state(served):
@@ -241,7 +332,9 @@ def expect_unharmed(served, before):
     assert after.tasks <= before.tasks
     assert after.files - before.files == Counter()
     assert after.memory - before.memory < FLAT
-    bad = [(each.name, each.getMessage()) for each in served.logs.records if each.exc_info or each.levelno >= logging.ERROR]
+    bad = [
+        (each.name, each.getMessage()) for each in served.logs.records if each.exc_info or each.levelno >= logging.ERROR
+    ]
     assert bad == []
 
 
@@ -271,7 +364,9 @@ def test_broken_bodies(served):
     chance, tokens = random.Random(SEED + 1), served.tokens
     paths = ("/v1/ask", "/v1/price", "/v1/requests/budget", "/v1/requests/question")
     # whoever may only look can't be charged, whatever the body turns out to mean
-    contents = [request(broken_body(chance), tokens["looker"], path=chance.choice(paths)) for _ in range(2 * NUMBER // 3)]
+    contents = [
+        request(broken_body(chance), tokens["looker"], path=chance.choice(paths)) for _ in range(2 * NUMBER // 3)
+    ]
     batches = [contents[start : start + 40] for start in range(0, len(contents), 40)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda batch: sent_together(served.port, batch), batches[:10]))

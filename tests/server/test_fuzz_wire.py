@@ -13,6 +13,7 @@ import random
 import re
 import socket
 import struct
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +24,7 @@ import pytest
 import dither as dp
 from dither.curator.records import open_ledger
 from dither.server.identity import Scope
-from dither.server.run import Place, access_path, background
+from dither.server.run import access_path, background
 from dither.server.settings import Limits
 from dither.server.tokens import TokenFile
 
@@ -84,6 +85,9 @@ def served(tmp_path_factory, shop_data):
     with TokenFile.open(access_path(policy)) as access:
         secret = access.create("looker", Scope.PRICE)[1]
     with background(policy, limits=Limits(rate=1e6, burst=10**6, longest_message=100_000)) as server:
+        with raw.RawClient(server.pg_port) as client:
+            client.sign_in("looker", secret)
+            client.simple("EXPLAIN PRIVACY SELECT COUNT(*) AS n FROM orders")  # which imports libraries
         yield SimpleNamespace(policy=policy, port=server.pg_port, secret=secret, logs=logs)
     logging.getLogger().removeHandler(logs)
 
@@ -156,14 +160,19 @@ def bad_beginning(chance):
             lambda: begin + chance.choice((raw.SYNC, raw.query("SELECT 1"), chance.randbytes(30))),
             lambda: begin + sasl + chance.choice((sasl, raw.message(b"p", b"c=biws,r=x,p=AAAA"), chance.randbytes(50))),
             lambda: begin + raw.message(b"p", chance.randbytes(chance.randint(0, 60))),
-            lambda: begin + raw.message(b"p", b"SCRAM-SHA-256\0" + struct.pack("!i", chance.choice((-5, 2**31 - 1))) + b"n,,"),
+            lambda: (
+                begin
+                + raw.message(b"p", b"SCRAM-SHA-256\0" + struct.pack("!i", chance.choice((-5, 2**31 - 1))) + b"n,,")
+            ),
             lambda: raw.startup(chance.choice((0, 2 << 16, 3 << 16 | 9, 4 << 16, -1)), user="looker"),
             lambda: raw.startup(user=chance.choice(("", "x" * 9000, "é\x01", "owner")), replication="database"),
             lambda: raw.startup(user="looker", client_encoding="latin1", options="-c dp.epsilon=1 --x=y\\"),
             lambda: begin[:-1] + b"x",
             lambda: struct.pack("!ii", 8, 80877103) * chance.randint(1, 6),
             lambda: struct.pack("!ii", 16, 80877102) + chance.randbytes(8),
-            lambda: struct.pack("!ii", chance.choice((8, 12, 300)), 80877102) + chance.randbytes(chance.randint(0, 300)),
+            lambda: (
+                struct.pack("!ii", chance.choice((8, 12, 300)), 80877102) + chance.randbytes(chance.randint(0, 300))
+            ),
             lambda: b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         )
     )()
@@ -180,7 +189,9 @@ def everything(link, content):
         link.shutdown(socket.SHUT_WR)
         while part := link.recv(65536):
             found += part
-    except ConnectionError:
+    except TimeoutError:
+        raise
+    except OSError:
         pass  # the server may hang up on such a client
     return found
 
@@ -205,6 +216,8 @@ def state(served):
     for each in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             files[re.sub(r"\[\d+\]", "", str(each.readlink()))] += 1
+    # SQLite closes files that this test opens only with the last of their connections in the process
+    files = Counter({name: count for name, count in files.items() if "ledger" not in name})
     with open_ledger(served.policy) as ledger:
         entries = ledger.verify().entries
     memory = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -223,16 +236,19 @@ def expect_unharmed(served, before):
     assert after.tasks <= before.tasks
     assert after.files - before.files == Counter()
     assert after.memory - before.memory < FLAT
-    bad = [(one.name, one.getMessage()) for one in served.logs.records if one.exc_info or one.levelno >= logging.WARNING]
+    bad = [
+        (one.name, one.getMessage()) for one in served.logs.records if one.exc_info or one.levelno >= logging.WARNING
+    ]
     assert bad == []
 
 
 def settled(served, before):
     """The state, once connections that were closed are gone from the server's side too."""
-    for _ in range(100):
+    for _ in range(20):
         after = state(served)
         if after.tasks <= before.tasks and not after.files - before.files:
             break
+        time.sleep(0.05)
     return after
 
 
@@ -259,7 +275,7 @@ def test_broken_beginnings(served):
 def test_broken_messages(served, broken):
     chance = random.Random(SEED + 1)
     batches = []
-    for _ in range(NUMBER // 3 // BATCH):
+    for _ in range(2 * NUMBER // 3 // BATCH):
         batch = [broken(chance) if chance.random() < 0.7 else good(chance) for _ in range(BATCH)]
         batches.append([part for each in batch for part in (each, raw.SYNC)])
     if broken is bad_frame:

@@ -29,11 +29,18 @@ def test_own_records_are_written_with_their_fields(log):
 
 
 def test_what_libraries_say_is_not_quoted(log):
-    logging.getLogger("uvicorn.error").info("GET /?secret=4711")
-    logging.getLogger("uvicorn.error").warning("bad request: value 4711")
+    logging.getLogger("asyncio").info("GET /?secret=4711")
+    logging.getLogger("asyncio").warning("bad request: value 4711")
     (line,) = log()
     assert line["event"] == "a library reported a problem"
     assert "4711" not in json.dumps(line)
+
+
+def test_strangers_can_not_fill_the_log(log):
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+    assert log() == []
+    logging.getLogger("uvicorn.error").error("Exception in ASGI application")
+    assert [line["event"] for line in log()] == ["a library reported a problem"]
 
 
 def test_of_an_exception_the_kind_alone_is_written(log):

@@ -121,7 +121,7 @@ def test_requests_without_a_script_end_on_the_list(asked):
     assert asked.charges == before
     assert asked.post("/ask/run", sql=COUNT, amount="0.45").status_code == 200
     assert asked.charges == before + 1
-    assert asked.post(f"/approvals/{number}", "owner", decision="refuse").status_code == 400
+    assert asked.post(f"/approvals/{number}", "owner", decision="refuse").status_code == 409
     assert asked.post(f"/approvals/{number}", "owner", decision="both").status_code == 422
     assert asked.post("/approvals/unknown", "owner", decision="refuse").status_code == 404
 

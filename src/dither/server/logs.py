@@ -42,8 +42,12 @@ def _own(record: logging.LogRecord) -> bool:
 
 
 def _worth_writing(record: logging.LogRecord) -> bool:
-    """Everything of ours; of libraries, warnings and worse."""
-    return _own(record) or record.levelno >= logging.WARNING
+    """Everything of ours; of libraries, warnings and worse.
+
+    Not uvicorn's warnings: it warns of each malformed request, so any stranger could fill the disk with them.
+    """
+    least = logging.ERROR if record.name.startswith("uvicorn") else logging.WARNING
+    return _own(record) or record.levelno >= least
 
 
 def write_logs(stream: TextIO, level: int = logging.INFO) -> logging.Handler:

@@ -208,15 +208,16 @@ def background(
 
 @asynccontextmanager
 async def _http(web: ModuleType, app: object, place: Place, limits: Limits) -> AsyncIterator[uvicorn.Server]:
+    from dither.server.deadlines import with_deadlines
+
     config = web.Config(
         app,
+        http=with_deadlines(limits.slowest),
         host=place.host,
         port=place.port,
         ssl_certfile=place.certificate,
         ssl_keyfile=place.key,
         log_config=None,
-        # it warns of every malformed request: whoever wants to could fill the disk with that
-        log_level="error",
         access_log=False,
         ws="none",
         server_header=False,
@@ -225,7 +226,6 @@ async def _http(web: ModuleType, app: object, place: Place, limits: Limits) -> A
         lifespan="off",
         limit_concurrency=limits.connections,
         timeout_graceful_shutdown=5,
-        h11_max_incomplete_event_size=64 * 1024,
     )
     server = web.Server(config)
     # signals are ours: one of them must stop both protocols
@@ -297,9 +297,8 @@ def _library(name: str) -> ModuleType:
     import importlib
 
     try:
-        importlib.import_module("fastapi")
-        importlib.import_module("jinja2")
-        importlib.import_module("orjson")
+        for needed in ("fastapi", "httptools", "jinja2", "orjson"):
+            importlib.import_module(needed)
         return importlib.import_module(name)
     except ImportError:
         raise MissingLibrary(

@@ -12,7 +12,8 @@ class Limits:
     ``rate`` is how many requests a second one analyst may make in the long run, and ``burst`` how many at once.
     ``waiting`` is how many questions may be under way or waiting, ``workers`` how many are worked on at once.
     ``patience`` is how many seconds a client waits for an answer; the question goes on after that, and asking again
-    is free. ``largest_request`` is in bytes, ``longest_message`` is the same for one message on the wire.
+    is free. ``slowest`` is how many seconds a client may take to send a request over HTTP, or to take its answer.
+    ``largest_request`` is in bytes, ``longest_message`` is the same for one message on the wire.
     """
 
     rate: float = 200.0
@@ -20,6 +21,7 @@ class Limits:
     workers: int = 8
     waiting: int = 256
     patience: float = 60.0
+    slowest: float = 30.0
     connections: int = 500
     largest_request: int = 1_000_000
     longest_message: int = 4_000_000

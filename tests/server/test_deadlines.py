@@ -1,0 +1,128 @@
+"""Clients that send little, slowly, or without end don't keep a connection."""
+
+import contextlib
+import socket
+import time
+
+import pytest
+
+import dither as dp
+from dither.curator import Curator
+from dither.server.run import Place, background
+from dither.server.settings import Limits
+
+HEAD = b"POST /v1/ask HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer x\r\n"
+GOOD = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory, shop_data):
+    directory = tmp_path_factory.mktemp("deadlines")
+    for name in ("shop.duckdb", "dither.toml"):
+        (directory / name).write_bytes(shop_data.with_name(name).read_bytes())
+    limits = Limits(slowest=1.0, connections=20)
+    with background(directory / "dither.toml", Place(port=0, pg_port=None), limits=limits) as server:
+        yield "127.0.0.1", int(server.url.rsplit(":", 1)[1])
+
+
+def read_all(link):
+    found = b""
+    try:
+        while part := link.recv(65536):
+            found += part
+    except ConnectionError:
+        pass
+    return found
+
+
+HALVES = (
+    b"",
+    b"PO",
+    HEAD,
+    HEAD + b"Content-Length: 50\r\n\r\n",
+    HEAD + b"Content-Length: 50\r\n\r\n{",
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
+    GOOD + GOOD[:10],
+)
+
+
+def test_half_a_request_is_not_waited_for(address):
+    with contextlib.ExitStack() as stack:
+        links = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in HALVES]
+        for link, begun in zip(links, HALVES, strict=True):
+            link.sendall(begun)
+        answers = [read_all(link).count(b"200 OK") for link in links]
+    assert answers == [0, 0, 0, 0, 0, 0, 1]
+
+
+def test_a_byte_now_and_then_does_not_help(address):
+    with socket.create_connection(address, timeout=20) as link:
+        sent = 0
+        try:
+            for sent in range(400):
+                link.sendall(HEAD[sent % len(HEAD) :][:1])
+                time.sleep(0.01)
+        except ConnectionError:
+            pass
+    assert sent < 399
+
+
+def test_requests_one_after_the_other_are_answered(address):
+    with socket.create_connection(address, timeout=20) as link:
+        for _ in range(5):
+            link.sendall(GOOD[:7])
+            time.sleep(0.1)
+            link.sendall(GOOD[7:])
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += link.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_many_requests_at_once_are_not_a_large_head(address):
+    with socket.create_connection(address, timeout=20) as link:
+        padded = GOOD[:-2] + b"X: " + b"y" * 1000 + b"\r\n\r\n"
+        link.sendall(padded * 500 + GOOD[:-2] + b"Connection: close\r\n\r\n")
+        assert read_all(link).count(b"HTTP/1.1 200") == 501
+
+
+def test_headers_without_end(address):
+    with socket.create_connection(address, timeout=20) as link:
+        link.sendall(HEAD)
+        # far more than the two ends can hold in between
+        with pytest.raises(ConnectionError):
+            link.sendall((b"X: " + b"y" * 5000 + b"\r\n") * 5000)
+
+
+def test_all_connections_taken_are_free_again(address):
+    held = [socket.create_connection(address, timeout=20) for _ in range(40)]
+    for link in held:
+        link.sendall(HEAD)
+    try:
+        with socket.create_connection(address, timeout=20) as link:
+            link.sendall(GOOD)
+            assert link.recv(65536).startswith(b"HTTP/1.1 503")
+        for link in held:
+            read_all(link)
+    finally:
+        for link in held:
+            link.close()
+    with socket.create_connection(address, timeout=20) as link:
+        link.sendall(GOOD)
+        assert link.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_long_questions_outlast_it(shop, monkeypatch):
+    """The deadline is for what clients do; what the server takes is its own affair."""
+    answer = Curator.sql
+
+    def slow(*given, **named):
+        time.sleep(1.5)
+        return answer(*given, **named)
+
+    monkeypatch.setattr(Curator, "sql", slow)
+    with (
+        background(shop / "dither.toml", Place(port=0, pg_port=None), limits=Limits(slowest=1.0)) as server,
+        dp.client(server.url, server.owner_token) as client,
+    ):
+        assert client.sql("SELECT COUNT(*) AS n FROM orders", epsilon="0.01").scalar() is not None
