@@ -1,5 +1,6 @@
 """Where a server may listen, and what it says to whoever starts it."""
 
+import shlex
 import socket
 import subprocess
 import sys
@@ -54,6 +55,8 @@ def test_ports(port):
 def test_the_line_for_psql():
     server = Running(url="http://[::1]:8765", pg_port=5433, dataset="shop", owner_token=None, stop=lambda: None)
     assert server.psql() == 'psql "host=::1 port=5433 user=owner dbname=shop"'
+    named = Running(url="https://db:1", pg_port=5433, dataset="my 'shop'", owner_token=None, stop=lambda: None)
+    assert shlex.split(named.psql())[1] == r"host=db port=5433 user=owner dbname='my \'shop\'' sslmode=verify-full"
     without = Running(url="http://127.0.0.1:1", pg_port=None, dataset="shop", owner_token=None, stop=lambda: None)
     assert without.psql() is None
 
@@ -97,8 +100,10 @@ def test_a_port_that_is_taken_is_said_so(shop):
         place = Place(port=0, pg_port=port)
         with pytest.raises(InvalidParameter, match="--pg-port"), background(shop / "dither.toml", place):
             pass
-    # nothing was left open: the curator can be opened again
+    # nothing was left open: the curator can be opened again; and no token was made that nobody saw
     dp.Curator.open(shop / "dither.toml").close()
+    with TokenFile.open(access_path(dp.Policy.load(shop / "dither.toml"))) as tokens:
+        assert tokens.list() == ()
 
 
 def test_the_command_prints_what_to_do_and_stops_on_an_interrupt(shop):

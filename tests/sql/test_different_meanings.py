@@ -71,6 +71,19 @@ def test_expressions_that_double_at_each_level_are_refused_at_once():
     assert refusal.value.code in ("too_long", "too_deep")
 
 
+@pytest.mark.parametrize(("opening", "closing"), [("ARRAY[", "]"), ("DATE (", ")"), ("ROW((", "))")])
+@pytest.mark.parametrize("levels", [8, 14, 29])
+def test_texts_that_a_parser_reads_twice_at_each_level_are_refused_at_once(opening, closing, levels):
+    # one line of this kept the parser busy for years: the steps that it may take are counted
+    with pytest.raises(Refused):
+        bind(f"SELECT COUNT({opening * levels}1{closing * levels}) FROM orders", SHOP)
+
+
+def test_long_questions_do_not_run_out_of_steps():
+    many = " AND ".join(f"(quantity < {i} OR NOT (quantity >= {i} + 1))" for i in range(300))
+    assert bind(f"SELECT COUNT(*) FROM orders WHERE {many}", SHOP)
+
+
 def test_joins_that_multiply_without_end_are_refused():
     tables = " ".join(f"JOIN orders o{i} ON o{i}.user_id = o.user_id" for i in range(7))
     with pytest.raises(Refused) as refusal:

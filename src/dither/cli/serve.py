@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
+import shlex
 import sys
 import tempfile
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 from rich.text import Text
@@ -14,7 +17,7 @@ from rich.text import Text
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console
 from dither.cli.shop import POLICY, make_shop
-from dither.curator import Policy
+from dither.curator import OWNER, Policy
 from dither.errors import InvalidParameter
 from dither.server.logs import write_logs
 from dither.server.run import Place, Running
@@ -58,28 +61,52 @@ def serve(
     with ExitStack() as stack:
         if not 0 < rate < float("inf"):
             raise InvalidParameter(f"--rate is a number of requests a second, above 0; got {rate}")
-        rules = _demo(stack) if demo else Policy.load(policy)
+        if demo and policy != DEFAULT_POLICY:
+            raise InvalidParameter("--demo serves a made-up shop and takes no policy: leave one of the two out")
+        for file in (certificate, key):
+            if file is not None and not file.is_file():
+                raise InvalidParameter(f"{file}: there is no such file: expected a certificate or key in PEM")
         place = Place(
             host=host, port=port, pg_port=None if without_pgwire else pg_port, certificate=certificate, key=key
         )
-        stream = sys.stderr if log is None else stack.enter_context(log.open("a", encoding="utf-8"))
-        handler = write_logs(stream)
+        handler = write_logs(sys.stderr if log is None else stack.enter_context(_log(log)))
         stack.callback(handler.close)
+        path = _demo(stack) if demo else policy
+        rules = Policy.load(path)
         limits = Limits(rate=rate, burst=max(1, round(10 * rate)))
-        serve_policy(rules, place, started=_say, limits=limits, new_owner_token=new_owner_token)
+        begun = None if rules.source.ledger.exists() else rules.source.ledger.name
+        started = partial(_say, path=path, begun=None if demo else begun, everywhere=_everywhere(host))
+        serve_policy(rules, place, started=started, limits=limits, new_owner_token=new_owner_token)
         console().print("stopped; everything that was charged is in the ledger")
 
 
-def _demo(stack: ExitStack) -> Policy:
+def _everywhere(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _log(path: Path) -> TextIO:
+    try:
+        return path.open("a", encoding="utf-8")
+    except OSError as problem:
+        raise InvalidParameter(f"{path}: the log can't be written here: {problem.strerror}") from None
+
+
+def _demo(stack: ExitStack) -> Path:
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     make_shop(directory)
     text = POLICY.replace('name = "shop"', 'name = "shop"\nledger_head = "shop.head"')
-    (directory / "dither.toml").write_text(text, encoding="utf-8")
-    return Policy.load(directory / "dither.toml")
+    path = directory / "dither.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
-def _say(server: Running) -> None:
+def _say(server: Running, *, path: Path, begun: str | None, everywhere: bool) -> None:
     screen = console()
+    # what is printed has to work where it is pasted, also for a policy that isn't in this directory
+    create = "dither token create {name}" + ("" if path == DEFAULT_POLICY else f" -p {shlex.quote(str(path))}")
     screen.print(f"web page     {server.url}")
     screen.print(f"HTTP API     {server.url}/v1", highlight=False)
     line = server.psql()
@@ -89,8 +116,12 @@ def _say(server: Running) -> None:
         screen.print(Text(f"owner token  {server.owner_token}"))
         screen.print("             shown once: it is the password on the page and in psql, and is kept as a hash only")
     else:
-        screen.print("owner token  made before; for another: dither serve --new-owner-token")
-    screen.print("analysts     dither token create NAME")
+        screen.print(Text(f"owner token  made before; for another: {create.format(name=OWNER)}"))
+    screen.print(Text(f"analysts     {create.format(name='NAME')}"))
+    if begun is not None:
+        screen.print(Text(f"note         a new ledger was begun: {begun}. Keep it: it knows what was spent"))
+    if everywhere:
+        screen.print("note         other machines use the name in the certificate instead of this address")
     for note in server.notes:
         screen.print(Text(f"note         {note}"))
     screen.print("Ctrl-C stops it.")

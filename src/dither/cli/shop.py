@@ -24,6 +24,7 @@ name = "shop"
 epsilon_budget = 3
 delta_budget = 1e-6
 max_epsilon_per_query = 1
+default_epsilon = 0.1
 
 [analysts.ana]
 epsilon_budget = 1.5

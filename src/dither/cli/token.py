@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -9,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
-from dither.cli.screen import console
+from dither.cli.screen import console, say
 from dither.curator import OWNER, Policy
 from dither.server.identity import Scope
 from dither.server.run import access_path
-from dither.server.tokens import TokenFile
+from dither.server.tokens import Token, TokenFile
 
 app = typer.Typer(help="Make, list and revoke the tokens of the server.", no_args_is_help=True)
 
@@ -40,12 +41,10 @@ def create(
         rules.analyst(name)
     with TokenFile.open(access_path(rules)) as tokens:
         token, secret = tokens.create(name, chosen, days=days, note=note)
-    screen = console()
-    screen.print(Text(secret))
-    screen.print(
-        Text(f"for {token.analyst}, scope {token.scope}, until {token.expires}; number {token.number}", style="dim")
-    )
-    screen.print("[dim]shown once: only a hash of it is kept[/dim]")
+    console().print(Text(secret))
+    # beside the token, so that TOKEN=$(dither token create NAME) holds it alone
+    say(f"for {token.analyst}, scope {token.scope}, until {token.expires}; number {token.number}")
+    say("shown once: only a hash of it is kept")
 
 
 @app.command("list")
@@ -53,6 +52,7 @@ def show(policy: PolicyFile = DEFAULT_POLICY) -> None:
     """List the tokens that were made."""
     with TokenFile.open(access_path(Policy.load(policy))) as tokens:
         known = tokens.list()
+    now = datetime.now(UTC)
     if not known:
         console().print("no tokens yet: dither token create NAME")
         return
@@ -60,10 +60,17 @@ def show(policy: PolicyFile = DEFAULT_POLICY) -> None:
     for title in ("number", "for", "scope", "made", "until", "state", "note"):
         table.add_column(title, no_wrap=True)
     for token in known:
-        state = "valid" if token.valid else "not valid"
-        row = (token.number, token.analyst, token.scope, token.made, token.expires or "for ever", state, token.note)
+        until = token.expires or "for ever"
+        row = (token.number, token.analyst, token.scope, token.made, until, _state(token, now), token.note)
         table.add_row(*map(Text, row))
     console().print(table)
+
+
+def _state(token: Token, now: datetime) -> str:
+    if token.valid:
+        return "valid"
+    expired = token.expires is not None and datetime.fromisoformat(token.expires) <= now
+    return "expired" if expired else "revoked"
 
 
 @app.command("revoke")

@@ -82,17 +82,18 @@ class Guarantee:
         """The guarantee in plain words, for a given suspicion; rounded outwards to a tenth of a per cent.
 
         The suspicion is about what the adjacency hides: that somebody is in the data (add_remove), or what it says of
-        them (replace).
+        them (replace). With δ it may fail with a chance of 100 δ: there the bounds are nearly those of ε alone.
         """
-        low, high = self.posterior(prior)
+        failure = min(100 * self.delta, Fraction(1)) if self.delta else None
+        low, high = self.posterior(prior, failure=failure)
         belief = float(as_fraction(prior))
         least, most = math.floor(1000 * Fraction(low)) / 10, math.ceil(1000 * Fraction(high)) / 10
         text = (
             f"With ε = {float(self.epsilon):.3g}, a suspicion of {100 * belief:.3g}% about one person becomes "
             f"at least {least:.1f}% and at most {most:.1f}% after any answer"
         )
-        if self.delta:
-            text += f", but for a chance of {2 * float(self.delta):.2g}"
+        if failure is not None:
+            text += f", but for a chance of {float(failure):.2g}"
         return text + "."
 
     def __str__(self) -> str:

@@ -93,7 +93,16 @@ class Running:
         if self.pg_port is None:
             return None
         host = self.url.split("://", 1)[1].rsplit(":", 1)[0].strip("[]")
-        return f'psql "host={host} port={self.pg_port} user={OWNER} dbname={self.dataset}"'
+        secure = " sslmode=verify-full" if self.url.startswith("https") else ""
+        return f'psql "host={host} port={self.pg_port} user={OWNER} dbname={_conninfo(self.dataset)}{secure}"'
+
+
+def _conninfo(value: str) -> str:
+    """A value in a connection string of libpq, typed in double quotes in a shell."""
+    if value.isidentifier() and value.isascii():
+        return value
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return "'" + "".join(f"\\{c}" if c in '"$`\\' else c for c in escaped) + "'"
 
 
 def access_path(policy: Policy) -> Path:
@@ -121,15 +130,16 @@ async def running(
         tokens = stack.enter_context(TokenFile.open(access_path(policy)))
         service = Service(curator, limits)
         stack.callback(service.close)
-        secret = None
-        if new_owner_token or not tokens.has_owner():
-            _, secret = tokens.create(OWNER, Scope.OWNER, days=90, note="made by dither serve")
         app = make_app(service, tokens, secure_cookies=tls is not None)
         http = await stack.enter_async_context(_http(web, RequestLog(app), place, service.limits))
         pg_port: int | None = None
         notes: tuple[str, ...] = ()
         if place.pg_port is not None:
             pg_port, notes = await stack.enter_async_context(_pgwire(service, tokens, place, tls))
+        secret = None
+        # once everything listens: a start that fails must not make a token that nobody sees
+        if new_owner_token or not tokens.has_owner():
+            _, secret = tokens.create(OWNER, Scope.OWNER, days=90, note="made by dither serve")
         scheme = "http" if tls is None else "https"
         host = f"[{place.host}]" if ":" in place.host else place.host
         yield Running(

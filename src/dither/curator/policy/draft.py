@@ -21,7 +21,7 @@ HEAD = """\
 BUDGET = """\
 [budget]
 # TODO: the most that all answers together may lose, for ever. With ε = 1 and this δ a suspicion of 10% about somebody
-# becomes at most 41.7%, but for a chance of 2 in a million.
+# becomes at most 23.5%, but for a chance of 1 in ten thousand.
 epsilon_budget = 1.0
 # The chance that the promise fails; far below one over the number of people. 0: no keys can be discovered.
 delta_budget = 1e-6

@@ -18,6 +18,9 @@ from dither.query.sql.refusals import line_and_column, refused
 LONGEST = 100_000
 MOST_TOKENS = 20_000
 DEEPEST = 60
+# Questions take about two steps of the parser for each word. Where it tries two readings of what is in parentheses
+# (ARRAY[…], DATE (…), ROW((…))), each level doubles the steps: a line of text could keep it busy for years.
+MOST_STEPS, MOST_STEPS_EACH = 2000, 5
 _DUCK: Any = DuckDB.Parser
 _TOKENS: Any = DuckDB.Tokenizer
 _OPENING = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1, TokenType.L_BRACE: 1}
@@ -49,6 +52,14 @@ class Dialect(DuckDB):
         }
         NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": _DUCK.NO_PAREN_FUNCTION_PARSERS["CASE"]}
         TYPE_CONVERTERS: ClassVar[dict[Any, Any]] = {}
+        _steps = 0
+
+        def _advance(self, times: int = 1) -> None:
+            self._steps += 1
+            if self._steps > MOST_STEPS + MOST_STEPS_EACH * len(self._tokens):
+                # refused as what is nested too deeply; a ParseError would be taken for one more reading that fails
+                raise RecursionError
+            super()._advance(times)
 
         def _parse_hint(self) -> Any:
             """The privacy clause stands where some dialects have hints: right after SELECT."""

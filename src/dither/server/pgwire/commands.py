@@ -8,6 +8,12 @@ from typing import Literal, TypeAlias
 from dither.server.pgwire.lexer import Kind, Word
 
 Direction: TypeAlias = Literal["forward", "backward", "absolute", "relative"]
+_MODES = frozenset(
+    {
+        *("WORK", "TRANSACTION", "ISOLATION", "LEVEL", "READ", "ONLY", "WRITE", "NOT", "DEFERRABLE"),
+        *("SERIALIZABLE", "REPEATABLE", "COMMITTED", "UNCOMMITTED"),
+    }
+)
 
 
 class Unreadable(Exception):  # noqa: N818
@@ -156,13 +162,16 @@ def read_transaction(given: list[Word]) -> Command | None:
     words = Words(given)
     head = words.any().keyword
     if head in ("BEGIN", "START"):
-        # isolation levels and READ ONLY go along in the text; the shadow checks them
+        for word in words.rest:
+            if word.keyword not in _MODES and not word.is_symbol(","):
+                raise Unreadable("this isn't a mode of transactions", "Write BEGIN alone.", word)
+        # modes go along in the text; the shadow reads them
         return Command(tag="BEGIN" if head == "BEGIN" else "START TRANSACTION", detail=Transaction(action="begin"))
     if head == "SAVEPOINT":
-        return Command(tag="SAVEPOINT", detail=Transaction(action="savepoint", name=words.name()))
+        return Command(tag="SAVEPOINT", detail=Transaction(action="savepoint", name=_last_name(words)))
     if head == "RELEASE":
         words.take("SAVEPOINT")
-        return Command(tag="RELEASE", detail=Transaction(action="release", name=words.name()))
+        return Command(tag="RELEASE", detail=Transaction(action="release", name=_last_name(words)))
     if words.take("PREPARED"):
         return None
     words.take("WORK", "TRANSACTION")
@@ -170,16 +179,24 @@ def read_transaction(given: list[Word]) -> Command | None:
         return Command(tag="COMMIT", detail=Transaction(action="commit", chain=_chain(words)))
     if words.take("TO"):
         words.take("SAVEPOINT")
-        return Command(tag="ROLLBACK", detail=Transaction(action="rollback_to", name=words.name()))
+        return Command(tag="ROLLBACK", detail=Transaction(action="rollback_to", name=_last_name(words)))
     return Command(tag="ROLLBACK", detail=Transaction(action="rollback", chain=_chain(words)))
+
+
+def _last_name(words: Words) -> str:
+    name = words.name()
+    words.end()
+    return name
 
 
 def _chain(words: Words) -> bool:
     if not words.take("AND"):
+        words.end()
         return False
     chain = not words.take("NO")
     if not words.take("CHAIN"):
         raise Unreadable("CHAIN was expected after AND", "Write AND CHAIN or leave AND out.", words.next)
+    words.end()
     return chain
 
 

@@ -12,7 +12,7 @@ from dither.server.pgwire.copying import CopyWriter
 from dither.server.pgwire.errors import Report, WireError, failure, moved, notice
 from dither.server.pgwire.options import SessionOptions
 from dither.server.pgwire.parameters import BoundText, offset_of
-from dither.server.pgwire.portals import Names, Portal, Rows, data_rows, description
+from dither.server.pgwire.portals import Names, Portal, Rows, data_rows, description, formats_of
 from dither.server.pgwire.questions import Questions, paid
 from dither.server.pgwire.relay import Relay
 from dither.server.pgwire.shadow import Reply
@@ -110,6 +110,9 @@ class Execution:
         """The answer of a portal with a question, asked for if it hasn't been."""
         if portal.rows is None:
             statement = portal.statement
+            if len(portal.formats) > 1:
+                # refused, if they don't fit, before the question is paid for
+                formats_of(portal.formats, len(await self._described(portal)))
             if statement.no_rows:
                 columns = await self._described(portal)
                 table = pa.table([pa.array([], pa.null()) for _ in columns], names=[each.name for each in columns])

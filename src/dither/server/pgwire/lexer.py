@@ -19,6 +19,8 @@ _WORD = re.compile(r"[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_$\u0080-\U0010ffff]*")
 _QUOTED = re.compile(r'"([^"]*(?:""[^"]*)*)"')
 _PLAIN = re.compile(r"'([^']*(?:''[^']*)*)'")
 _ESCAPED = re.compile(r"'([^'\\]*(?:(?:''|\\.)[^'\\]*)*)'", re.DOTALL)
+# A string goes on in the next line: 'a'<end of line>'b' is 'ab', and read as the first part is.
+_GOES_ON = re.compile(r"[ \t\f\v]*(?:--[^\n\r]*)?[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*[\n\r])*(?=')")
 _DOLLAR = re.compile(r"\$(?:[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_\u0080-\U0010ffff]*)?\$")
 _PARAMETER = re.compile(r"\$([0-9]+)")
 _NUMBER = re.compile(r"(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?")
@@ -171,7 +173,15 @@ def _string(text: str, start: int, quote: int, pattern: re.Pattern[str]) -> Word
     found = pattern.match(text, quote)
     if found is None:
         raise Unclosed(start, "a string isn't closed")
-    return Word(kind=Kind.STRING, value=found.group(1).replace("''", "'"), start=start, end=found.end())
+    value = found.group(1).replace("''", "'")
+    further = _GOES_ON.match(text, found.end())
+    while further is not None:
+        found = pattern.match(text, further.end())
+        if found is None:
+            raise Unclosed(start, "a string isn't closed")
+        value += found.group(1).replace("''", "'")
+        further = _GOES_ON.match(text, found.end())
+    return Word(kind=Kind.STRING, value=value, start=start, end=found.end())
 
 
 def _quoted(text: str, start: int, quote: int, kind: Kind) -> Word:

@@ -23,6 +23,10 @@ class ProtocolError(Exception):
     """A client doesn't keep to the protocol; the connection can't go on."""
 
 
+class NotUtf8(ProtocolError):  # noqa: N818
+    """A text in another encoding, in a message that is in order otherwise."""
+
+
 # ---------------------------------------------------------------------- messages of clients
 
 
@@ -111,7 +115,7 @@ def decoded(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError:
         pass
-    raise ProtocolError("a text isn't UTF-8, the only encoding of this server")
+    raise NotUtf8("a text isn't UTF-8, the only encoding of this server")
 
 
 def read_query(body: bytes) -> str:

@@ -41,6 +41,8 @@ class Options:
         Example:
             >>> Options().with_setting("epsilon", "0.1").epsilon
             Fraction(1, 10)
+            >>> Options().with_setting("epsilon", "0.1").with_setting("error", "50").epsilon is None
+            True
         """
         expect_known(name)
         value = text.strip()
@@ -54,6 +56,11 @@ class Options:
             changed = {}
         if not changed:
             raise failure("22023", f"dp.{name} can't have this value", hint=_HINTS[name])
+        # a question is asked for an ε or for an error: the later word counts
+        other = {"epsilon": "error", "error": "epsilon"}.get(name)
+        if other is not None:
+            changed[other] = None
+            texts.pop(other, None)
         return replace(self, **changed, texts={**texts, name: value})
 
 

@@ -139,8 +139,8 @@ def placeholders(text: str) -> tuple[Placeholder, ...]:
     except lexer.Unclosed:
         return ()
     return tuple(
-        # too long to be the number of anything: one that nobody gives a value for
-        Placeholder(start=word.start, end=word.end, number=int(word.value) if len(word.value) < 6 else MOST_PARAMETERS)
+        # more than there can be: one that nobody gives a value for
+        Placeholder(start=word.start, end=word.end, number=min(int(word.value[:6]), MOST_PARAMETERS))
         for word in words
         if word.kind is lexer.Kind.PARAMETER
     )

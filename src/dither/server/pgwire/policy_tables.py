@@ -18,6 +18,9 @@ from dither.server.pgwire.lexer import Kind, Word, cut, folded
 # Schemas of the shadow that hold other things than tables of the policy.
 ELSEWHERE = frozenset({"pg_catalog", "information_schema", "pg_toast", "dp"})
 _MOST_WORDS = 20_000
+# Queries take about two steps of the parser for each word. Where it tries two readings of what is in parentheses, each
+# level doubles the steps, and a line of text could keep it busy for years.
+_MOST_STEPS, _MOST_STEPS_EACH = 2000, 5
 # After these words stands a table, and after these symbols may stand one.
 _BEFORE_TABLES = frozenset({"FROM", "JOIN", "ONLY", "TABLE", "INTO", "UPDATE", "USING", "TRUNCATE", "LATERAL"})
 _BEFORE_ANYTHING = frozenset({",", "("})
@@ -58,7 +61,18 @@ class _Dialect(Postgres):
     """PostgreSQL's, for queries alone."""
 
     class Parser(_PARSER):  # type: ignore[misc]
-        """Says nothing about statements that it can't read: a warning would put an analyst's text into a log."""
+        """Says nothing about statements that it can't read: a warning would put an analyst's text into a log.
+
+        Gives up, as one does with what is nested too deeply, after so many steps.
+        """
+
+        _steps = 0
+
+        def _advance(self, times: int = 1) -> None:
+            self._steps += 1
+            if self._steps > _MOST_STEPS + _MOST_STEPS_EACH * len(self._tokens):
+                raise RecursionError
+            super()._advance(times)
 
         def _warn_unsupported(self) -> None:
             self.raise_error("Unsupported statement")

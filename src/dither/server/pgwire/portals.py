@@ -19,6 +19,9 @@ from dither.server.pgwire.parameters import BoundText, Placeholder
 from dither.server.pgwire.statements import Statement
 
 ROWS_AT_ONCE = 1000
+# How many characters of statements, with their values, and bytes of answers a session may hold.
+MOST_CHARACTERS = 8_000_000
+MOST_BYTES = 64_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,11 @@ class Prepared:
     places: tuple[Placeholder, ...] = ()
     types: tuple[int, ...] = ()
     relayed: bool = False
+
+    @property
+    def characters(self) -> int:
+        """How much text is held for it."""
+        return len(self.statement.sql) + len(self.statement.question)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +67,11 @@ class Portal:
     rows: Rows | None = None
     ran: bool = False
     place: int = 0
+
+    @property
+    def characters(self) -> int:
+        """How much text is held for it; its statement may be closed before it is."""
+        return len(self.bound.text) + len(self.statement.sql) + len(self.statement.question)
 
     @property
     def fetched(self) -> Rows:
@@ -142,19 +155,25 @@ class Names:
         """Keep a statement; only the one without a name may be replaced."""
         if name in self.statements and name:
             raise failure("42P05", "a prepared statement of this name already exists")
-        self._expect_room(len(self.statements))
+        self._expect_room(len(self.statements), prepared.characters)
         self.statements[name] = prepared
 
     def open(self, name: str, portal: Portal) -> None:
         """Keep a portal; only the one without a name may be replaced."""
         if name in self.portals and name:
             raise failure("42P03", "a cursor or portal of this name already exists")
-        self._expect_room(len(self.portals))
+        self._expect_room(len(self.portals), portal.characters)
+        if sum(each.rows.table.nbytes for each in self.portals.values() if each.rows is not None) > MOST_BYTES:
+            raise failure("53400", f"a session may hold {MOST_BYTES} bytes of answers", hint="Close cursors first.")
         self.portals[name] = portal
 
-    def _expect_room(self, number: int) -> None:
+    def _expect_room(self, number: int, characters: int) -> None:
         if number >= self.most:
             raise failure("53400", f"a session may hold {self.most} statements and portals", hint="Close some first.")
+        held = sum(each.characters for group in (self.statements, self.portals) for each in group.values())
+        if held + characters > MOST_CHARACTERS:
+            title = f"the statements and portals of a session may have {MOST_CHARACTERS} characters together"
+            raise failure("53400", title, hint="Close some first.")
 
     def statement(self, name: str) -> Prepared:
         """A statement by its name."""

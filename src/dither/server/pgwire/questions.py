@@ -7,9 +7,11 @@ from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from dither.curator import Answer
+from dither.curator.answer import number
 from dither.errors import Refused
 from dither.server.identity import Identity
 from dither.server.pgwire import types
@@ -166,5 +168,21 @@ def paid(answer: Answer) -> Report | None:
     """What a client is told of an answer's price; nothing for what isn't a question."""
     if answer.receipt is None:
         return None
-    detail = "\n".join([*answer.notes, f"Receipt {answer.receipt.number}."])
+    detail = "\n".join([*_errors(answer), *answer.notes, f"Receipt {answer.receipt.number}."])
     return Report(severity="NOTICE", sqlstate="00000", title=f"cost: {answer.cost}; {answer.cost.left}", detail=detail)
+
+
+def _errors(answer: Answer) -> list[str]:
+    """How far off values may be: PostgreSQL has no place for that beside a value."""
+    halves = {name: half[np.isfinite(half)] for name, half in answer.error.items()}
+    told = []
+    for name, half in halves.items():
+        if half.size:
+            least, most = float(half.min()), float(half.max())
+            same = number(least) == number(most)
+            told.append(f"{name} ± {number(most)}" if same else f"{name} ± {number(least)} to {number(most)}")
+    if not told:
+        return []
+    first = next(iter(halves))
+    columns = f"DP_INTERVAL_LOW({first}), DP_INTERVAL_HIGH({first})"
+    return [f"Errors at {100 * answer.confidence:g}%: {', '.join(told)}; as columns: {columns}."]

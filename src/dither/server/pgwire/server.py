@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import hmac
 import logging
 import secrets
@@ -46,6 +47,7 @@ class PgServer:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._sessions: dict[int, tuple[int, Session]] = {}
+        self._of_each: collections.Counter[str] = collections.Counter()
 
     async def start(self, host: str = "127.0.0.1", port: int = 5432) -> None:
         """Listen; port 0 takes any that is free."""
@@ -126,15 +128,23 @@ class PgServer:
         await self._run(wire, begun)
 
     async def _run(self, wire: Wire, signed_in: SignedIn) -> None:
+        analyst = signed_in.identity.analyst
+        if self._of_each[analyst] >= max(1, self._service.limits.connections // 2):
+            # so that nobody can take all places and leave none to others
+            raise fatal("53300", "too many connections of this analyst", hint="Close some first.")
         key = self._new_key()
         session = Session(wire, self._shared, signed_in, key)
         self._sessions[key.process] = (key.secret, session)
+        self._of_each[analyst] += 1
         self._service.metrics.count("pgwire", "signed_in")
         LOG.info("signed in by token %s", signed_in.identity.token)
         try:
             await session.run()
         finally:
             del self._sessions[key.process]
+            self._of_each[analyst] -= 1
+            if not self._of_each[analyst]:
+                del self._of_each[analyst]
 
     def _new_key(self) -> CancelKey:
         while True:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from dither.server.pgwire.connection import Gone, Wire
 from dither.server.pgwire.errors import WireError, failure, fatal, told
 from dither.server.pgwire.execution import AlreadyTold, Execution
 from dither.server.pgwire.guessing import guess_types
-from dither.server.pgwire.messages import ProtocolError
+from dither.server.pgwire.messages import NotUtf8, ProtocolError
 from dither.server.pgwire.parameters import BoundText, bind_text, placeholders
 from dither.server.pgwire.portals import Names, Portal, Prepared, description
 from dither.server.pgwire.questions import DependsOnValues, Described, Questions, refused_in
@@ -39,6 +40,7 @@ from dither.server.service import Service
 LOG = logging.getLogger("dither.server.pgwire")
 LONGEST_AT_ONCE = 5000
 LONGEST_TEXT = 1_000_000
+LONGEST_TURN = 0.005
 MOST_AT_ONCE = 50
 TOKEN_SECONDS = 1.0
 VERSION_WITHOUT_SHADOW = "16.0"
@@ -76,7 +78,12 @@ class Shared:
     async def statements(self, text: str) -> tuple[Statement, ...]:
         """The statements of a message; a long text is read beside the event loop, and not kept."""
         if len(text) <= LONGEST_AT_ONCE:
-            return self.split(text)
+            began = time.monotonic()
+            found = self.split(text)
+            if time.monotonic() - began > LONGEST_TURN:
+                # whoever sends many such texts at once leaves others a turn between them
+                await asyncio.sleep(0)
+            return found
         if len(text) > LONGEST_TEXT:
             raise failure("54000", f"statements may have at most {LONGEST_TEXT} characters together")
         return tuple(await asyncio.to_thread(self.router.split, text))
@@ -189,6 +196,8 @@ class Session:
             await handle(body)
         except AlreadyTold:
             self._transaction.fail()
+        except NotUtf8 as error:
+            self._report(failure("22021", str(error), hint="Set client_encoding to UTF8."))
         except (ProtocolError, Gone):
             raise
         except (WireError, InvalidValue, Refused, ServerRefusal) as error:
@@ -229,6 +238,7 @@ class Session:
         self._names.statements.pop("", None)
         self._names.portals.pop("", None)
         for statement in await self._shared.statements(text):
+            self._expect_valid_token()
             if statement.route in _ASKING and statement.parameters:
                 # refused: the simple protocol has no values to give
                 bind_text(statement.question, ())

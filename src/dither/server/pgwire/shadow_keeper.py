@@ -78,10 +78,11 @@ def main(arguments: list[str]) -> int:
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # the server decides when this ends, also when Ctrl-C goes to every process of a terminal
         signal.signal(ignored, signal.SIG_IGN)
-    limits = ((resource.RLIMIT_AS, int(memory)), (resource.RLIMIT_FSIZE, LARGEST_FILE), (resource.RLIMIT_CORE, 0))
-    for what, most in limits:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(what, (most, most))
+    _limit(resource.RLIMIT_FSIZE, LARGEST_FILE)
+    _limit(resource.RLIMIT_CORE, 0)
+    with contextlib.suppress(OSError):
+        # should the machine run out of memory, this is what it can do without
+        Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
     os.chdir("/")
     # questions about data come first
     os.nice(10)
@@ -94,6 +95,8 @@ def main(arguments: list[str]) -> int:
             with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
                 file.write((place / "settings").read_text(encoding="utf-8"))
             (data / "pg_hba.conf").write_text("local all all trust\n", encoding="utf-8")
+            # only now: initdb tries how much it can get, and then needs a little more
+            _limit(resource.RLIMIT_AS, int(memory))
             done = keeper.run(f"{programs}/postgres", "-D", str(data))
         if not done:
             sys.stderr.buffer.write((place / "log").read_bytes()[-MOST_SAID:])
@@ -102,6 +105,11 @@ def main(arguments: list[str]) -> int:
         done = False
     shutil.rmtree(place, ignore_errors=True)
     return 0 if done else 1
+
+
+def _limit(what: int, most: int) -> None:
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(what, (most, most))
 
 
 if __name__ == "__main__":

@@ -33,13 +33,14 @@ class ShadowLimits:
 
     ``connections`` is for all together and ``connections_each`` for one analyst. ``seconds`` is how long a statement
     may take, ``memory`` how many bytes one connection may use, ``disk`` how much it may put aside in temporary files.
+    A connection needs 60 MB of address space for itself; whatever more it may use, an analyst may hold so many times.
     ``largest_reply`` is how much of a reply is taken in, in bytes.
     """
 
-    connections: int = 200
-    connections_each: int = 80
+    connections: int = 120
+    connections_each: int = 40
     seconds: float = 15.0
-    memory: int = 512 << 20
+    memory: int = 160 << 20
     disk: int = 64 << 20
     largest_reply: int = 16 << 20
 

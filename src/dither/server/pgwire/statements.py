@@ -88,6 +88,7 @@ class Statement:
     detail: Detail | None = None
 
 
+MOST_STATEMENTS = 10_000
 # What a client may say that has nothing to do with tables, by first word.
 _TRANSACTION = ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE")
 _QUESTIONS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
@@ -159,6 +160,10 @@ class Router:
                 position=_line_and_column(text, problem.place),
             )
             return [Statement(route=Route.REFUSED, sql=text, offset=0, detail=refusal)]
+        if len(parts) > MOST_STATEMENTS:
+            title = f"a message may have at most {MOST_STATEMENTS} statements"
+            refusal = Refusal(sqlstate="54000", code="too_long", title=title, hint="Send them in several messages.")
+            return [Statement(route=Route.REFUSED, sql=text, offset=0, detail=refusal)]
         found = [_Reading(text, part, self._tables).statement() for part in parts]
         return found or [Statement(route=Route.EMPTY, sql=text, offset=0)]
 
@@ -181,11 +186,19 @@ class _Reading:
         except RecursionError:
             return self._refused("54001", "too_deep", "the statement is nested too deeply", "Split it.")
 
+    def _is_odd(self, word: Word) -> bool:
+        return word.kind is lexer.Kind.WORD and not self._message[word.start : word.end].isprintable()
+
     def _routed(self) -> Statement:
         encoded = next((word for word in self._words if word.kind is lexer.Kind.ENCODED), None)
         if encoded is not None:
             hint = "Write the name itself between double quotes."
             return self._refused("0A000", "unsupported", "names with Unicode escapes can't be used", hint, encoded)
+        blank = next((word for word in self._words if self._is_odd(word)), None)
+        if blank is not None:
+            # a letter for PostgreSQL: FROM<no-break space>orders would be one name, and the query another one
+            hint = "Write a plain blank; texts copied from pages often hold others."
+            return self._refused("42601", "syntax", "a word holds a blank or an invisible character", hint, blank)
         command = self._command()
         if command is not None:
             return command

@@ -11,7 +11,7 @@ import math
 import re
 import struct
 from decimal import Decimal, InvalidOperation
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,8 @@ Parameter: TypeAlias = bool | int | float | Decimal | str | dt.date | dt.datetim
 TRUE_WORDS = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"})
 FALSE_WORDS = frozenset({"f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"})
 LONGEST_NUMBER = 400
+# PostgreSQL knows no time zones further from Greenwich
+MOST_HOURS = 15
 NUMERIC_NEGATIVE, NUMERIC_BASE, MOST_GROUPS = 0x4000, 10_000, 100
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _DECIMAL = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?\s*")
@@ -99,7 +101,17 @@ def _text(text: str, oid: int) -> Parameter:
         raise ValueError(oid)
     if oid == types.NUMERIC:
         return Decimal(text.strip())
-    return float(str(np.float32(text))) if oid == types.FLOAT4 else float(text)
+    value = _short_float(np.float64(text)) if oid == types.FLOAT4 else float(text)
+    if value == 0 and any(digit in "123456789" for digit in text.lower().partition("e")[0]):
+        # closer to zero than any float: as PostgreSQL, better refused than changed
+        return math.nan
+    return value
+
+
+def _short_float(value: np.floating[Any]) -> float:
+    """The digits of a 32-bit number, not those that widening it would show."""
+    with np.errstate(over="ignore", under="ignore"):
+        return float(str(np.float32(value)))
 
 
 def _fitting(value: int, oid: int) -> int:
@@ -118,12 +130,15 @@ def _moment(text: str, oid: int) -> dt.date | dt.datetime:
     if found is None:
         raise ValueError(oid)
     day = dt.date.fromisoformat(found["day"])
+    clock = found["clock"] or "00:00"
+    shift = _shift(found["zone"] or "Z")
     if oid == types.DATE:
         # as PostgreSQL: a time and a zone after the date are read and left out
+        dt.time.fromisoformat(_padded(clock))
         return day
-    value = dt.datetime.combine(day, dt.time.fromisoformat(_padded(found["clock"] or "00:00")))
+    value = dt.datetime.combine(day, dt.time.fromisoformat(_padded(clock)))
     # without a time zone in the type, PostgreSQL leaves that of the text out; this server's own is UTC
-    return value - _shift(found["zone"]) if oid == types.TIMESTAMPTZ and found["zone"] else value
+    return value - shift if oid == types.TIMESTAMPTZ else value
 
 
 def _padded(clock: str) -> str:
@@ -135,7 +150,10 @@ def _shift(zone: str) -> dt.timedelta:
     if zone == "Z":
         return dt.timedelta()
     digits = zone[1:].replace(":", "").ljust(6, "0")
-    size = dt.timedelta(hours=int(digits[:2]), minutes=int(digits[2:4]), seconds=int(digits[4:]))
+    hours, minutes, seconds = int(digits[:2]), int(digits[2:4]), int(digits[4:])
+    if hours > MOST_HOURS or minutes > 59 or seconds > 59:
+        raise ValueError(zone)
+    size = dt.timedelta(hours=hours, minutes=minutes, seconds=seconds)
     return -size if zone[0] == "-" else size
 
 
@@ -153,8 +171,7 @@ def _binary(raw: bytes, oid: int) -> Parameter:
     if oid == types.FLOAT8:
         return float(struct.unpack("!d", raw)[0])
     if oid == types.FLOAT4:
-        # the digits of the 32-bit number, not those that widening it would show
-        return float(str(np.float32(struct.unpack("!f", raw)[0])))
+        return _short_float(np.float64(struct.unpack("!f", raw)[0]))
     if oid == types.NUMERIC:
         return _numeric(raw)
     if oid == types.DATE:
