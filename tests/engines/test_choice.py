@@ -2,13 +2,16 @@
 
 import math
 from collections import Counter
+from datetime import date
 
+import duckdb
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dither.engines.duckdb_choice import keep_groups, sample_bins
+from dither.engines.duckdb_choice import MOST_ADDED, add_up, keep_groups, sample_bins
 
 KEYS = st.sampled_from(["a", "b", "c", "d", None])
 IDS = st.sampled_from([-(2**63), -1, 0, 1, 2, 3, 2**63 - 1])
@@ -102,3 +105,64 @@ def test_every_row_has_the_same_chance_in_a_sample():
         assert counts.tolist() == [1] * most
         taken.update(found.tolist())
     assert taken == Counter(dict.fromkeys(range(n), most))
+
+
+DATES = st.dates(min_value=date(1, 1, 1))
+KEY_COLUMNS = [
+    (pa.bool_(), st.booleans()),
+    (pa.int64(), IDS),
+    (pa.string(), st.sampled_from(["", "a", "B", "b", "é", "z", "Ω", "\U0001f600", "\uffff"])),
+    (pa.date32(), DATES),
+    (pa.timestamp("us"), st.sampled_from([-(2**40), -1, 0, 1, 2**50])),
+]
+
+
+@st.composite
+def kept_rows(draw):
+    """Rows that units keep: one or two keys of any type with NULLs, sums in both widths with NULLs."""
+    types = draw(st.lists(st.sampled_from(KEY_COLUMNS), min_size=1, max_size=2))
+    size = draw(st.integers(0, 25))
+
+    def column(of, kind):
+        return pa.array(draw(st.lists(st.none() | of, min_size=size, max_size=size)), type=kind)
+
+    found = {f"_k{place}": column(values, kind) for place, (kind, values) in enumerate(types)}
+    found |= {"_t0": column(st.integers(-3, 3), pa.int32()), "_t1": column(st.integers(-(2**50), 2**50), pa.int64())}
+    return pa.table(found), len(types)
+
+
+@given(made=kept_rows())
+def test_sums_are_those_of_the_database(made):
+    kept, number = made
+    keys = [f"_k{place}" for place in range(number)]
+    listed = ", ".join(keys)
+    order = ", ".join(f"{key} ASC NULLS LAST" for key in keys)
+    sums = ", ".join(f"CAST(coalesce(sum({name}), 0) AS BIGINT) AS {name}" for name in ("_t0", "_t1"))
+    with duckdb.connect(":memory:") as database:
+        database.register("kept", kept)
+        wanted = database.sql(f"SELECT {listed}, {sums} FROM kept GROUP BY {listed} ORDER BY {order}").to_arrow_table()
+    found = add_up(kept, keys, {"_t0": 3, "_t1": 2**50})
+    assert found is not None
+    assert found.schema.equals(wanted.schema)
+    assert found.to_pydict() == wanted.to_pydict()
+
+
+@pytest.mark.parametrize(
+    ("keys", "largest"),
+    [
+        (pa.array(["a"] * (MOST_ADDED + 1)), 1),
+        (pa.array(["a", "b"]), 2**61),
+        (pa.array([0.0, -0.0]), 1),
+    ],
+)
+def test_sums_that_only_the_database_can_make_are_left_to_it(keys, largest):
+    kept = pa.table({"_k0": keys, "_t0": pa.array([1] * len(keys), type=pa.int64())})
+    assert add_up(kept, ["_k0"], {"_t0": largest}) is None
+
+
+def test_sums_at_the_edge_are_made_here():
+    keys = pa.array(["a"] * MOST_ADDED)
+    kept = pa.table({"_k0": keys, "_t0": pa.array([2**40] * MOST_ADDED, type=pa.int64())})
+    found = add_up(kept, ["_k0"], {"_t0": 2**40})
+    assert found is not None
+    assert found.to_pydict() == {"_k0": ["a"], "_t0": [MOST_ADDED * 2**40]}

@@ -87,13 +87,16 @@ def recorded(make, tmp_path, monkeypatch):
     one.close()
 
 
-def test_c25_only_selects_that_we_wrote_reach_the_engine(recorded):
+def test_c25_only_selects_that_we_wrote_reach_the_engine(recorded, monkeypatch):
     """C25: SQL is generated from the plan. The analyst's names and comments aren't in it, and literals are literals."""
     one, log = recorded
+    # as for many rows: the sums of a few aren't left to the database, so that half of the SQL wouldn't be seen
+    monkeypatch.setattr("dither.engines.duckdb_choice.MOST_ADDED", -1)
     for sql in BATTERY:
         one.curator.sql(sql, epsilon=2)
     engine = [text for text in log if not re.fullmatch(r"SET (enable_external_access|lock_configuration) = \w+", text)]
-    assert len(engine) > 2 * len(BATTERY)
+    # what units keep, and their sums; plain columns of the answer need no statement of their own
+    assert len(engine) >= 2 * len(BATTERY)
     for text in engine:
         statements = sqlglot.parse(text, read="duckdb")
         assert len(statements) == 1

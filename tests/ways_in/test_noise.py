@@ -149,7 +149,7 @@ FORKS = textwrap.dedent(
     """
     import os, sys
     from dither import Curator
-    from dither.errors import LedgerError
+    from dither.errors import LedgerError, SourceError
     sql = "SELECT SUM(amount) AS s FROM orders"
     curator = Curator.open(sys.argv[1])
     curator.sql(sql, epsilon=1)
@@ -157,7 +157,7 @@ FORKS = textwrap.dedent(
     try:
         curator.sql(sql, epsilon=1.5)
         print("parent answered" if pid else "child answered", flush=True)
-    except LedgerError:
+    except (LedgerError, SourceError):
         print("parent refused" if pid else "child refused", flush=True)
     if pid:
         os.waitpid(pid, 0)
@@ -194,7 +194,7 @@ def started(script, *arguments):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_c19_a_forked_curator_cannot_charge_or_answer(shop, make):
-    """C19: the ledger refuses in the child before any data is read; the parent goes on."""
+    """C19: engine and ledger refuse in the child before any data is read or charged; the parent goes on."""
     one = shop(make.crowd())
     one.close()
     assert sorted(started(FORKS, str(one.policy))) == ["child refused", "parent answered"]

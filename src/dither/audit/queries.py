@@ -161,6 +161,8 @@ def audit_query(
             prepared = pricing.prepare(sql, asked)
             if prepared.question.explain:
                 raise InvalidParameter("audit the question itself: leave EXPLAIN PRIVACY out")
+            # made when it is looked at, from the ledger, which is closed with this block
+            quote = prepared.quote
             prices = _prices(pricing, sql, prepared, asked)
         test, pair, alone = measure_neighbours(
             rules.schema,
@@ -189,7 +191,7 @@ def audit_query(
     watch(1.0, "done")
     return QueryAudit(
         sql=sql,
-        quote=prepared.quote,
+        quote=quote,
         claim=box.claim,
         neighbours=test,
         release=release,

@@ -56,17 +56,25 @@ class Accounts:
 
     def __init__(self, policy: Policy, exchange: Exchange, ledger: Ledger, granted: Granted = dict) -> None:
         self._policy, self._exchange, self._ledger, self._granted = policy, exchange, ledger, granted
+        self._dataset = Account((policy.source.name,))
+        self._by_name: dict[str, Account] = {}
         self._said: dict[str, tuple[object, Mapping[Account, Limit], str]] = {}
         self._known: tuple[Mapping[str, Fraction], dict[Account, Limit]] | None = None
 
     @property
     def dataset(self) -> Account:
         """The account from which everybody's questions are paid."""
-        return Account((self._policy.source.name,))
+        return self._dataset
 
     def account(self, analyst: str) -> Account:
         """The analyst's account under the dataset's."""
-        return Account((self._policy.source.name, analyst))
+        known = self._by_name.get(analyst)
+        if known is not None:
+            return known
+        made = Account((self._policy.source.name, analyst))
+        if analyst == OWNER or analyst in self._policy.analysts:
+            self._by_name[analyst] = made
+        return made
 
     def limits(self) -> Mapping[Account, Limit]:
         """The caps in the ledger's currency, with what the owner granted; the same object until one of them changes."""

@@ -22,15 +22,23 @@ from dither.query.price import QueryBudget
 HALF = Fraction(1, 2)
 
 
-@lru_cache(maxsize=4096)
 def _rho(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest ρ, rounded down, whose ε(δ) is at most ``epsilon``."""
     return Fraction(zcdp_for_epsilon(fraction_down(epsilon), fraction_down(delta)))
 
 
+# for caps, which owners set: what analysts ask for is kept by analyst, in Pricing
+_rho_of_cap = lru_cache(maxsize=4096)(_rho)
+
+
 @lru_cache(maxsize=4096)
+def _balance_as_epsilon(rho: Fraction, delta: Fraction) -> float:
+    """Balances are read far more often than they change."""
+    return _read_as_epsilon(rho, delta)
+
+
 def _read_as_epsilon(rho: Fraction, delta: Fraction) -> float:
-    """ρ as ε at δ, rounded up; balances are read far more often than they change."""
+    """ρ as ε at δ, rounded up."""
     return zcdp_epsilon(fraction_up(rho), fraction_down(delta))
 
 
@@ -59,7 +67,7 @@ class Exchange:
         if self.currency is Currency.PURE:
             return Limit.pure(epsilon)
         half = (delta or self.delta_budget) * HALF
-        return Limit.zcdp(_rho(epsilon, half), half)
+        return Limit.zcdp(_rho_of_cap(epsilon, half), half)
 
     def for_question(self, epsilon: Fraction, delta: Fraction, *, discover: bool) -> QueryBudget:
         """What a question of (ε, δ) may use."""
@@ -86,7 +94,7 @@ class Exchange:
         main = Fraction(spent.main, MAIN_UNITS)
         if self.currency is Currency.PURE:
             return fraction_up(main)
-        return _read_as_epsilon(main, (delta or self.delta_budget) * HALF)
+        return _balance_as_epsilon(main, (delta or self.delta_budget) * HALF)
 
     def in_words(self, amount: Amount) -> str:
         """What the ledger adds up for a question, said so that its δ isn't taken for the δ of the question."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from dither.curator.accounts import OWNER, Accounts
 from dither.curator.asked import Asked, Terms
@@ -93,6 +93,7 @@ class Pricing:
         self._fingerprint = policy.fingerprint()
         # by analyst, so that the time of a price doesn't tell what others asked
         self._bound = lru_cache(KEPT)(lambda sql, _analyst: bind(sql, policy.schema))
+        self._bought = lru_cache(KEPT)(partial(_buy, exchange))
         self._kept: Kept[Prepared] = Kept(KEPT)
 
     def prepare(self, sql: str, asked: Asked, *, again: Terms | None = None) -> Prepared:
@@ -115,16 +116,16 @@ class Pricing:
         if asked.error is not None:
             priced = self._for_error(question, aggregation, asked, delta, waiting)
             whole = priced.budget
+            cost = self._exchange.epsilon_of_question(whole, delta)
             terms = asked
         else:
             epsilon = self._epsilon(question, asked, most)
             terms = replace(asked, epsilon=epsilon)
-            whole = self._exchange.for_question(epsilon, delta, discover=aggregation.discover)
+            whole, cost = self._bought(epsilon, delta, asked.analyst, discover=aggregation.discover)
             if waiting:
                 aggregation, priced = self._supposed(sql, question, asked, waiting, self._rest(whole, waiting))
             else:
                 priced = price(aggregation, whole, self.policy.schema.adjacency)
-        cost = self._exchange.epsilon_of_question(whole, delta)
         if Fraction(cost) > most * (1 + Fraction(1, 10**9)):
             raise Refused(
                 f"this would cost ε = {cost:.4g} and a question may cost at most {float(most):g}",
@@ -251,6 +252,8 @@ class Pricing:
     def _weighted(self, question: Question, weights: Mapping[str, Fraction]) -> Aggregation:
         """The aggregation with the weights given by output column."""
         aggregation = question.aggregation
+        if not weights:
+            return aggregation
         chosen = {index: aggregate.weight for index, aggregate in enumerate(aggregation.aggregates)}
         outputs = {output.name: output for output in question.shape.outputs}
         for name, weight in weights.items():
@@ -336,6 +339,14 @@ class Pricing:
         parts = [*what, self.policy.source.name, version, self._fingerprint]
         text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _buy(
+    exchange: Exchange, epsilon: Fraction, delta: Fraction, _analyst: str, *, discover: bool
+) -> tuple[QueryBudget, float]:
+    """What (ε, δ) buys, and its ε read back."""
+    whole = exchange.for_question(epsilon, delta, discover=discover)
+    return whole, exchange.epsilon_of_question(whole, delta)
 
 
 def secret_of(ledger: Ledger) -> bytes:

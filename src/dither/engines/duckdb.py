@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dither.engines.base import SHORTEST_SALT, EngineFailure
 from dither.engines.cells import KEPT, Cells, Steps
-from dither.engines.duckdb_choice import SAMPLING, Ids, keep_groups, sample_bins
+from dither.engines.duckdb_choice import SAMPLING, Ids, add_up, keep_groups, sample_bins
 from dither.engines.duckdb_functions import DUCKDB
 from dither.engines.duckdb_rows import rows_sql
 from dither.engines.duckdb_sources import Opened, Origin, kind_of, open_sources
@@ -146,7 +146,7 @@ class DuckDBEngine:
         relations = Relations(DUCKDB, self._opened.sources, measurement.units)
         cells = Cells(relations, SAMPLING, measurement, salt)
         with self._cursor() as cursor:
-            table = _answer(cursor, cells, cells.totals())
+            table = _totals(cursor, cells, measurement)
             bins = [_bins(cursor, cells, measurement, place) for place in range(len(measurement.bins))]
             distinct = [_answer(cursor, cells, cells.distinct(place)) for place in range(len(measurement.distinct))]
         size = table.num_rows if measurement.keys else 1
@@ -179,7 +179,11 @@ class DuckDBEngine:
 
     @contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection and transaction for one measurement; the text of errors stays on the owner's side."""
+        """A connection for one measurement; the text of errors stays on the owner's side.
+
+        No transaction holds its statements together: nothing writes to the database, a file is opened read-only and
+        one in memory has views of files alone, which no transaction would keep from changing.
+        """
         self._expect_own_process()
         with self._idle:
             if self._closing:
@@ -190,7 +194,6 @@ class DuckDBEngine:
                 raise EngineFailure(str(problem)) from None
             self._running[cursor] = threading.get_ident()
         try:
-            cursor.begin()
             yield cursor
         except (duckdb.Error, pa.ArrowException, MemoryError) as problem:
             raise EngineFailure(f"{type(problem).__name__}: {problem}") from None
@@ -221,14 +224,31 @@ def _check_settings(settings: Mapping[str, str]) -> None:
         raise InvalidParameter('threads must be at least 1 and memory_limit a size like "4GiB"') from None
 
 
+def _totals(cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement) -> pa.Table:
+    steps = cells.totals()
+    if steps.units is None:
+        return fetch(cursor, steps.final)
+    kept = _kept(cursor, cells, steps.units)
+    largest = {f"_t{i}": max(abs(total.low), abs(total.high)) for i, total in enumerate(measurement.totals)}
+    added = add_up(kept, cells.key_names, largest)
+    return _from_kept(cursor, kept, steps.final) if added is None else added
+
+
 def _answer(cursor: duckdb.DuckDBPyConnection, cells: Cells, steps: Steps) -> pa.Table:
     if steps.units is None:
         return fetch(cursor, steps.final)
+    return _from_kept(cursor, _kept(cursor, cells, steps.units), steps.final)
+
+
+def _kept(cursor: duckdb.DuckDBPyConnection, cells: Cells, units: str) -> pa.Table:
     assert cells.most_groups is not None
-    kept = keep_groups(fetch(cursor, steps.units), cells.key_names, cells.most_groups)
+    return keep_groups(fetch(cursor, units), cells.key_names, cells.most_groups)
+
+
+def _from_kept(cursor: duckdb.DuckDBPyConnection, kept: pa.Table, final: str) -> pa.Table:
     cursor.register(KEPT, kept)
     try:
-        return fetch(cursor, steps.final)
+        return fetch(cursor, final)
     finally:
         cursor.unregister(KEPT)
 

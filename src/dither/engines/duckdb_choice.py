@@ -9,14 +9,15 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dither.engines.cells import Sampling
+from dither.engines.cells import LARGEST_CELL, Sampling
 from dither.engines.duckdb_functions import rank
 from dither.engines.sql import UNIT
 from dither.errors import InvalidParameter
@@ -24,6 +25,10 @@ from dither.errors import InvalidParameter
 Ids: TypeAlias = "pa.Array[Any]"
 """Ids of units, each once."""
 
+# Of so many rows the sums are made here: a statement of DuckDB's takes longer to prepare than they take.
+MOST_ADDED = 20_000
+# Types whose equality and order are DuckDB's; of doubles NaN and −0.0 aren't.
+_ORDERED = (pa.bool_(), pa.int64(), pa.string(), pa.date32(), pa.timestamp("us"))
 _FEW = 16
 # DuckDB's min(x, n) sets memory for n values aside for each unit, and raises for a million, only once there is a row.
 _MOST_SMALLEST = 64
@@ -76,6 +81,35 @@ def _decide(
     ]
     kept[rows] = False
     kept[rows[sorted(range(len(rows)), key=lambda i: ordered[i])[:most]]] = True
+
+
+def add_up(kept: pa.Table, keys: Sequence[str], largest: Mapping[str, int]) -> pa.Table | None:
+    """Sums by key in ascending order with NULL last: what the final query of totals makes of the rows that units keep.
+
+    ``largest`` says for each column to sum how large a value is at most. None where DuckDB has to do it: for more rows,
+    sums that could reach 2^62, and keys that compare otherwise here.
+    """
+    rows = kept.num_rows
+    if not keys or rows > MOST_ADDED or any(rows * most >= LARGEST_CELL for most in largest.values()):
+        return None
+    if any(kept.schema.field(name).type not in _ORDERED for name in keys):
+        return None
+    group = np.zeros(rows, dtype=np.int64)
+    for name in keys:
+        encoded = kept.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        order = pc.sort_indices(encoded.dictionary).to_numpy()
+        rank = np.empty(order.size, dtype=np.int64)
+        rank[order] = np.arange(order.size)
+        group *= order.size
+        group += rank[encoded.indices.to_numpy()]
+        # numbered again after each key, so that no number grows beyond the square of the rows
+        _, first, group = np.unique(group, return_index=True, return_inverse=True)
+    found = [kept.column(name).combine_chunks().take(first) for name in keys]
+    for name in largest:
+        sums = np.zeros(first.size, dtype=np.int64)
+        np.add.at(sums, group, kept.column(name).combine_chunks().fill_null(0).to_numpy().astype(np.int64))
+        found.append(pa.array(sums))
+    return pa.Table.from_arrays(found, names=[*keys, *largest])
 
 
 def sample_bins(

@@ -14,7 +14,8 @@ import numpy as np
 from scipy.special import erfinv, ndtri
 
 from dither.errors import InvalidParameter
-from dither.numeric import up
+from dither.numeric import largest_true, up
+from dither.numeric.rounding import SLACK
 
 if TYPE_CHECKING:
     from dither.privacy.loss import PrivacyLoss
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
 # Orders at which a curve is first looked at; the best one is then refined.
 ORDERS = (1.01, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, *range(2, 17), *range(18, 33, 2), 40, 48, 64, 80, 96, 128, 192,
           256, 512, 1024, 4096, 2**14, 2**17, 2**20)  # fmt: skip
+_ORDERS = np.array(ORDERS, dtype=np.float64)
+# The C library's own values, one by one: numpy's logarithms of arrays may differ from them in the last place.
+_LOG = np.array([math.log(order) for order in ORDERS])
+_LOG1P = np.array([math.log1p(-1 / order) for order in ORDERS])
+_ENDS = [
+    (math.log(ORDERS[max(i - 1, 0)] - 1), math.log(ORDERS[min(i + 1, len(ORDERS) - 1)] - 1)) for i in range(len(ORDERS))
+]
+_GOLDEN = (math.sqrt(5) - 1) / 2
+# Beyond this ρ·α may leave the floats, of which numpy would warn.
+_HUGE = 1e300
 
 
 def check_order(order: float) -> None:
@@ -97,21 +108,19 @@ def best_order(value: Callable[[float], float]) -> float:
     best = int(np.argmin(values))
     if math.isinf(values[best]):
         return math.inf
-    low = math.log(ORDERS[max(best - 1, 0)] - 1)
-    high = math.log(ORDERS[min(best + 1, len(ORDERS) - 1)] - 1)
+    low, high = _ENDS[best]
     smallest = values[best]
-    golden = (math.sqrt(5) - 1) / 2
-    left, right = high - golden * (high - low), low + golden * (high - low)
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = value(1 + math.exp(left)), value(1 + math.exp(right))
     for _ in range(40):
         smallest = min(smallest, at_left, at_right)
         if at_left <= at_right:
             high, right, at_right = right, left, at_left
-            left = high - golden * (high - low)
+            left = high - _GOLDEN * (high - low)
             at_left = value(1 + math.exp(left))
         else:
             low, left, at_left = left, right, at_right
-            right = low + golden * (high - low)
+            right = low + _GOLDEN * (high - low)
             at_right = value(1 + math.exp(right))
         if high - low < 1e-9:
             break
@@ -130,9 +139,64 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         >>> zcdp_epsilon(0.5, 1e-6) < 0.5 + 2 * math.sqrt(0.5 * math.log(1e6))
         True
     """
-    if rho == 0:
-        return 0.0
-    return best_order(lambda order: epsilon_of_order(rho * order, order, delta))
+    return 0.0 if rho == 0 else _zcdp_reader(delta)(rho)
+
+
+def _zcdp_reader(delta: float) -> Callable[[float], float]:
+    """ρ ↦ ε(δ) of ρ-zCDP, for many ρ.
+
+    It does what ``best_order`` does with ``epsilon_of_order`` of ρ·α, operation by operation, so that both agree to the
+    last bit: the names of questions hold the ρ that is found with it, and a question that was paid for must keep its
+    name. So rounding goes up as there. What depends on δ alone is computed once, the listed orders at once.
+    """
+    log_delta = math.log(delta)
+    shifts = (log_delta + _LOG) / (_ORDERS - 1)
+    # by ln(α − 1): α, ln(1 − 1/α) and (ln δ + ln α)/(α − 1); the searches for one δ meet the same orders again
+    seen: dict[float, tuple[float, float, float]] = {}
+
+    def terms(place: float) -> tuple[float, float, float]:
+        order = 1 + math.exp(place)
+        found = seen[place] = order, math.log1p(-1 / order), (log_delta + math.log(order)) / (order - 1)
+        return found
+
+    def at(place: float, rho: float) -> float:
+        order, log, shift = seen.get(place) or terms(place)
+        value = rho * order + log - shift
+        value = value + abs(value) * SLACK + 1e-15
+        return value if value > 0 else 0.0
+
+    def read(rho: float) -> float:
+        if rho == 0:
+            return 0.0
+        if rho > _HUGE:
+            return best_order(lambda order: epsilon_of_order(rho * order, order, delta))
+        listed = rho * _ORDERS + _LOG1P - shifts
+        listed = np.maximum(listed + np.abs(listed) * SLACK + 1e-15, 0.0)
+        best = int(listed.argmin())
+        smallest = float(listed[best])
+        if math.isinf(smallest):
+            return math.inf
+        low, high = _ENDS[best]
+        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+        at_left, at_right = at(left, rho), at(right, rho)
+        for _ in range(40):
+            if at_left <= at_right:
+                if at_left < smallest:
+                    smallest = at_left
+                high, right, at_right = right, left, at_left
+                left = high - _GOLDEN * (high - low)
+                at_left = at(left, rho)
+            else:
+                if at_right < smallest:
+                    smallest = at_right
+                low, left, at_left = left, right, at_right
+                right = low + _GOLDEN * (high - low)
+                at_right = at(right, rho)
+            if high - low < 1e-9:
+                break
+        return smallest
+
+    return read
 
 
 def zcdp_for_epsilon(epsilon: float, delta: float) -> float:
@@ -143,27 +207,26 @@ def zcdp_for_epsilon(epsilon: float, delta: float) -> float:
         >>> zcdp_epsilon(rho, 1e-6) <= 1 < zcdp_epsilon(rho * (1 + 1e-9), 1e-6)
         True
     """
-    from dither.numeric import largest_true
-
     # ρ + 2√(ρ ln(1/δ)) is above ε(δ), so where it equals ε there is room left
     root = math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))
+    read = _zcdp_reader(delta)
     last, rho = root * root, 1.25 * root * root
-    before, error = zcdp_epsilon(last, delta) - epsilon, zcdp_epsilon(rho, delta) - epsilon
+    before, error = read(last) - epsilon, read(rho) - epsilon
     for _ in range(50):
         if abs(rho - last) <= 1e-13 * rho or error == before:
             break
         # ε(δ) rises and bends one way only, so the line through two points soon meets it
         step = error * (rho - last) / (error - before)
         last, before, rho = rho, error, max(rho - step, rho / 4)
-        error = zcdp_epsilon(rho, delta) - epsilon
+        error = read(rho) - epsilon
     found = rho * (1 - 2e-13)
-    if zcdp_epsilon(found, delta) <= epsilon < zcdp_epsilon(found * (1 + 1e-11), delta):
+    if read(found) <= epsilon < read(found * (1 + 1e-11)):
         return found
     # the curve has a corner where it leaves zero, which lines don't find: look between two ends instead
     top = max(root * root, 1e-300)
-    while zcdp_epsilon(top, delta) <= epsilon:
+    while read(top) <= epsilon:
         top *= 2
-    return largest_true(lambda value: zcdp_epsilon(value, delta) <= epsilon, 0.0, top, relative=1e-12)
+    return largest_true(lambda value: read(value) <= epsilon, 0.0, top, relative=1e-12)
 
 
 def zcdp_tail(rho: float, delta: float) -> float:
