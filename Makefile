@@ -54,7 +54,7 @@ $(VENV)/.clients: tests/server/clients/fetch.sh | $(BIN)/python
 
 # What the tests need. The oracles are other libraries to compare with; where one has no wheel, its tests skip.
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[oracles]' \
-		|| echo 'some oracles are not available here: the comparisons with them will be skipped'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,oracles]' \
+		|| { $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' && \
+			echo 'some oracles are not available here: the comparisons with them will be skipped'; }
 	@touch $@

@@ -448,3 +448,15 @@ def test_a_release_that_went_wrong_is_noticed(monkeypatch):
     spoiled = release.table.set_column(0, "a", pa.array(printed(release, "a")[::-1]))
     assert verify(release.table, release.configuration, table).findings == ()
     assert verify(spoiled, release.configuration, table).findings
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_threads_change_nothing_but_the_time(strict):
+    table = wide()
+    alone = mondrian(table, **ASKED, strict=strict, workers=1)
+    for workers in (2, 3, 16):
+        together = mondrian(table, **ASKED, strict=strict, workers=workers)
+        assert together.table.equals(alone.table)
+        assert together.quality() == alone.quality()
+    with pytest.raises(InvalidParameter, match="workers"):
+        mondrian(table, **ASKED, workers=0)

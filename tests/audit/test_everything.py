@@ -90,7 +90,7 @@ def test_a_mechanism_is_found_by_its_name():
 @pytest.mark.parametrize("part", [Part.MECHANISMS, Part.QUESTIONS])
 def test_all_claims_hold(part):
     seen: list[Row] = []
-    rows = audit_everything(budget_each=0.35, confidence=SURE, parts=[part], workers=1, found=seen.append)
+    rows = audit_everything(budget_each=0.25, confidence=SURE, parts=[part], workers=1, found=seen.append)
     assert tuple(seen) == rows
     assert [row.name for row in rows if not row.expected] == []
     expected = subjects() if part is Part.MECHANISMS else QUESTIONS

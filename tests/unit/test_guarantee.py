@@ -65,7 +65,7 @@ def test_posterior_with_delta_fails_only_as_often_as_said():
     low, high = guarantee.posterior(0.1)
     assert high == pytest.approx(0.1 * math.exp(worst) / (0.1 * math.exp(worst) + 0.9))
     assert 0 < low < 0.1
-    assert "but for a chance of 0.002" in guarantee.sentence(0.1)
+    assert "but for a chance of 0.1" in guarantee.sentence(0.1)
     with pytest.raises(InvalidParameter, match="failure"):
         guarantee.posterior(0.1, failure=1e-4)
 

@@ -200,13 +200,14 @@ def test_a_job_that_others_did_for_an_interrupted_asker_is_undone(on_disk, tmp_p
     """A real SIGINT in the waiting main thread, while another thread has its question in a transaction."""
     writer, reserve = on_disk._writer, on_disk._books.reserve
 
+    struck, taken = threading.Event(), threading.Event()
+
     def interrupting(request):
         given = reserve(request)
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.2)
+        # on a busy machine the main thread may need a while to be interrupted; it must not be the next test's
+        struck.wait(10)
         return given
-
-    taken = threading.Event()
 
     def lead():
         with writer.turn:
@@ -222,6 +223,7 @@ def test_a_job_that_others_did_for_an_interrupted_asker_is_undone(on_disk, tmp_p
         patched.setattr(on_disk._books, "reserve", interrupting)
         with pytest.raises(KeyboardInterrupt):
             ask(on_disk, 1)
+        struck.set()
         worker.join()
     assert on_disk.paid(key(1), ANA)
     with opened(tmp_path) as elsewhere:

@@ -16,8 +16,11 @@ may draw conclusions from where it stopped (Wong et al. 2007).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +39,12 @@ from dither.anonymize.release import Release
 from dither.anonymize.tables import as_table
 from dither.anonymize.values import Bools, Counts
 from dither.errors import InvalidParameter
+from dither.numeric import positive_int
 from dither.progress import Watch, part_of, unwatched
 
 Whole: TypeAlias = npt.NDArray[Any]
+S = TypeVar("S")
+T = TypeVar("T")
 
 # Equal rows are merged before cutting unless more than this share of them is left.
 _MOSTLY_DIFFERENT = 0.8
@@ -56,12 +62,15 @@ def mondrian(
     models: Iterable[Model] = (),
     weights: Mapping[str, float] | None = None,
     strict: bool = True,
+    workers: int | None = None,
     watch: Watch = unwatched,
 ) -> Release:
     """A release of the table, as detailed as cutting at medians makes it, whose classes satisfy every model.
 
     Say what the columns are by a configuration, or by the keywords that ``Configuration.of`` takes. ``table`` is
     anything that ``as_table`` reads. Nobody is suppressed. ``watch`` is told about progress, and may raise to stop.
+    ``workers`` is in how many threads columns are read and printed, by default as many as the machine has cores, at
+    most four; it changes nothing but the time.
 
     Assumes: that one row is one person; people with several rows are told apart by nothing here.
 
@@ -87,10 +96,11 @@ def mondrian(
     else:
         configuration.check(arrow)
     watch(0.0, "reading columns")
-    axes = tuple(_axis(arrow, attribute) for attribute in configuration.quasi)
+    threads = min(4, os.cpu_count() or 1) if workers is None else positive_int(workers, "workers")
+    axes = tuple(_each(partial(_axis, arrow), configuration.quasi, threads))
     rules = _Rules(arrow, configuration)
     rules.expect_possible()
-    classes, cells = _cut(axes, rules, strict=strict, watch=watch)
+    classes, cells = _cut(axes, rules, strict=strict, threads=threads, watch=watch)
     release = Release.of(arrow, configuration, classes, cells, how=f"mondrian {'strict' if strict else 'relaxed'}")
     watch(0.95, "checking")
     rules.expect_satisfied(release.classes)
@@ -111,7 +121,17 @@ def _printed(axis: Axis, positions: Whole, starts: Counts) -> Cells:
     return cells
 
 
-def _cut(axes: tuple[Axis, ...], rules: _Rules, *, strict: bool, watch: Watch) -> tuple[Classes, list[Cells]]:
+def _each(work: Callable[[S], T], items: Iterable[S], threads: int) -> list[T]:
+    """The work on each item, in order; numpy and Arrow let other threads run during theirs."""
+    if threads == 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, items))
+
+
+def _cut(
+    axes: tuple[Axis, ...], rules: _Rules, *, strict: bool, threads: int, watch: Watch
+) -> tuple[Classes, list[Cells]]:
     """The classes, and what is printed for each."""
     points, point_of_row = _points(axes, rules, strict=strict)
     label, number = partition(points, part_of(watch, 0.1, 0.8))
@@ -119,7 +139,8 @@ def _cut(axes: tuple[Axis, ...], rules: _Rules, *, strict: bool, watch: Watch) -
     order = order_of(label, number)
     counts = np.bincount(label, minlength=number)
     starts = np.cumsum(counts) - counts
-    cells = [_printed(axis, positions[order], starts) for axis, positions in zip(axes, points.positions, strict=True)]
+    columns = list(zip(axes, points.positions, strict=True))
+    cells = _each(lambda column: _printed(column[0], column[1][order], starts), columns, threads)
     return Classes.of(label if point_of_row is None else label[point_of_row], number), cells
 
 
