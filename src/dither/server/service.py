@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dither.curator import OWNER, Answer, BudgetLine, Curator, Quote
 from dither.numeric import Number
@@ -36,6 +36,16 @@ class Wanted:
     error: Number | Mapping[str, Number] | None = None
     weights: Mapping[str, Number] = field(default_factory=dict)
     confidence: Number = Fraction(19, 20)
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """Everything but the text, under the names of the curator's parameters."""
+        return {
+            "epsilon": self.epsilon,
+            "error": self.error,
+            "weights": self.weights,
+            "confidence": self.confidence,
+        }
 
 
 class Service:
@@ -110,34 +120,13 @@ class Service:
     # ------------------------------------------------------------------ the curator's calls
 
     def _price(self, who: Identity, wanted: Wanted) -> Quote:
-        return self.curator.price(
-            wanted.sql,
-            epsilon=wanted.epsilon,
-            error=wanted.error,
-            weights=wanted.weights,
-            confidence=wanted.confidence,
-            analyst=who.analyst,
-        )
+        return self.curator.price(wanted.sql, analyst=who.analyst, **wanted.terms)
 
     def _ask(self, who: Identity, wanted: Wanted) -> Answer:
-        return self.curator.sql(
-            wanted.sql,
-            epsilon=wanted.epsilon,
-            error=wanted.error,
-            weights=wanted.weights,
-            confidence=wanted.confidence,
-            analyst=who.analyst,
-        )
+        return self.curator.sql(wanted.sql, analyst=who.analyst, **wanted.terms)
 
     def _remembered(self, who: Identity, wanted: Wanted) -> Answer | None:
-        return self.curator.remembered(
-            wanted.sql,
-            epsilon=wanted.epsilon,
-            error=wanted.error,
-            weights=wanted.weights,
-            confidence=wanted.confidence,
-            analyst=who.analyst,
-        )
+        return self.curator.remembered(wanted.sql, analyst=who.analyst, **wanted.terms)
 
     @property
     def under_way(self) -> int:

@@ -39,13 +39,13 @@ async def fill(connection: ShadowConnection, service: Service, who: Identity, sq
     """
     if connection.status == b"E" or not mentions_views(sql):
         return
-    rows = await service.do(who, Scope.PRICE, "views", lambda curator: _rows(curator, who.analyst))
+    rows = await service.do(who, Scope.PRICE, "views", lambda curator: _rows(curator, who))
     for view, found in rows.items():
         text = literal(json.dumps(found, ensure_ascii=True))
         await connection.put(f"SET {VIEW_SETTINGS}.{view} = {text}")
 
 
-def _rows(curator: Curator, analyst: str) -> dict[str, list[dict[str, Any]]]:
+def _rows(curator: Curator, who: Identity) -> dict[str, list[dict[str, Any]]]:
     budget = [
         {
             "account": line.account,
@@ -54,9 +54,10 @@ def _rows(curator: Curator, analyst: str) -> dict[str, list[dict[str, Any]]]:
             "share": line.share,
             "delta": line.delta,
         }
-        for line in curator.budget(analyst)
+        for line in curator.budget(who.analyst)
     ]
-    return {"budget": budget, "ledger": _receipts(curator, analyst)}
+    # what was asked is for those who may ask, as over HTTP and on the page
+    return {"budget": budget, "ledger": _receipts(curator, who.analyst) if who.allows(Scope.ASK) else []}
 
 
 def _receipts(curator: Curator, analyst: str) -> list[dict[str, Any]]:
