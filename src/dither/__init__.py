@@ -126,15 +126,16 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
+if not TYPE_CHECKING:  # type checkers have the imports above, and know a misspelt name by them
 
-def __getattr__(name: str) -> Any:
-    if name in _PACKAGES:
-        return import_module(f"dither.{name}")
-    if name in _HOME_OF:
-        found = getattr(import_module(_HOME_OF[name]), name)
-        globals()[name] = found
-        return found
-    raise AttributeError(f"module 'dither' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in _PACKAGES:
+            return import_module(f"dither.{name}")
+        if name in _HOME_OF:
+            found = getattr(import_module(_HOME_OF[name]), name)
+            globals()[name] = found
+            return found
+        raise AttributeError(f"module 'dither' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

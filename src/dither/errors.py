@@ -68,6 +68,10 @@ class Refused(DitherError, ValueError):  # noqa: N818
         self.reason, self.code, self.hint, self.position = reason, code, hint, position
         super().__init__(reason)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # exceptions are copied and sent between processes by their arguments, which take no keywords
+        return _refused, (type(self), self.reason, self.code, self.hint, self.position)
+
     def __str__(self) -> str:
         place = f" (line {self.position[0]}, column {self.position[1]})" if self.position else ""
         return f"{self.reason}{place}" + (f". {self.hint}" if self.hint else "")
@@ -86,6 +90,9 @@ class Failed(DitherError):  # noqa: N818
         if final:
             again = "the same question will have no answer: ask another, and give the receipt to the owner of the data"
         super().__init__(f"the question was charged (receipt {receipt}) but could not be answered; {again}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _failed, (type(self), self.receipt, self.final)
 
 
 class InvalidPolicy(DitherError, ValueError):  # noqa: N818
@@ -133,3 +140,11 @@ class MissingLibrary(DitherError, ImportError):  # noqa: N818
 
 class ConformanceFailed(DitherError, AssertionError):  # noqa: N818
     """A mechanism, engine or ledger broke its contract; the message lists every check that failed."""
+
+
+def _refused(kind: type[Refused], reason: str, code: str, hint: str, position: tuple[int, int] | None) -> Refused:
+    return kind(reason, code=code, hint=hint, position=position)
+
+
+def _failed(kind: type[Failed], receipt: str, final: bool) -> Failed:  # noqa: FBT001 - as pickle calls it
+    return kind(receipt, final=final)

@@ -58,8 +58,12 @@ def test_what_a_question_buys_reads_back_as_no_more_than_its_epsilon(epsilon, de
     assert back <= float(epsilon) * (1 + 1e-9)
     assert back >= float(epsilon) * (1 - 1e-6)
     assert bought.delta == (delta / 2 if discover else 0)
-    pure = Exchange(Fraction(0)).for_question(epsilon, Fraction(0), discover=False)
+    assert rates.bought(epsilon, delta, discover=discover) == (bought, back)
+    without = Exchange(Fraction(0))
+    pure = without.for_question(epsilon, Fraction(0), discover=False)
     assert (pure.kind, pure.main) == ("pure", epsilon)
+    read = without.epsilon_of_question(pure, Fraction(0))
+    assert without.bought(epsilon, Fraction(0), discover=False) == (pure, read)
 
 
 @given(epsilon=st.fractions(Fraction(1, 100), 20, max_denominator=1000))

@@ -1,14 +1,16 @@
 """Every way in which a ledger's file can't be opened or used: a clear error, and nothing lost."""
 
 import hashlib
+import itertools
 import os
+import secrets
 import sqlite3
 import stat
 
 import pytest
 
 from dither.errors import LedgerBusy, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack, OutOfBudget
-from dither.ledger import Amount, Currency, Limit
+from dither.ledger import Account, Amount, Currency, Limit
 from dither.ledger.entry import GENESIS, link
 from dither.privacy import Adjacency, PureLoss
 
@@ -236,6 +238,37 @@ def test_the_form_of_the_chain_is_permanent():
         hashlib.sha256(
             b'["dither-ledger-1",1,"2026-01-01T00:00:00.000Z","limits","{\\"limits\\":[]}","' + b"0" * 64 + b'"]'
         ).hexdigest()
+    )
+
+
+def test_what_is_written_is_permanent(place, tmp_path, monkeypatch):
+    """Given the time and the random numbers, every entry and the head are the same bytes, for ever."""
+    number, minute = itertools.count(1), itertools.count(1)
+    monkeypatch.setattr(secrets, "token_hex", lambda size: f"{next(number):0{2 * size}x}")
+    monkeypatch.setattr("dither.ledger.books.now", lambda: f"2026-01-01T00:{next(minute):02d}:00.000Z")
+    head = tmp_path / "head"
+    with opened(place, head=head) as ledger:
+        ledger.set_limits({SHOP: Limit.pure(2), BOB: Limit.pure(1)})
+        answer(ledger, 1)
+        answer(ledger, 1, BOB)
+        ledger.fail(ask(ledger, 2), "cause")
+        redeemed = ask(ledger, 2, BOB)
+        ledger.record(redeemed, b"later")
+        with pytest.raises(OutOfBudget):
+            ledger.reserve(key=key(3), account=BOB, loss=PureLoss(1), note={})
+        note = {"sql": "SELECT 'é'\n", "n": [1, 2.5, None, True], "z": {"b": 1, "a": (1, 2)}}
+        ledger.record(
+            ledger.reserve(key=key(4), account=Account(("shop", "a", "ñ")), loss=PureLoss("1/3"), note=note), b""
+        )
+        tables = ("entry", "account", "question", "payment")
+        kept = [ledger._db.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in tables]
+    assert (
+        hashlib.sha256(repr(kept).encode()).hexdigest()
+        == "8e316581b43e77cab388b320e5da57a5ff26ca3eae091a1a5324c93b061aca33"
+    )
+    assert (
+        hashlib.sha256(head.read_bytes()).hexdigest()
+        == "a5d6aa61e8a6d706991d4b2a0b76e2c7e12defb929262fe1d2a97782f2180ba6"
     )
 
 

@@ -72,7 +72,8 @@ def test_rounding_thresholds_to_a_word_would_show(statistics, family, monkeypatc
     assert statistics.fit(exact.sample(40_000), law, 3.7) > statistics.alpha
 
     def rounded(self, u, source):
-        return int(self._codes[max(0, np.searchsorted(self._floors, u, side="right") - 2)])
+        stages = self._stages
+        return int(stages.codes[max(0, np.searchsorted(stages.floors, u, side="right") - 2)])
 
     monkeypatch.setattr(LazyTable, "_decide", rounded)
     assert statistics.fit(exact.sample(40_000), law, 3.7) < statistics.alpha

@@ -431,6 +431,16 @@ def test_a_histogram_draws_what_its_values_would():
 # ---------------------------------------------------------------------------------------------- stored answers
 
 
+def test_the_environment_has_no_say_in_what_is_stored(monkeypatch):
+    question = priced(*EVERYTHING, budget=zcdp(2), keys=(key(("a", "b", None), Kind.TEXT),), groups=2)
+    released = release(question, measured(question, [pa.array(["b"])], [70]))
+    stored = released.to_bytes()
+    # pyarrow would write another version of its format, or another layout
+    monkeypatch.setenv("ARROW_PRE_1_0_METADATA_VERSION", "1")
+    monkeypatch.setenv("ARROW_PRE_0_15_IPC_FORMAT", "1")
+    assert released.to_bytes() == stored
+
+
 def test_stored_answers_come_back_bit_by_bit():
     question = priced(*EVERYTHING, budget=zcdp(2), keys=(key(("a", "b", None), Kind.TEXT),), groups=2)
     released = release(question, measured(question, [pa.array(["b"])], [70]))

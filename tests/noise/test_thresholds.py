@@ -121,14 +121,14 @@ def test_a_wrong_threshold_is_noticed(change):
 def test_first_stage_answers_only_what_all_its_numbers_share(law):
     # Every cell of stage 1 that names a code must have that code at its first and last 64-bit
     # point, at least one point away from the thresholds on either side.
-    table = LazyTable(law)
-    cells = np.flatnonzero(table._cells != -32768)
+    table = LazyTable(law)._stages
+    cells = np.flatnonzero(table.cells != -32768)
     first = cells.astype(np.uint64) << np.uint64(48)
     last = first | np.uint64((1 << 48) - 1)
-    at_first = np.searchsorted(table._floors, first, side="right") - 1
-    at_last = np.searchsorted(table._floors, last, side="right") - 1
+    at_first = np.searchsorted(table.floors, first, side="right") - 1
+    at_last = np.searchsorted(table.floors, last, side="right") - 1
     assert (at_first == at_last).all()
-    assert (table._codes[at_first] == table._cells[cells]).all()
+    assert (table.codes[at_first] == table.cells[cells]).all()
     inner = at_first > 0
-    assert (first[inner] - table._floors[at_first[inner]] >= 2).all()
-    assert cells.size > 0.9 * table._cells.size
+    assert (first[inner] - table.floors[at_first[inner]] >= 2).all()
+    assert cells.size > 0.9 * table.cells.size

@@ -13,9 +13,10 @@ import pytest
 import uvicorn
 
 import dither as dp
-from dither.curator import OWNER
+from dither.curator import OWNER, Curator, Request
 from dither.errors import InvalidParameter
 from dither.ledger import Kind
+from dither.server.client import Client
 from dither.server.http.app import make_app
 from dither.server.service import Service
 from dither.server.settings import Limits
@@ -153,6 +154,144 @@ def test_budget_answers_and_facts(url, ana, tokens, curator):
     assert [table["name"] for table in ana.schema()["tables"]] == ["orders", "cities"]
     with dp.client(url, tokens["owner"]) as owner:
         assert owner.budget() == curator.budget(OWNER)
+
+
+@pytest.fixture
+def asking(shop_with, access, tokens, serve):
+    """Questions above 0.3 need the owner: the curator, and clients of ana and of the owner."""
+    with Curator.open(shop_with(more="needs_approval_above = 0.3") / "dither.toml") as opened:
+        service = Service(opened)
+        address = serve(make_app(service, access, pages=False))
+        with dp.client(address, tokens["ana"]) as ana, dp.client(address, tokens["owner"]) as owner:
+            yield opened, ana, owner
+        service.close()
+
+
+def test_a_question_is_requested_decided_and_asked(asking):
+    curator, ana, owner = asking
+    with pytest.raises(dp.Refused) as held:
+        ana.sql(CITIES, epsilon=0.5, weights={"n": 2})
+    with pytest.raises(dp.Refused) as mine:
+        curator.sql(CITIES, epsilon=0.5, weights={"n": 2}, analyst="ana")
+    assert (held.value.code, str(held.value)) == ("needs_approval", str(mine.value))
+    made = ana.request_question(CITIES, epsilon=0.5, weights={"n": 2}, why="the annual report")
+    assert isinstance(made, Request)
+    assert (made.analyst, made.why, made.state.value) == ("ana", "the annual report", "waiting")
+    assert made == curator.requests("ana")[0]
+    # the same once more is the one that waits
+    assert ana.request_question(CITIES, epsilon="1/2", weights={"n": 2}).number == made.number
+    assert ana.requests(waiting_only=True) == owner.requests() == (made,)
+    decided = owner.decide(made.number, approve=True, why="go ahead")
+    assert (decided.state.value, decided.answer_why) == ("approved", "go ahead")
+    assert ana.requests() == (decided,) == curator.requests("ana")
+    assert ana.requests(waiting_only=True) == ()
+    assert charges(curator) == []
+    assert ana.sql(CITIES, epsilon=0.5, weights={"n": 2}).cost.charged
+
+
+def test_more_budget_is_requested_and_decided(asking):
+    curator, ana, owner = asking
+    first, second = ana.request_budget(2, why="more months"), ana.request_budget(epsilon=Fraction(1, 3))
+    assert (first.kind.value, first.epsilon, second.why) == ("budget", "2", "")
+    assert owner.decide(first.number, approve=True).state.value == "approved"
+    assert owner.decide(second.number, approve=False, why="enough").answer_why == "enough"
+    assert ana.budget()[0].epsilon_budget == 52
+    assert curator.requests("ana") == ana.requests()
+
+
+def test_errors_of_requests_are_the_curators(asking):
+    curator, ana, owner = asking
+    made = ana.request_budget(1)
+    owner.decide(made.number, approve=False)
+    for client, call, mine in (
+        (
+            ana,
+            lambda one: one.request_question(COUNT, epsilon=0.1),
+            lambda: curator.request_question(COUNT, epsilon=0.1, analyst="ana"),
+        ),
+        (
+            ana,
+            lambda one: one.request_question("SELECT\n x FROM orders", epsilon=0.5),
+            lambda: curator.request_question("SELECT\n x FROM orders", epsilon=0.5, analyst="ana"),
+        ),
+        (ana, lambda one: one.request_budget(10**9), lambda: curator.request_budget("ana", epsilon=10**9)),
+        (
+            owner,
+            lambda one: one.decide(made.number, approve=True),
+            lambda: curator.decide(made.number, approve=True),
+        ),
+        (
+            owner,
+            lambda one: one.decide("no such number?", approve=True),
+            lambda: curator.decide("no such number?", approve=True),
+        ),
+        (owner, lambda one: one.request_budget(1), lambda: curator.request_budget(OWNER, epsilon=1)),
+    ):
+        with pytest.raises(dp.DitherError) as told:
+            call(client)
+        with pytest.raises(dp.DitherError) as known:
+            mine()
+        assert (type(told.value), str(told.value)) == (type(known.value), str(known.value))
+        for name in ("code", "hint", "position"):
+            assert getattr(told.value, name, None) == getattr(known.value, name, None)
+    with pytest.raises(InvalidParameter, match="epsilon must be greater than 0; got 0"):
+        ana.request_budget(0)
+    with pytest.raises(InvalidParameter, match=r"the field why isn't as expected.*Fields are: "):
+        ana.request_budget(1, why="x" * 1001)
+    for forbidden in (
+        lambda: ana.decide(made.number, approve=True),
+        lambda: ana.records(),
+        lambda: ana.verify(),
+        lambda: ana.metrics(),
+    ):
+        with pytest.raises(dp.Refused) as told:
+            forbidden()
+        assert told.value.code == "forbidden"
+
+
+def test_records_history_and_guarantee_are_the_curators(asking):
+    curator, ana, owner = asking
+    ana.sql(COUNT, epsilon=0.1)
+    owner.sql(CITIES, epsilon=0.3)
+    assert ana.history() == curator.history("ana") != ()
+    assert owner.history() == curator.history()
+    assert ana.guarantee() == curator.guarantee("ana")
+    assert owner.guarantee() == curator.guarantee()
+    assert owner.records() == curator.records()
+    page = owner.records(count=2)
+    assert page == curator.records(count=2)
+    assert owner.records(before=page[-1].number) == curator.records(before=page[-1].number)
+    assert owner.verify() == curator.verify()
+    assert ana.whoami() == {"analyst": "ana", "scope": "ask"}
+    assert 'dither_requests_total{what="ask"' in owner.metrics()
+
+
+def test_the_client_can_do_all_that_the_api_offers(asking, monkeypatch):
+    """Each operation of the OpenAPI document is sent by a method of the client."""
+    curator, ana, owner = asking
+    number = ana.sql(COUNT, epsilon=0.1).receipt.number
+    sent = []
+    really = Client._request
+
+    def noted(self, method, path, **more):
+        sent.append((method.lower(), path.partition("?")[0]))
+        return really(self, method, path, **more)
+
+    monkeypatch.setattr(Client, "_request", noted)
+    ana.price(COUNT)
+    ana.sql(COUNT)
+    for free in (ana.budget, ana.answers, ana.history, ana.guarantee, ana.schema, ana.whoami, ana.requests):
+        free()
+    ana.answer(number)
+    ana.request_question(COUNT, epsilon=0.4)
+    wish = ana.request_budget(1).number
+    owner.decide(wish, approve=True)
+    for look in (owner.records, owner.verify, owner.metrics):
+        look()
+    document = make_app(Service(curator), None, pages=False).openapi()
+    offered = {(method, path) for path, methods in document["paths"].items() for method in methods}
+    numbered = {(method, path.replace(number, "{number}").replace(wish, "{number}")) for method, path in sent}
+    assert numbered == offered - {("get", "/health")}
 
 
 def test_many_threads_share_one_client_and_one_charge(ana, curator):

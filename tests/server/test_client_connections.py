@@ -110,6 +110,16 @@ def test_a_post_is_sent_again_on_a_dropped_connection(scripted):
     assert [(number, head.split()[0]) for number, head in got] == [(0, "GET"), (0, "POST"), (1, "POST")]
 
 
+def test_a_wish_for_more_budget_is_never_sent_twice(scripted):
+    """Two of them would be two wishes: it has a connection of its own, and nothing is tried again."""
+    url, got = scripted([[reply(FACTS)], [b""], [reply(FACTS)]])
+    with dp.client(url, "token") as client:
+        client.schema()
+        with pytest.raises(Unreachable, match=r"look at requests\(\) before you send it again"):
+            client.request_budget(1, why="more")
+    assert [(number, head.split()[0]) for number, head in got] == [(0, "GET"), (1, "POST")]
+
+
 def test_a_new_connection_that_drops_is_not_tried_again(scripted):
     url, got = scripted([[b""], [reply(FACTS)]])
     with dp.client(url, "token") as client:

@@ -25,6 +25,7 @@ OPERATIONS = [
     ("POST", "/v1/ask", QUESTION, "ask"),
     ("GET", "/v1/budget", None, "price"),
     ("GET", "/v1/history", None, "price"),
+    ("GET", "/v1/guarantee", None, "price"),
     ("GET", "/v1/answers", None, "ask"),
     ("GET", "/v1/answers/{number}", None, "ask"),
     ("GET", "/v1/schema", None, "price"),

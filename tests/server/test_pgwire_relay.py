@@ -29,15 +29,16 @@ class StandIn:
 
     async def connect(self, identity, startup):
         self.startup = startup
-        self.connections.append(StandInConnection(self.log, identity))
+        self.connections.append(StandInConnection(self.log, identity, startup.get("TimeZone", "UTC")))
         return self.connections[-1]
 
 
 class StandInConnection:
-    def __init__(self, log, identity):
+    def __init__(self, log, identity, zone):
         self.log, self.identity = log, identity
         self.closed = False
         self.status = b"I"
+        self.parameters = {"TimeZone": zone}
 
     async def simple(self, sql):
         self.log.append(sql)
@@ -105,6 +106,22 @@ def test_the_shadow_is_opened_when_it_is_needed_and_closed_with_the_client(serve
         connection.rest()
     assert served.shadow.connections[-1].closed
     assert log == ["SELECT 1", "SELECT version()"]
+
+
+@pytest.mark.parametrize("extended", [False, True])
+def test_settings_of_the_start_are_told_once_they_hold(served, log, extended):
+    sent = raw.parse("SELECT 1") + raw.bind() + raw.execute() + raw.SYNC if extended else raw.query("SELECT 1")
+    with raw.RawClient(served.port) as connection:
+        connection.sign_in("ana", served.tokens["ana"], TimeZone="Europe/Zurich")
+        assert connection.parameters["TimeZone"] == "UTC"
+        told = []
+        for _ in range(2):
+            connection.send(sent)
+            told.append([each.body for each in connection.until() if each.kind == b"S"])
+        assert told == [[b"TimeZone\0Europe/Zurich\0"], []]
+    with raw.RawClient(served.port) as connection:
+        connection.sign_in("ana", served.tokens["ana"])
+        assert b"S" not in {each.kind for each in connection.simple("SELECT 1")}
 
 
 def test_questions_never_reach_the_shadow(client, log):
@@ -208,7 +225,7 @@ def test_a_cursor_declared_there_is_described_and_run_there(client, log):
 def test_resetting_is_done_on_both_sides(client, log):
     client.simple("SELECT 1; SET dp.epsilon = 0.5")
     assert raw.tags(client.simple("RESET ALL")) == ["RESET"]
-    assert raw.rows(client.simple("SHOW dp.epsilon")) == [[b""]]
+    assert raw.rows(client.simple("SHOW dp.epsilon")) == [[b"0.1"]]
     assert raw.tags(client.simple("CLOSE ALL; DEALLOCATE ALL; DISCARD ALL"))[-1] == "DISCARD ALL"
     assert log == ["SELECT 1", "RESET ALL", "CLOSE ALL", "DEALLOCATE ALL", "DISCARD ALL"]
     assert raw.errors(client.simple("BEGIN; DISCARD ALL"))[0]["C"] == "25001"

@@ -130,6 +130,25 @@ def test_whoever_doesnt_encrypt_is_turned_away_where_tls_is_required(encrypted):
         assert (raw.fields(found)["S"], raw.fields(found)["C"]) == ("FATAL", "28000")
 
 
+def test_a_client_too_many_is_told_so_within_tls(served, certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    service = raw.CountingService(served.curator, Limits(connections=1))
+    with (
+        contextlib.closing(service),
+        raw.serving(service, served.access, tls=context, require_tls=True) as server,
+        raw.RawClient(server.port),
+        raw.RawClient(server.port) as second,
+    ):
+        second.send(SSL_REQUEST)
+        assert second.exactly(1) == b"S"
+        trusting = ssl.create_default_context(cafile=certificate)
+        second.socket = trusting.wrap_socket(second.socket, server_hostname="localhost")
+        second.send(raw.startup(user="ana"))
+        (told,) = second.rest()
+        assert (raw.fields(told)["S"], raw.fields(told)["C"]) == ("FATAL", "53300")
+
+
 def test_what_was_sent_before_the_handshake_isnt_read_after_it(encrypted):
     with raw.RawClient(encrypted.port) as connection:
         connection.send(SSL_REQUEST + raw.startup(user="ana"))
@@ -247,6 +266,7 @@ def test_too_many_connections(tmp_path):
             second.send(b"\0")
             until(lambda: found.server.connections == 2)
             with raw.RawClient(found.port) as third:
+                third.send(raw.startup(user="bob"))
                 (told,) = third.rest()
                 assert (raw.fields(told)["S"], raw.fields(told)["C"]) == ("FATAL", "53300")
         until(lambda: found.server.connections == 0)

@@ -291,9 +291,9 @@ def test_settings_are_used_shown_and_reset(client, counting):
     found = client.simple("SHOW dp.epsilon")
     assert (raw.columns(found)[0][:2], raw.rows(found), raw.tags(found)) == (("dp.epsilon", 25), [[b"0.2"]], ["SHOW"])
     client.simple("RESET dp.epsilon; SET dp.confidence TO DEFAULT")
-    assert raw.rows(client.simple("SHOW dp.epsilon; SHOW dp.confidence")) == [[b""], [b"0.95"]]
+    assert raw.rows(client.simple("SHOW dp.epsilon; SHOW dp.confidence")) == [[b"0.1"], [b"0.95"]]
     client.simple("DISCARD ALL")
-    assert raw.rows(client.simple("SHOW dp.weights")) == [[b""]]
+    assert raw.rows(client.simple("SHOW dp.weights")) == [[b"not set"]]
 
 
 def test_an_error_instead_of_an_epsilon(client, counting):

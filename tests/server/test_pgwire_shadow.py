@@ -367,6 +367,17 @@ def test_transactions_are_kept_by_it(ask):
     assert ask.connection.status == b"I"
 
 
+def test_columns_of_views_say_what_they_are(ask):
+    """As psql's \\d+ asks for it."""
+    found = ask(
+        "SELECT attname, col_description(attrelid, attnum) FROM pg_attribute "
+        "WHERE attrelid = 'dp.budget'::regclass AND attnum > 0 ORDER BY attnum"
+    ).rows
+    assert [name for name, _ in found] == ["account", "epsilon_spent", "epsilon_budget", "share_used", "delta"]
+    assert all(about for _, about in found)
+    assert dict(found)["share_used"].startswith("the share of the budget that is used up: 0 at first, 1 when nothing")
+
+
 def test_views_show_what_the_looker_may_know(loop, shadow, shop):
     async def look(service, who, sql):
         connection = await shadow.connect(who, {})
@@ -381,7 +392,7 @@ def test_views_show_what_the_looker_may_know(loop, shadow, shop):
         curator.sql(question, epsilon=0.25, analyst="bob")
         bob = Identity(analyst="bob", scope=Scope.ASK, token="t3")
         looking = Identity(analyst="bob", scope=Scope.PRICE, token="t4")
-        seen = await look(service, ANA, "SELECT account, epsilon_budget, share > 0 FROM dp.budget")
+        seen = await look(service, ANA, "SELECT account, epsilon_budget, share_used > 0 FROM dp.budget")
         assert seen == [("shop/ana", "50", "t")]
         receipts = "SELECT sql, at::date = current_date FROM dp.ledger"
         assert await look(service, ANA, receipts) == [(question, "t")]

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -134,3 +135,85 @@ def test_why_it_doesnt_start_is_told(monkeypatch):
     monkeypatch.setattr(shadow_process, "_configuration", lambda *_: "nonsense = 1\n")
     with pytest.raises(ShadowFailed, match="unrecognized configuration parameter"):
         asyncio.run(ShadowProcess.start(ShadowLimits()))
+
+
+NOBODY = 54321
+
+
+@pytest.fixture
+def owned(monkeypatch):
+    """What was given to whom, in place of giving it: that takes a superuser."""
+    given = []
+    monkeypatch.setattr(os, "chown", lambda path, user, _group: given.append((path, user)))
+    return given
+
+
+def test_another_place_is_taken_if_the_user_cant_enter_the_usual_one(tmp_path, monkeypatch, owned):
+    # all that pytest makes is closed to others
+    inside = tmp_path / "closed" / "temporary"
+    inside.mkdir(parents=True)
+    inside.chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(inside))
+    (tmp_path / "closed").chmod(0o700)
+    directory = shadow_process._directory(NOBODY)
+    try:
+        assert str(directory.parent) in shadow_process.OTHER_PLACES
+        assert owned == [(directory, NOBODY)]
+        assert list(inside.iterdir()) == []
+    finally:
+        directory.rmdir()
+
+
+def test_what_to_do_if_the_user_can_enter_none(tmp_path, monkeypatch, owned):
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    monkeypatch.setattr(tempfile, "tempdir", str(closed))
+    monkeypatch.setattr(shadow_process, "OTHER_PLACES", (str(tmp_path / "missing"), str(closed)))
+    with pytest.raises(ShadowFailed, match=r"user nobody.*; set TMPDIR to one, or start the server as another user"):
+        shadow_process._directory(NOBODY)
+    assert (list(closed.iterdir()), owned) == ([], [])
+
+
+def test_ourselves_the_usual_place_serves_unless_its_path_is_too_long_for_a_socket(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(shadow_process, "LONGEST_PATH", 500)
+    assert shadow_process._directory(None).parent == tmp_path
+    monkeypatch.setattr(shadow_process, "LONGEST_PATH", len(str(tmp_path)))
+    elsewhere = shadow_process._directory(None)
+    elsewhere.rmdir()
+    assert str(elsewhere.parent) in shadow_process.OTHER_PLACES
+
+
+@pytest.mark.parametrize(
+    ("mode", "user", "enters"),
+    [
+        (0o700, "own", True),
+        (0o077, "own", False),
+        (0o701, "other", True),
+        (0o776, "other", False),
+    ],
+)
+def test_who_can_enter(tmp_path, monkeypatch, mode, user, enters):
+    place = tmp_path / "place"
+    place.mkdir()
+    place.chmod(mode)
+    monkeypatch.setattr(Path, "parents", [])
+    number = os.geteuid() if user == "own" else NOBODY
+    assert shadow_process._enters(number, place) is enters
+    place.chmod(0o700)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs a superuser, who runs it as nobody")
+def test_it_starts_where_temporary_files_are_closed_to_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    tmp_path.chmod(0o700)
+
+    async def scenario():
+        process = await ShadowProcess.start(ShadowLimits())
+        try:
+            assert process.running
+            assert process.directory.parent != tmp_path
+        finally:
+            await process.stop()
+
+    asyncio.run(scenario())

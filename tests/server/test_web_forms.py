@@ -288,7 +288,8 @@ def test_odd_bodies_are_no_forms(asked):
 
 
 def test_a_field_twice_counts_once(fresh):
-    body = urlencode([("csrf", fresh.csrf["ana"]), ("sql", CITIES), ("sql", COUNT), ("amount", "0.1")]).encode()
+    twice = [("csrf", fresh.csrf["ana"]), ("sql", CITIES), ("sql", COUNT), ("amount", "0.1"), ("agreed", "ε = 0.1")]
+    body = urlencode(twice).encode()
     own = {"Content-Type": "application/x-www-form-urlencoded"}
     fresh.send("POST", "/ask/run", "ana", content=body, headers=own)
     assert [past.sql for past in fresh.curator.answers("ana").items] == [COUNT]

@@ -201,7 +201,15 @@ def test_a_suspicion_moves_no_further_than_the_guarantee_says():
     assert meaning.but_for == ""
     assert "twice the ε" in meaning.besides
     with_delta = meaning_of(Guarantee(epsilon=1, delta="1e-8"), Adjacency.REPLACE)
-    assert with_delta.but_for == ", but for a chance of 1e-06"
+    assert with_delta.but_for == ", but for a chance of 1 in 1,000,000"
+    # never smaller than it is
+    for delta, said in (
+        ("1/12345600", "1 in 120,000"),
+        ("3e-8", "1 in 330,000"),
+        ("1/250", "1 in 2"),
+        (".5", "1 in 1"),
+    ):
+        assert meaning_of(Guarantee(epsilon=1, delta=delta), Adjacency.REPLACE).but_for.endswith(said)
     assert with_delta.besides == ""
     for without, loose in zip(meaning.suspicions, with_delta.suspicions, strict=True):
         assert float(loose.low[:-1]) <= float(without.low[:-1])

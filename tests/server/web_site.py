@@ -1,6 +1,7 @@
 """Somebody at the web page without a browser, and what a page is made of; for the tests of the page."""
 
 import asyncio
+import html
 import importlib.util
 import re
 from contextlib import contextmanager
@@ -38,7 +39,7 @@ PAGES = {
 # every form, what it sends, and whose token allows it
 FORMS = {
     "/ask/price": ({"sql": COUNT, "amount": "0.1"}, PEOPLE),
-    "/ask/run": ({"sql": COUNT, "amount": "0.1"}, ("ana", "bob", "owner")),
+    "/ask/run": ({"sql": COUNT, "amount": "0.1", "agreed": "ε = 0.1"}, ("ana", "bob", "owner")),
     "/ask/request": ({"sql": COUNT, "amount": "0.4", "why": "because"}, ("ana", "bob")),
     "/budget/request": ({"amount": "0.1", "why": "because"}, ("ana", "bob")),
     "/ledger/verify": ({}, ("owner",)),
@@ -78,8 +79,17 @@ class Site:
         return self.send("GET", path, who, **more)
 
     def post(self, path, who="ana", *, partly=False, **fields):
+        """Send a form; one that runs a question sends the price that its button states, as the page does."""
         data = {"csrf": self.csrf[who], **fields}
+        if path == "/ask/run" and "agreed" not in fields:
+            data |= self.agreed(who, fields)
         return self.send("POST", path, who, data=data, headers=HTMX if partly else None)
+
+    def agreed(self, who, fields):
+        """What the part of the form with the price holds, for these fields."""
+        priced = self.send("POST", "/ask/price", who, data={"csrf": self.csrf[who], **fields}, headers=HTMX)
+        found = re.search(r'name="agreed" value="([^"]*)"', priced.text)
+        return {} if found is None else {"agreed": html.unescape(found.group(1))}
 
     def ask(self, sql=COUNT, who="ana", amount="0.1"):
         """Ask on the page; the receipt's number."""

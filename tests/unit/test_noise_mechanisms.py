@@ -12,7 +12,8 @@ from scipy.stats import norm
 
 from dither.entropy import InsecureSeededSource, Source
 from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity
-from dither.mechanisms import grid
+from dither.mechanisms import discrete_gaussian, grid
+from dither.mechanisms.base import failure_probability
 from dither.mechanisms.discrete_gaussian import DiscreteGaussian, DiscreteGaussianLoss
 from dither.mechanisms.gaussian import Gaussian, GaussianLoss, gaussian_profile, normal_cells
 from dither.mechanisms.laplace import DiscreteLaplace, DiscreteLaplaceLoss, Laplace
@@ -152,6 +153,45 @@ def test_discrete_errors_are_the_smallest_that_hold(confidence, scale):
         assert p[np.abs(x) > m].sum() <= 1 - confidence
         if m > 0:
             assert p[np.abs(x) > m - 1].sum() > (1 - confidence) * (1 - 1e-9)
+
+
+def summed(scale, failure):
+    """The smallest m with Pr[|z| > m] ≤ failure, by adding up the law from its far end."""
+    steps = np.arange(math.ceil(40 * float(scale)) + 2, dtype=np.float64)
+    weights = np.exp(-(steps**2) / (2 * float(Fraction(scale) ** 2)))
+    tail = np.cumsum(weights[::-1], dtype=np.longdouble)[::-1].astype(np.float64)
+    beyond = 2 * (tail / (2 * float(tail[0]) - 1.0))[1:]
+    return float(np.flatnonzero(beyond * (1 + 1e-12) <= failure)[0]), beyond
+
+
+@given(
+    st.fractions(1, 400, max_denominator=10**6) | st.sampled_from([Fraction(21), Fraction(5000), Fraction(19_999)]),
+    st.fractions("1/1000000000000", "999/1000", max_denominator=10**15),
+)
+@settings(max_examples=100)
+def test_gaussian_errors_are_those_of_the_summed_law(scale, failure):
+    confidence = 1 - failure
+    assert DiscreteGaussian(scale).error(confidence) == summed(scale, failure_probability(confidence))[0]
+
+
+@pytest.mark.parametrize("scale", [35, 700])
+@pytest.mark.parametrize("steps", [10, 60])
+def test_a_quantile_too_close_to_call_is_left_to_the_sum(scale, steps):
+    failure = float(summed(scale, 0.5)[1][steps])
+    variance = Fraction(scale) ** 2
+    assert discrete_gaussian._quantile(variance, failure) is None
+    assert discrete_gaussian._quantile(variance, failure * (1 + 1e-7)) == steps
+    assert discrete_gaussian._quantile(variance, failure * (1 - 1e-7)) == steps + 1
+
+
+@pytest.mark.parametrize("mechanism", DISCRETE)
+def test_a_price_makes_no_table_to_draw_from(mechanism):
+    made = mechanism(scale=Fraction(12_345_677, 54_321))
+    made.loss(Sensitivity.contribution(groups=3, per_group=2))
+    made.error(0.95)
+    assert made._noise._table._built is None
+    made.release(np.zeros(3, dtype=np.int64))
+    assert made._noise._table._built is not None
 
 
 def test_errors_of_many_coordinates_hold_together():

@@ -26,7 +26,15 @@ from dither.query.expressions import Column
 from dither.query.key_selection import select_keys
 from dither.query.kinds import Facts, Interval, Kind
 from dither.query.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
-from dither.query.price import QueryBudget, _laplace_epsilon, price, price_for_error
+from dither.query.price import (
+    QueryBudget,
+    _advantage,
+    _gaussian_errs_less,
+    _laplace_epsilon,
+    _near_laplace_epsilon,
+    price,
+    price_for_error,
+)
 from dither.query.reach import Span, choice_reach, reach_of
 from dither.query.rounding import short_up, sqrt_up
 
@@ -204,6 +212,36 @@ def test_the_smaller_error_decides_the_law():
             best = min((gaussian, laplace), key=lambda m: m.error())
             assert type(priced.noise[0]) is type(best)
     assert isinstance(price(aggregation(ask(Function.SUM, X)), zcdp(20), ADD).noise[0], DiscreteLaplace)
+
+
+@given(
+    st.lists(st.tuples(st.floats(1e-9, 1e4), st.integers(1, 50), st.integers(1, 60)), min_size=1, max_size=4),
+)
+def test_the_law_is_decided_as_by_the_exact_epsilon(cells):
+    shares = [F(rho) for rho, _, _ in cells]
+    reaches = [reach_of(0, part, Span.of(groups, None), ADD) for _, part, groups in cells]
+    exact = sum(_advantage(r, rho, _laplace_epsilon(rho)) for r, rho in zip(reaches, shares, strict=True))
+    assert _gaussian_errs_less(reaches, shares) is (exact >= 0)
+    for rho in shares:
+        assert math.isclose(_near_laplace_epsilon(float(rho)), _laplace_epsilon(rho), rel_tol=1e-8)
+
+
+def test_a_tie_of_both_laws_is_decided_by_the_exact_epsilon(monkeypatch):
+    """Where what stands in for ε leaves it open, a tie is Gaussian, and a hair less is not."""
+    reach, rho = reach_of(0, 1, Span.of(1, None), ADD), F(20)
+    even = _advantage(reach, rho, 1)
+    monkeypatch.setattr("dither.query.price._near_laplace_epsilon", lambda _: math.exp(even))
+    for epsilon, gaussian in ((math.exp(even) * (1 - 1e-9), True), (math.exp(even) * (1 + 1e-9), False)):
+        monkeypatch.setattr("dither.query.price._laplace_epsilon", lambda _, epsilon=epsilon: F(epsilon))
+        assert _gaussian_errs_less([reach], [rho]) is gaussian
+
+
+@pytest.mark.parametrize("weight", ["1e-350", "1e350"])
+def test_a_share_that_no_float_holds_is_refused(weight):
+    lopsided = aggregation(ask(Function.COUNT, weight=F(weight)), ask(Function.SUM, N))
+    with pytest.raises(Refused) as caught:
+        price(lopsided, zcdp("1/10"), ADD)
+    assert caught.value.code == "budget_too_small"
 
 
 # ---------------------------------------------------------------------------------------------- never too much

@@ -2,12 +2,22 @@
 
 import math
 import platform
+import random
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dither.privacy.renyi import best_order, epsilon_of_order, zcdp_epsilon, zcdp_for_epsilon
+from dither.numeric import largest_true
+from dither.privacy.renyi import (
+    ORDERS,
+    best_order,
+    epsilon_of_order,
+    zcdp_bought,
+    zcdp_epsilon,
+    zcdp_for_epsilon,
+)
 
 # (ε, δ, the largest ρ for it): as first computed, order by order
 RECORDED = [
@@ -71,6 +81,109 @@ def test_what_an_epsilon_buys_stays_the_same(epsilon, delta, rho):
 def test_reading_at_once_is_reading_order_by_order(rho, delta):
     one_by_one = best_order(lambda order: epsilon_of_order(rho * order, order, delta))
     assert zcdp_epsilon(rho, delta).hex() == one_by_one.hex()
+
+
+# ------------------------------------------------------------------ as it was computed first
+
+
+class FirstReader:
+    """ρ ↦ ε(δ) as questions were first named by it: all listed orders, then a golden section around the best."""
+
+    def __init__(self, delta):
+        self.delta, self.log_delta = delta, math.log(delta)
+        self.orders = np.array(ORDERS, dtype=np.float64)
+        self.log = np.array([math.log(order) for order in ORDERS])
+        self.log1p = np.array([math.log1p(-1 / order) for order in ORDERS])
+        self.seen = {}
+
+    def at(self, place, rho):
+        if place not in self.seen:
+            order = 1 + math.exp(place)
+            shift = (self.log_delta + math.log(order)) / (order - 1)
+            self.seen[place] = order, math.log1p(-1 / order), shift
+        order, log, shift = self.seen[place]
+        value = rho * order + log - shift
+        value = value + abs(value) * 2.0**-44 + 1e-15
+        return value if value > 0 else 0.0
+
+    def __call__(self, rho):
+        if rho == 0:
+            return 0.0
+        if rho > 1e300:
+            return best_order(lambda order: epsilon_of_order(rho * order, order, self.delta))
+        listed = rho * self.orders + self.log1p - (self.log_delta + self.log) / (self.orders - 1)
+        listed = np.maximum(listed + np.abs(listed) * 2.0**-44 + 1e-15, 0.0)
+        best = int(listed.argmin())
+        smallest = float(listed[best])
+        low = math.log(ORDERS[max(best - 1, 0)] - 1)
+        high = math.log(ORDERS[min(best + 1, len(ORDERS) - 1)] - 1)
+        golden = (math.sqrt(5) - 1) / 2
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        at_left, at_right = self.at(left, rho), self.at(right, rho)
+        for _ in range(40):
+            smallest = min(smallest, at_left, at_right)
+            if at_left <= at_right:
+                high, right, at_right = right, left, at_left
+                left = high - golden * (high - low)
+                at_left = self.at(left, rho)
+            else:
+                low, left, at_left = left, right, at_right
+                right = low + golden * (high - low)
+                at_right = self.at(right, rho)
+            if high - low < 1e-9:
+                break
+        return smallest
+
+
+def first_zcdp_for_epsilon(epsilon, delta):
+    root = math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))
+    read = FirstReader(delta)
+    last, rho = root * root, 1.25 * root * root
+    before, error = read(last) - epsilon, read(rho) - epsilon
+    for _ in range(50):
+        if abs(rho - last) <= 1e-13 * rho or error == before:
+            break
+        step = error * (rho - last) / (error - before)
+        last, before, rho = rho, error, max(rho - step, rho / 4)
+        error = read(rho) - epsilon
+    found = rho * (1 - 2e-13)
+    if read(found) <= epsilon < read(found * (1 + 1e-11)):
+        return found
+    top = max(root * root, 1e-300)
+    while read(top) <= epsilon:
+        top *= 2
+    return largest_true(lambda value: read(value) <= epsilon, 0.0, top, relative=1e-12)
+
+
+def wanted(number, draw):
+    """(ε, δ) as policies and analysts state them, and now and then where nobody would."""
+    if number % 100 == 0:
+        return 10 ** draw.uniform(-300, 200), 10 ** draw.uniform(-300, -1e-9)
+    if number % 100 == 1:
+        return 10 ** draw.uniform(-3, 2), 1 - 10 ** draw.uniform(-15, -1)
+    if number % 10 == 2:
+        return 10 ** draw.uniform(-5, 5), 10 ** draw.uniform(-30, -1)
+    return 10 ** draw.uniform(-4, 1.5), 10 ** draw.uniform(-18, -4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_an_epsilon_buys_is_what_it_bought_first(seed):
+    draw = random.Random(seed)
+    for number in range(700):
+        epsilon, delta = wanted(number, draw)
+        found, back = zcdp_bought(epsilon, delta)
+        assert found.hex() == first_zcdp_for_epsilon(epsilon, delta).hex(), (epsilon, delta)
+        assert found == zcdp_for_epsilon(epsilon, delta)
+        assert back.hex() == zcdp_epsilon(found, delta).hex(), (epsilon, delta)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_was_spent_reads_as_it_read_first(seed):
+    draw = random.Random(seed)
+    for number in range(2000):
+        _, delta = wanted(number, draw)
+        rho = 10 ** (draw.uniform(-300, 301) if number % 5 == 0 else draw.uniform(-12, 4))
+        assert zcdp_epsilon(rho, delta).hex() == FirstReader(delta)(rho).hex(), (rho, delta)
 
 
 def test_nothing_spent_is_nothing_at_any_delta():

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dither.errors import InvalidParameter
-from dither.numeric import as_fraction
 
 if TYPE_CHECKING:
     from dither.anonymize.attributes import Configuration
@@ -75,6 +74,8 @@ def listed(values: Sequence[str] | None) -> list[str]:
 
 def share(text: str) -> Fraction:
     """A share as people write it: 5% or 0.05."""
+    from dither.numeric import as_fraction
+
     number = text.strip()
     if number.endswith("%"):
         return as_fraction(number[:-1].strip(), "--suppress") / 100

@@ -6,10 +6,8 @@ import json
 import math
 import sys
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
-import pyarrow.csv as arrow_csv
 import typer
 
 from dither.cli.looking import looking
@@ -25,7 +23,10 @@ from dither.cli.options import (
     wanted_error,
 )
 from dither.cli.screen import console, say, show_answer
-from dither.curator import OWNER, Answer, Curator, Policy, records
+from dither.curator.owner import OWNER
+
+if TYPE_CHECKING:
+    from dither.curator import Answer
 
 
 class Format(StrEnum):
@@ -54,6 +55,11 @@ def ask(
 
     Example:  dither ask "SELECT city, COUNT(*) AS n FROM orders GROUP BY city" --epsilon 0.5
     """
+    # before the charge: what isn't installed must be missed while nothing is paid for
+    import pyarrow.csv as arrow_csv
+
+    from dither.curator import Curator, Policy, records
+
     rules = Policy.load(policy)
     wanted: dict[str, Any] = {
         "epsilon": epsilon,
@@ -90,6 +96,8 @@ class _Quiet:
 
 def _with_bars(answer: Answer) -> Any:
     """The table with two more columns for each interval."""
+    import pyarrow as pa
+
     table = answer.table
     for name in answer.error:
         low, high = answer.interval(name)

@@ -18,7 +18,7 @@ from rich.text import Text
 from dither.cli.bar import bar
 from dither.cli.options import Analyst, Epsilon
 from dither.cli.screen import console, explain, printable, say
-from dither.curator import OWNER
+from dither.curator.owner import OWNER
 from dither.errors import InvalidParameter, MissingLibrary, Refused
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from rich.text import Text
 
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console, printable
-from dither.curator import drafts
 
 STYLES = {"error": "bold red", "warning": "yellow", "hint": "dim"}
 
@@ -18,6 +17,8 @@ def check(policy: PolicyFile = DEFAULT_POLICY) -> None:
     Every mistake with its line, what is missing with the exact line to add, and what is unwise. Reads the names and
     types of the data, no values. Exits with 1 if questions can't be asked yet.
     """
+    from dither.curator import drafts
+
     found = drafts.check(policy)
     screen = console()
     for finding in found:

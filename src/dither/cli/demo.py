@@ -12,9 +12,7 @@ from rich.text import Text
 
 from dither.cli.screen import console, explain, show_answer, show_budget
 from dither.cli.shop import CUSTOMERS, ORDERS, POLICY, make_shop
-from dither.curator import Curator
 from dither.errors import InvalidParameter, OutOfBudget, Refused
-from dither.privacy import Guarantee
 
 QUESTIONS: tuple[tuple[str, str, dict[str, str]], ...] = (
     (
@@ -77,6 +75,9 @@ def demo(
 
 
 def _story(directory: Path, screen: Console) -> None:
+    from dither.curator import Curator
+    from dither.privacy import Guarantee
+
     make_shop(directory)
     # the ledger's head stays with the demo, so that nothing is left behind in the user's directories
     policy = POLICY.replace('name = "shop"', 'name = "shop"\nledger_head = "shop.head"')

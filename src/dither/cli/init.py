@@ -11,7 +11,6 @@ from rich.text import Text
 
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console
-from dither.curator import drafts
 from dither.errors import InvalidParameter
 
 Sources = Annotated[
@@ -30,6 +29,8 @@ def init(sources: Sources, policy: PolicyFile = DEFAULT_POLICY) -> None:
 
     Example:  dither init shop.duckdb
     """
+    from dither.curator import drafts
+
     written = drafts.write_new(policy, drafts.draft_for(_source(sources), base=policy.parent))
     screen = console()
     screen.print(Text(f"wrote {written}: complete the lines marked TODO, then run  dither check"))

@@ -9,7 +9,6 @@ from rich.text import Text
 
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console, printable
-from dither.curator import Policy, records
 from dither.errors import LedgerError
 
 app = typer.Typer(help="The record of everything that was spent.", no_args_is_help=True, rich_markup_mode=None)
@@ -26,6 +25,8 @@ def list_entries(
 
     Times are in UTC. A question has an entry when it is charged (reserve, charge) and one when its answer is on record.
     """
+    from dither.curator import Policy, records
+
     screen = console()
     rules = Policy.load(policy)
     if not (found := records.latest(rules, last)):
@@ -43,6 +44,8 @@ def verify(policy: PolicyFile = DEFAULT_POLICY) -> None:
 
     Replays every entry and checks balances, losses and answers.
     """
+    from dither.curator import Policy, records
+
     found, balances = records.verify(Policy.load(policy))
     screen = console()
     screen.print(f"{found.entries} entries hold together; head {found.head[:16]}…")
@@ -62,6 +65,8 @@ def adopt(
     Needed after moving the ledger to another machine, or after its head was lost. Spending that this copy doesn't know
     of is forgotten, so it is recorded for ever that this was done.
     """
+    from dither.curator import Policy, records
+
     rules = Policy.load(policy)
     if not records.is_begun(rules):
         raise LedgerError(

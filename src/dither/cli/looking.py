@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dither.curator import Curator, Policy, records
+if TYPE_CHECKING:
+    from dither.curator import Curator
 
 
 @contextmanager
 def looking(policy: Path) -> Iterator[Curator]:
     """The policy's data and ledger; where no ledger was begun, none is made, and nothing was spent."""
+    from dither.curator import Curator, Policy, records
+
     rules = Policy.load(policy)
     with ExitStack() as undo:
         ledger = undo.enter_context(records.ledger_to_look_at(rules))

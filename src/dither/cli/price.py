@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from dither.cli.looking import looking
 from dither.cli.options import (
@@ -17,7 +18,10 @@ from dither.cli.options import (
     wanted_error,
 )
 from dither.cli.screen import console, show_choices, show_quote
-from dither.curator import OWNER, Curator, Quote
+from dither.curator.owner import OWNER
+
+if TYPE_CHECKING:
+    from dither.curator import Curator, Quote
 
 PARTS = (Fraction(1, 50), Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fraction(1))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -11,9 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from dither.curator import Answer, BudgetLine, Quote
-from dither.curator.answer import cell, number
 from dither.errors import DitherError, InvalidPolicy, Refused
+
+if TYPE_CHECKING:
+    from dither.curator import Answer, BudgetLine, Quote
 
 BAR = 24
 LONGEST = 100
@@ -72,6 +74,8 @@ def show_answer(answer: Answer, screen: Console) -> None:
 
 def _texts(answer: Answer) -> list[list[str]]:
     """The values with their half widths, as far as they are shown."""
+    from dither.curator.answer import cell, number
+
     halves = answer.error
     shown = answer.table.slice(0, LONGEST)
     rows = []

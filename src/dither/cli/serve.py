@@ -9,7 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 from rich.text import Text
@@ -17,12 +17,15 @@ from rich.text import Text
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console
 from dither.cli.shop import POLICY, make_shop
-from dither.curator import OWNER, Policy
+from dither.curator.owner import OWNER
 from dither.errors import InvalidParameter
 from dither.server.logs import write_logs
-from dither.server.run import Place, Running
-from dither.server.run import serve as serve_policy
 from dither.server.settings import Limits
+
+if TYPE_CHECKING:
+    from dither.server.run import Running
+
+MOST_PROCESSES = 256
 
 
 def serve(
@@ -41,6 +44,12 @@ def serve(
     rate: Annotated[
         float, typer.Option("--rate", metavar="NUMBER", help="How many requests a second one analyst may make.")
     ] = Limits().rate,
+    processes: Annotated[
+        int,
+        typer.Option(
+            "--processes", metavar="NUMBER", help="How many more processes answer new questions: for many at once."
+        ),
+    ] = 0,
     new_owner_token: Annotated[
         bool, typer.Option("--new-owner-token", help="Make another token for the owner and show it.")
     ] = False,
@@ -58,9 +67,15 @@ def serve(
 
     Example:  dither serve --demo
     """
+    from dither.curator import Policy
+    from dither.server.run import Place
+    from dither.server.run import serve as serve_policy
+
     with ExitStack() as stack:
         if not 0 < rate < float("inf"):
             raise InvalidParameter(f"--rate is a number of requests a second, above 0; got {rate}")
+        if not 0 <= processes <= MOST_PROCESSES:
+            raise InvalidParameter(f"--processes is a number from 0 to {MOST_PROCESSES}; got {processes}")
         if demo and policy != DEFAULT_POLICY:
             raise InvalidParameter("--demo serves a made-up shop and takes no policy: leave one of the two out")
         for file in (certificate, key):
@@ -73,11 +88,19 @@ def serve(
         stack.callback(handler.close)
         path = _demo(stack) if demo else policy
         rules = Policy.load(path)
-        limits = Limits(rate=rate, burst=max(1, round(10 * rate)))
+        limits = Limits(rate=rate, burst=max(1, round(10 * rate)), processes=processes)
         begun = None if rules.source.ledger.exists() else rules.source.ledger.name
         started = partial(_say, path=path, begun=None if demo else begun, everywhere=_everywhere(host))
+        _warm()
         serve_policy(rules, place, started=started, limits=limits, new_owner_token=new_owner_token)
         console().print("stopped; everything that was charged is in the ledger")
+
+
+def _warm() -> None:
+    """Load now what the first answer would have to wait for: pyarrow looks for pandas at its first conversion."""
+    import pyarrow as pa
+
+    pa.array([0]).to_numpy(zero_copy_only=False)
 
 
 def _everywhere(host: str) -> bool:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
-import numpy as np
-import pyarrow as pa
-
 CITIES = ("Basel", "Bern", "Geneva", "Lausanne", "Zurich")
 AGES = ("18-29", "30-44", "45-64", "65+")
 CUSTOMERS = 20_000
@@ -54,6 +50,10 @@ age = { type = "text", in = ["18-29", "30-44", "45-64", "65+"] }
 
 def make_shop(directory: Path) -> Path:
     """Write ``shop.duckdb`` into a directory, the same one each time."""
+    import duckdb
+    import numpy as np
+    import pyarrow as pa
+
     # the data is made up, so a plain generator does; noise never comes from it
     maker = np.random.default_rng(2026)
     activity = maker.lognormal(0.0, 1.0, CUSTOMERS)

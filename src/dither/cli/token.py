@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -11,10 +11,11 @@ from rich.text import Text
 
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console, say
-from dither.curator import OWNER, Policy
+from dither.curator.owner import OWNER
 from dither.server.identity import Scope
-from dither.server.run import access_path
-from dither.server.tokens import Token, TokenFile
+
+if TYPE_CHECKING:
+    from dither.server.tokens import Token
 
 app = typer.Typer(help="Make, list and revoke the tokens of the server.", no_args_is_help=True)
 
@@ -34,6 +35,9 @@ def create(
 
     The token is the password on the web page, in psql (with the name as user), and for the HTTP API.
     """
+    from dither.curator import Policy
+    from dither.server.tokens import TokenFile, access_path
+
     rules = Policy.load(policy)
     chosen = scope or (Scope.OWNER if name == OWNER else Scope.ASK)
     if name != OWNER:
@@ -50,6 +54,9 @@ def create(
 @app.command("list")
 def show(policy: PolicyFile = DEFAULT_POLICY) -> None:
     """List the tokens that were made."""
+    from dither.curator import Policy
+    from dither.server.tokens import TokenFile, access_path
+
     with TokenFile.open(access_path(Policy.load(policy))) as tokens:
         known = tokens.list()
     now = datetime.now(UTC)
@@ -79,6 +86,9 @@ def revoke(
     policy: PolicyFile = DEFAULT_POLICY,
 ) -> None:
     """Make a token worthless at once, also in a server that runs."""
+    from dither.curator import Policy
+    from dither.server.tokens import TokenFile, access_path
+
     with TokenFile.open(access_path(Policy.load(policy))) as tokens:
         token = tokens.revoke(number)
     console().print(Text(f"{token.number} of {token.analyst} is revoked"))

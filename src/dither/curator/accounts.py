@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dither.curator.exchange import Exchange
+from dither.curator.owner import OWNER as OWNER
 from dither.curator.policy.policy import Policy
 from dither.errors import OutOfBudget
 from dither.ledger import Account, Amount, Balance, Currency, Ledger, Limit
 from dither.ledger.amount import DELTA_UNITS
 from dither.privacy import Guarantee
 
-# The name under which the owner of the data asks; bound by the dataset's budget alone.
-OWNER = "owner"
 # What a guarantee says of an account that spent nothing: one unit of the ledger, since ε is above 0.
 NEXT_TO_NOTHING = Fraction(1, 10**12)
 # For so many analysts what is left to them is kept in words, until anybody is charged.
@@ -48,6 +47,15 @@ class BudgetLine:
         return f"{text} of {self.epsilon_budget:g} ({100 * (1 - self.share):.3g}% of the budget is left)"
 
 
+@dataclass(frozen=True, slots=True)
+class _Caps:
+    """The caps of all accounts that have one, as ε and in the ledger's currency, once so much was granted."""
+
+    granted: Mapping[str, Fraction]
+    epsilons: Mapping[Account, Fraction]
+    limits: Mapping[Account, Limit]
+
+
 class Accounts:
     """Who pays for a question, how much each may spend, and what each is told.
 
@@ -58,8 +66,8 @@ class Accounts:
         self._policy, self._exchange, self._ledger, self._granted = policy, exchange, ledger, granted
         self._dataset = Account((policy.source.name,))
         self._by_name: dict[str, Account] = {}
-        self._said: dict[str, tuple[object, Mapping[Account, Limit], str]] = {}
-        self._known: tuple[Mapping[str, Fraction], dict[Account, Limit]] | None = None
+        self._said: dict[str, tuple[object, _Caps, str]] = {}
+        self._known: _Caps | None = None
 
     @property
     def dataset(self) -> Account:
@@ -78,19 +86,21 @@ class Accounts:
 
     def limits(self) -> Mapping[Account, Limit]:
         """The caps in the ledger's currency, with what the owner granted; the same object until one of them changes."""
+        return self._caps().limits
+
+    def _caps(self) -> _Caps:
         granted = self._granted()
         known = self._known
-        if known is None or known[0] != granted:
-            known = self._known = (granted, self._caps())
-        return known[1]
-
-    def _caps(self) -> dict[Account, Limit]:
-        caps = {self.dataset: self._exchange.limit(self._policy.budget.epsilon_budget)}
+        if known is not None and known.granted == granted:
+            return known
+        caps = {self.dataset: self._policy.budget.epsilon_budget}
+        limits = {self.dataset: self._exchange.limit(self._policy.budget.epsilon_budget)}
         for name, own in self._policy.analysts.items():
-            cap = self.cap(self.account(name))
-            if cap is not None:
-                caps[self.account(name)] = self._exchange.limit(cap, own.delta_budget)
-        return caps
+            if own.epsilon_budget is not None:
+                account, cap = self.account(name), own.epsilon_budget + granted.get(name, Fraction(0))
+                caps[account], limits[account] = cap, self._exchange.limit(cap, own.delta_budget)
+        self._known = _Caps(granted, caps, limits)
+        return self._known
 
     def lines(self, analyst: str) -> tuple[BudgetLine, ...]:
         """Every account for the owner; for an analyst their own."""
@@ -105,14 +115,14 @@ class Accounts:
     def left(self, analyst: str) -> str:
         """What is left to an analyst, in words; to the owner, of the dataset's budget."""
         # the pulse first: if somebody is charged in between, the text is too new for it and is made again
-        now = (self._ledger.pulse(), self.limits())
+        pulse, caps = self._ledger.pulse(), self._caps()
         known = self._said.get(analyst)
-        if known is not None and now[0] is not None and known[0] == now[0] and known[1] is now[1]:
+        if known is not None and pulse is not None and known[0] == pulse and known[1] is caps:
             return known[2]
-        text = str(self.line(self._spent(self._told(analyst))))
+        text = str(self._line(self._spent(self._told(analyst)), caps))
         if len(self._said) >= MOST_SAID:
             self._said.clear()
-        self._said[analyst] = (*now, text)
+        self._said[analyst] = (pulse, caps, text)
         return text
 
     def fits(self, amount: Amount, key: str, analyst: str) -> bool:
@@ -169,8 +179,11 @@ class Accounts:
 
     def line(self, balance: Balance) -> BudgetLine:
         """A balance as people read it."""
-        limit, delta = self.limits().get(balance.account), self._delta(balance.account)
-        cap = self.cap(balance.account)
+        return self._line(balance, self._caps())
+
+    def _line(self, balance: Balance, caps: _Caps) -> BudgetLine:
+        limit, cap = caps.limits.get(balance.account), caps.epsilons.get(balance.account)
+        delta = self._delta(balance.account)
         return BudgetLine(
             account="/".join(balance.account.path),
             epsilon_spent=self._exchange.epsilon_of(balance.spent, delta),
@@ -190,12 +203,7 @@ class Accounts:
 
     def cap(self, account: Account) -> Fraction | None:
         """The most that an account may lose, as ε: what the policy states and the owner granted since."""
-        if account == self.dataset:
-            return self._policy.budget.epsilon_budget
-        entry = self._policy.analysts.get(account.path[-1])
-        if entry is None or entry.epsilon_budget is None:
-            return None
-        return entry.epsilon_budget + self._granted().get(entry.name, Fraction(0))
+        return self._caps().epsilons.get(account)
 
     def _delta(self, account: Account) -> Fraction:
         """The δ at which an account's spending is read: the analyst's own where the policy states one."""

@@ -20,8 +20,6 @@ from dither.ledger import Account, Amount, Kind, Ledger, Limit, Reservation
 from dither.privacy import PrivacyLoss
 
 LOG = logging.getLogger("dither.curator")
-# without a handler Python prints what is logged: to the terminal of whoever asks
-logging.getLogger("dither").addHandler(logging.NullHandler())
 PATIENCE = 0.05
 
 

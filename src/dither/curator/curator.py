@@ -16,9 +16,10 @@ from dither.curator.accounts import OWNER, Accounts, BudgetLine
 from dither.curator.answer import Answer, Cost, PublicReceipt
 from dither.curator.approvals import Approvals
 from dither.curator.asked import Asked
-from dither.curator.charging import LOG, Charging, cause_of
+from dither.curator.charging import Charging
 from dither.curator.computation import Computation, decode, encode, expect_runnable
 from dither.curator.exchange import Exchange
+from dither.curator.execution import Execution
 from dither.curator.history import Spending, history
 from dither.curator.past import (
     ANOTHER,
@@ -34,18 +35,17 @@ from dither.curator.policy.policy import Policy
 from dither.curator.pricing import Prepared, Pricing
 from dither.curator.quote import Quote
 from dither.curator.records import Record, of_ledger, open_ledger
-from dither.curator.release import Released, release
+from dither.curator.release import Released
 from dither.curator.remember import Remembered
 from dither.curator.requests import Request, Requests, requests_beside
-from dither.curator.search import Stored, find_bounds
+from dither.curator.search import Stored
 from dither.curator.shape import shape
 from dither.curator.statistical import Statistic, statistical_query
 from dither.engines import DuckDBEngine, Engine
-from dither.errors import Failed, LedgerMismatch, SourceError
+from dither.errors import Failed, LedgerMismatch
 from dither.ledger import Account, Ledger, Reservation, Verified
 from dither.numeric import Number, as_fraction
 from dither.privacy import Guarantee
-from dither.query.price import Priced
 
 T = TypeVar("T")
 
@@ -72,30 +72,38 @@ class Curator:
                 f"the ledger adds {ledger.currency.value} for {ledger.adjacency.value}; the policy needs "
                 f"{exchange.currency.value} for {policy.schema.adjacency.value}"
             )
-        self._opened = engine.version()
+        opened = engine.version()
         self._protected = {"units": policy.unit_statement(), "policy": policy.fingerprint()}
         self._requests = Requests(requests_beside(ledger))
         self._accounts = Accounts(policy, exchange, ledger, self._requests.granted)
         self._charging = Charging(ledger, self._accounts)
-        version = policy.source.version or self._opened
+        version = policy.source.version or opened
         self._pricing = Pricing(
             policy, exchange, ledger, self._accounts, version=version, approved=self._requests.approved
         )
         self._approvals = Approvals(policy, self._pricing, self._accounts, self._charging, self._requests)
+        self._execution = Execution(policy, engine, self._pricing, opened=opened)
         self._past = PastQuestions(ledger, exchange)
         self._memory = Remembered()
 
     @classmethod
-    def open(cls, policy: str | Path | Policy, *, engine: Engine | None = None, ledger: Ledger | None = None) -> Self:
+    def open(
+        cls,
+        policy: str | Path | Policy,
+        *,
+        engine: Engine | None = None,
+        ledger: Ledger | None = None,
+        memory_limit: str | None = None,
+    ) -> Self:
         """Open a policy's data and ledger; every problem is said at once, and nothing is read or charged.
 
         Without a ``ledger`` the policy's own is opened, and begun if it isn't there. What is given is closed with the
-        curator.
+        curator. ``memory_limit`` ("4GiB") is for the engine that is opened here; what doesn't fit goes to disk.
         """
         rules = policy if isinstance(policy, Policy) else Policy.load(Path(policy))
         with ExitStack() as undo:
             # what was opened here is closed if the rest can't be opened
-            held = engine or undo.enter_context(DuckDBEngine.open(rules.source.location, rules.schema))
+            held = engine or undo.enter_context(_engine(rules, memory_limit))
             book = ledger or undo.enter_context(open_ledger(rules))
             curator = cls(rules, held, book)
             undo.pop_all()
@@ -151,9 +159,26 @@ class Curator:
         """
         asked = Asked.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, analyst=analyst)
         found = self._memory.get((sql, *asked.signature))
-        if found is None or self._charging.closing or self._engine.version() != self._opened:
+        if found is None or self._charging.closing or self._execution.changed:
             return None
         return replace(found, cost=replace(found.cost, charged=False, left=self._accounts.left(analyst)))
+
+    def remember(
+        self,
+        sql: str,
+        answer: Answer,
+        *,
+        epsilon: Number | None = None,
+        error: Number | Mapping[str, Number] | None = None,
+        analyst: str = OWNER,
+        weights: Mapping[str, Number] | None = None,
+        confidence: Number = Fraction(19, 20),
+    ) -> None:
+        """Take over what another curator of the same policy and ledger answered to exactly this; see ``remembered``."""
+        asked = Asked.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, analyst=analyst)
+        # what wasn't charged for (EXPLAIN PRIVACY) tells of balances, which change
+        if answer.receipt is not None and not self.policy.budget.round_answer_time_up_to:
+            self._memory.keep((sql, *asked.signature), answer)
 
     def _answer(self, sql: str, asked: Asked) -> Answer:
         prepared = self._pricing.prepare(sql, asked)
@@ -166,7 +191,7 @@ class Curator:
         return answer
 
     def _charged(self, sql: str, asked: Asked, prepared: Prepared) -> Answer:
-        self._expect_same_data()
+        self._execution.expect_same_data()
         reservation = self._charging.answered(
             key=prepared.key,
             analyst=asked.analyst,
@@ -178,41 +203,9 @@ class Curator:
                 asked=prepared.terms.to_json(),
             ),
             epsilon=prepared.epsilon,
-            work=lambda: self._execute(sql, asked, prepared).seal(),
+            work=lambda: self._execution.stored(sql, asked, prepared, closing=lambda: self._charging.closing).seal(),
         )
         return self._deliver(sql, asked, prepared, reservation)
-
-    def _execute(self, sql: str, asked: Asked, prepared: Prepared) -> Stored:
-        """Run and add noise. The receipt is on disk; from here on nothing is refunded."""
-        salt = secrets.token_bytes(16)
-        if prepared.search_budget is None:
-            return Stored(bounds={}, released=self._released(prepared.priced, salt))
-        found = find_bounds(self._engine, self.policy.schema, prepared.searched, prepared.search_budget, salt)
-        try:
-            bounds, priced = self._pricing.on_found(sql, prepared, asked, found)
-            return Stored(bounds=bounds, released=self._released(priced, salt))
-        except Exception as problem:
-            # What fails now may have failed because of the noise in the bounds. Run again at no cost, it would show
-            # fresh noise each time: so this is the answer. Closing and changed files have nothing to do with noise.
-            if self._charging.closing or self._engine.version() != self._opened:
-                raise
-            LOG.error("a question has no answer after its bounds were found: %s", type(problem).__name__)
-            return Stored(bounds=found, released=None, cause=cause_of(problem))
-
-    def _released(self, priced: Priced, salt: bytes) -> bytes:
-        measured = self._engine.run(priced.measurement, salt=salt)
-        self._expect_same_data()
-        return release(priced, measured).to_bytes()
-
-    def _expect_same_data(self) -> None:
-        """Files are read with the layout that they had when they were opened, and answers are named by their version.
-
-        So a change is noticed before anything is charged, and again before anything is released.
-        """
-        if self._engine.version() != self._opened:
-            raise SourceError(
-                "the data changed since it was opened; nothing is answered from it: open the policy again"
-            )
 
     def _deliver(self, sql: str, asked: Asked, prepared: Prepared, reservation: Reservation) -> Answer:
         """The stored bytes as a table of the wanted shape: post-processing, free."""
@@ -366,13 +359,13 @@ class Curator:
         expect_runnable(computation, loss, self.policy.schema)
         key = self._pricing.key_of_computation(computation, loss)
         self._pricing.quoting.check_computation(loss, key, analyst, most=self._pricing.most_epsilon(analyst))
-        self._expect_same_data()
+        self._execution.expect_same_data()
 
         def work() -> bytes:
             data = self._engine.rows(
                 computation.table, tuple(computation.columns), rows=computation.rows, salt=secrets.token_bytes(16)
             )
-            self._expect_same_data()
+            self._execution.expect_same_data()
             return encode(computation.release(data))
 
         reservation = self._charging.answered(
@@ -435,6 +428,7 @@ class Curator:
             self._charging.finish(self._engine.interrupt)
         finally:
             self._memory.forget()
+            self._execution.forget()
             self._past.close()
             self._requests.close()
             try:
@@ -471,6 +465,10 @@ class Curator:
         if step > 0:
             passed = time.monotonic() - started
             time.sleep(step - passed % step)
+
+
+def _engine(policy: Policy, memory_limit: str | None) -> DuckDBEngine:
+    return DuckDBEngine.open(policy.source.location, policy.schema, memory_limit=memory_limit)
 
 
 def _unnamed(answer: Answer) -> Answer:

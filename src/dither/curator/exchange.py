@@ -11,24 +11,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from dither.errors import Refused
 from dither.ledger import Amount, Currency, Limit
 from dither.ledger.amount import DELTA_UNITS, MAIN_UNITS
 from dither.numeric import fraction_down, fraction_up
-from dither.privacy.renyi import zcdp_epsilon, zcdp_for_epsilon
-from dither.query.price import QueryBudget
+from dither.privacy.renyi import zcdp_bought, zcdp_epsilon, zcdp_for_epsilon
+
+if TYPE_CHECKING:
+    from dither.query.price import QueryBudget
 
 HALF = Fraction(1, 2)
 
 
-def _rho(epsilon: Fraction, delta: Fraction) -> Fraction:
+# for caps, which owners set: what analysts ask for is kept by analyst, in Pricing
+@lru_cache(maxsize=4096)
+def _rho_of_cap(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest ρ, rounded down, whose ε(δ) is at most ``epsilon``."""
     return Fraction(zcdp_for_epsilon(fraction_down(epsilon), fraction_down(delta)))
-
-
-# for caps, which owners set: what analysts ask for is kept by analyst, in Pricing
-_rho_of_cap = lru_cache(maxsize=4096)(_rho)
 
 
 @lru_cache(maxsize=4096)
@@ -71,17 +72,23 @@ class Exchange:
 
     def for_question(self, epsilon: Fraction, delta: Fraction, *, discover: bool) -> QueryBudget:
         """What a question of (ε, δ) may use."""
+        return self.bought(epsilon, delta, discover=discover)[0]
+
+    def bought(self, epsilon: Fraction, delta: Fraction, *, discover: bool) -> tuple[QueryBudget, float]:
+        """What a question of (ε, δ) may use, and the ε of that by itself, as ``epsilon_of_question`` reads it."""
+        from dither.query.price import QueryBudget  # slow to import, and records don't need it
+
         if self.currency is Currency.PURE:
-            return QueryBudget(kind="pure", main=epsilon, delta=Fraction(0))
+            return QueryBudget(kind="pure", main=epsilon, delta=Fraction(0)), fraction_up(epsilon)
         keys = delta * HALF if discover else Fraction(0)
-        rho = _rho(epsilon, delta - keys)
+        rho, read = zcdp_bought(fraction_down(epsilon), fraction_down(delta - keys))
         if rho <= 0:
             raise Refused(
                 f"ε = {float(epsilon):.3g} is too little to buy any answer at δ = {float(delta):.3g}",
                 code="epsilon_too_small",
                 hint="Ask with a larger epsilon.",
             )
-        return QueryBudget(kind="zcdp", main=rho, delta=keys)
+        return QueryBudget(kind="zcdp", main=Fraction(rho), delta=keys), read
 
     def epsilon_of_question(self, budget: QueryBudget, delta: Fraction) -> float:
         """The ε of a question by itself, at its δ; rounded up."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from dither.curator.accounts import OWNER, Accounts
 from dither.curator.asked import Asked, Terms
@@ -29,12 +29,30 @@ from dither.query.expressions import Column, columns
 from dither.query.kinds import Interval
 from dither.query.plan import Aggregation, Question
 from dither.query.price import BudgetKind, Priced, QueryBudget, price, price_for_error
+from dither.query.schema import Schema
 from dither.query.sql import bind
 
 # How many bound texts and prices are kept, and up to which length of the text.
 KEPT, LONGEST_KEPT = 256, 10_000
 # The part of a question's budget that searches for bounds which the owner left open.
 SEARCH_SHARE = Fraction(1, 5)
+# Costs are rounded up, so that what asks for exactly the most costs a little more.
+ROUNDING = 1 + Fraction(1, 10**9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bound:
+    """A question, and what follows from its text alone: the columns it waits for, and its canonical form."""
+
+    question: Question
+    waiting: tuple[Place, ...]
+    form: str
+
+    @classmethod
+    def of(cls, sql: str, schema: Schema) -> _Bound:
+        question = bind(sql, schema)
+        form = canonical_aggregation(question.aggregation)
+        return cls(question=question, waiting=searched(question.aggregation), form=form)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +110,10 @@ class Pricing:
         self._secret = secret_of(ledger)
         self._fingerprint = policy.fingerprint()
         # by analyst, so that the time of a price doesn't tell what others asked
-        self._bound = lru_cache(KEPT)(lambda sql, _analyst: bind(sql, policy.schema))
-        self._bought = lru_cache(KEPT)(partial(_buy, exchange))
+        self._bound = lru_cache(KEPT)(lambda sql, _analyst: _Bound.of(sql, policy.schema))
+        self._bought = lru_cache(KEPT)(
+            lambda epsilon, delta, _analyst, discover: exchange.bought(epsilon, delta, discover=discover)
+        )
         self._kept: Kept[Prepared] = Kept(KEPT)
 
     def prepare(self, sql: str, asked: Asked, *, again: Terms | None = None) -> Prepared:
@@ -108,8 +128,8 @@ class Pricing:
 
     def _prepared(self, sql: str, asked: Asked, again: Terms | None) -> Prepared:
         short = len(sql) <= LONGEST_KEPT
-        question = self._bound(sql, asked.analyst) if short else bind(sql, self.policy.schema)
-        waiting = searched(question.aggregation)
+        bound = self._bound(sql, asked.analyst) if short else _Bound.of(sql, self.policy.schema)
+        question, waiting = bound.question, bound.waiting
         aggregation = self._weighted(question, asked.weights)
         most = self.most_epsilon(asked.analyst) if again is None else Fraction(LARGEST_EPSILON)
         delta = self._delta(question) if again is None else again.delta
@@ -121,12 +141,12 @@ class Pricing:
         else:
             epsilon = self._epsilon(question, asked, most)
             terms = replace(asked, epsilon=epsilon)
-            whole, cost = self._bought(epsilon, delta, asked.analyst, discover=aggregation.discover)
+            whole, cost = self._bought(epsilon, delta, asked.analyst, aggregation.discover)
             if waiting:
                 aggregation, priced = self._supposed(sql, question, asked, waiting, self._rest(whole, waiting))
             else:
                 priced = price(aggregation, whole, self.policy.schema.adjacency)
-        if Fraction(cost) > most * (1 + Fraction(1, 10**9)):
+        if Fraction(cost) > most * ROUNDING:
             raise Refused(
                 f"this would cost ε = {cost:.4g} and a question may cost at most {float(most):g}",
                 code="epsilon_too_large",
@@ -134,7 +154,7 @@ class Pricing:
             )
         loss = self._stated(whole) if waiting else priced.loss
         version = self.version if again is None else again.version
-        key = self._key(question, aggregation, whole, version)
+        key = self._key(bound, aggregation, whole, version)
         share = self._share(whole, len(waiting)) if waiting else None
         return Prepared(
             question=question,
@@ -315,17 +335,17 @@ class Pricing:
         loss = ZcdpLoss(whole.main, adjacency)
         return GivenAwayLoss(loss, whole.delta, adjacency) if whole.delta else loss
 
-    def _key(self, question: Question, aggregation: Aggregation, budget: QueryBudget, version: str) -> str:
-        waiting = bool(searched(question.aggregation))
+    def _key(self, bound: _Bound, aggregation: Aggregation, budget: QueryBudget, version: str) -> str:
+        asked = bound.question.aggregation
         # by the canonical text of what is computed, not by the analyst's text: ORDER BY or another alias is the same
         return self._named(
             [
                 "question",
                 1,
-                canonical_aggregation(aggregation),
+                bound.form if aggregation is asked else canonical_aggregation(aggregation),
                 [budget.kind, str(budget.main), str(budget.delta)],
                 # which arguments wait for bounds: made-up bounds must not be taken for stated ones
-                [[sorted(x.facts.auto) for x in a.arguments] for a in question.aggregation.aggregates if waiting],
+                [[sorted(x.facts.auto) for x in a.arguments] for a in asked.aggregates if bound.waiting],
             ],
             version,
         )
@@ -339,14 +359,6 @@ class Pricing:
         parts = [*what, self.policy.source.name, version, self._fingerprint]
         text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
-
-
-def _buy(
-    exchange: Exchange, epsilon: Fraction, delta: Fraction, _analyst: str, *, discover: bool
-) -> tuple[QueryBudget, float]:
-    """What (ε, δ) buys, and its ε read back."""
-    whole = exchange.for_question(epsilon, delta, discover=discover)
-    return whole, exchange.epsilon_of_question(whole, delta)
 
 
 def secret_of(ledger: Ledger) -> bytes:

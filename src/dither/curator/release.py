@@ -31,6 +31,8 @@ Noise: TypeAlias = DiscreteLaplace | DiscreteGaussian
 
 VERSION = 1
 METADATA = b"dither"
+# stated, so that no variable of the environment changes what is stored, nor is looked up each time
+WRITING = pa.ipc.IpcWriteOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ class Released:
         table = pa.table(columns) if columns else pa.table({})
         table = table.replace_schema_metadata({METADATA: json.dumps(form, sort_keys=True).encode()})
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
+        with pa.ipc.new_stream(sink, table.schema, options=WRITING) as writer:
             writer.write_table(table)
         return sink.getvalue().to_pybytes()
 
@@ -163,10 +165,12 @@ def _public(priced: Priced, measured: Measured) -> tuple[pa.Table, int, Ints]:
     repeat = size
     for index, (key, array) in enumerate(zip(keys, values, strict=True)):
         repeat //= len(array)
-        columns[f"k{index}"] = array.take(np.arange(size) // repeat % len(array))
-        found = pc.index_in(_canonical(measured.keys.column(f"k{index}"), key.kind), value_set=array)
-        inside &= ~found.is_null().to_numpy(zero_copy_only=False)
-        places += repeat * found.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        columns[f"k{index}"] = array if len(keys) == 1 else array.take(np.arange(size) // repeat % len(array))
+        found: Any = pc.index_in(_canonical(measured.keys.column(f"k{index}"), key.kind), value_set=array)
+        if found.null_count:
+            inside &= ~found.is_null().to_numpy(zero_copy_only=False)
+            found = found.fill_null(0)
+        places += repeat * found.to_numpy(zero_copy_only=False).astype(np.int64)
     # a key that isn't public has no business here: whatever the engine says, it isn't shown
     return pa.table(columns), size, np.where(inside, places, -1)
 
@@ -199,7 +203,8 @@ def _selected(priced: Priced, measured: Measured, source: Source) -> tuple[pa.Ta
 
 def _canonical(column: pa.ChunkedArray[Any], kind: Kind) -> pa.Array[Any]:
     """A key column in the one type of its kind, −0.0 as 0.0."""
-    array = column.combine_chunks().cast(TYPES[kind], safe=False)
+    whole: Any = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    array: pa.Array[Any] = whole if whole.type == TYPES[kind] else whole.cast(TYPES[kind], safe=False)
     return pc.add(array, 0.0) if kind is Kind.DOUBLE else array
 
 

@@ -93,7 +93,7 @@ def _base(released: Released, confidence: Fraction) -> pa.Table:
     found: dict[str, Any] = {name: released.keys.column(name) for name in released.keys.column_names}
     for index, one in enumerate(released.estimates(confidence)):
         found |= {f"a{index}": one.value, f"a{index}.low": one.low, f"a{index}.high": one.high}
-    found[ROW] = pa.array(range(released.size), pa.int64())
+    found[ROW] = pa.array(np.arange(released.size, dtype=np.int64))
     return pa.table(found)
 
 

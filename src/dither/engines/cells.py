@@ -10,14 +10,13 @@ added up. Nothing after the fold looks at more than one unit until the last step
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from math import prod
 
 from dither.engines.dialect import Dialect
-from dither.engines.sql import UNIT, Relations, Rendered, scope
+from dither.engines.sql import UNIT, Relations, Select, closed, names_in
 from dither.errors import InvalidParameter
 from dither.query.expressions import Expression
 from dither.query.kinds import Kind
@@ -72,11 +71,8 @@ class Cells:
             raise InvalidParameter("a unit must be allowed at least one group and one row in it")
         self._dialect: Dialect = relations.dialect
         self._sampling, self._measurement, self._salt = sampling, measurement, salt
-        self._rendered: Rendered = relations.render(measurement.relation)
-        self._scope = scope(measurement.relation.fields)
+        self._relations = relations
         self._by_unit = measurement.units == "column"
-        if not self._rendered.private or self._by_unit != (self._rendered.unit_type is not None):
-            raise InvalidParameter("a measurement needs a private relation whose rows belong to the stated units")
         self._keys = [f"_k{i}" for i in range(len(measurement.keys))]
 
     @property
@@ -100,37 +96,44 @@ class Cells:
         if not self._by_unit:
             return Steps(None, self._by_public_key(columns, parts))
         rows = self._keyed(columns, public=False)
-        unit_and_keys = ", ".join([f"r.{UNIT}", *self._r_keys])
-        partials = dict.fromkeys(sql for part in parts for sql in part.partials())
-        units = f"SELECT {', '.join([unit_and_keys, *partials])} FROM ({rows}) AS r GROUP BY {unit_and_keys}"
-        if where := self._where():
-            units = f"SELECT r.* FROM ({units} {_FENCE}) AS r{where}"
-        capped = [f"{part.capped(self._measurement.rows)} AS {part.name}" for part in parts]
-        cells = [f"{part.of_units()} AS {part.name}" for part in parts]
-        return self._steps(units, capped, lambda kept: self._by_key(kept, cells))
+        partials = dict(partial for part in parts for partial in part.partials())
+        grouped = replace(rows, columns=_only(rows.columns, [UNIT, *self._keys]) | partials)
+        by = ", ".join(rows.columns[name] for name in (UNIT, *self._keys))
+        where = self._where(self._r_keys)
+        units = closed(f"{grouped.sql} GROUP BY {by}{f' {_FENCE}' if where else ''}", grouped.columns)
+        capped = {part.name: part.capped(self._measurement.rows) for part in parts}
+        cells = {part.name: part.of_units() for part in parts}
+        return self._steps(replace(units, where=where), capped, lambda kept: self._by_key(kept, cells))
 
-    def _steps(self, units: str, payload: Sequence[str], final: Callable[[str], str]) -> Steps:
+    def _steps(self, units: Select, payload: Mapping[str, str], final: Callable[[Select], str]) -> Steps:
         """Units choose their groups where they may have too many."""
+        keys = _only(units.columns, self._keys)
+        names = [*keys, *payload]
         if self.most_groups is None:
-            listed = ", ".join([*self._r_keys, *payload]) or "1 AS _one"
-            return Steps(None, final(f"(SELECT {listed} FROM ({units}) AS r)"))
-        own = [f"r.{UNIT}", *self._r_keys]
-        rank = self._dialect.rank(salt_number(self._salt, "groups"), own)
-        return Steps(f"SELECT {', '.join([*own, f'{rank} AS _h', *payload])} FROM ({units}) AS r", final(KEPT))
+            return Steps(None, final(replace(units, columns={**keys, **payload}).nested()))
+        own = _only(units.columns, [UNIT]) | keys
+        rank = {"_h": self._dialect.rank(salt_number(self._salt, "groups"), list(own.values()))}
+        kept = Select(relation=f"{KEPT} AS r", columns={name: f"r.{name}" for name in names})
+        return Steps(replace(units, columns={**own, **rank, **payload}).sql, final(kept))
 
     def _by_public_key(self, columns: Sequence[_Column], parts: Sequence[_Part]) -> str:
         """Totals of rows: where no unit chooses between groups, those of other keys can be left out at the end."""
-        grouped = self._by_key(f"({self._keyed(columns, public=False)})", [f"{p.of_rows()} AS {p.name}" for p in parts])
-        if not self._keys:
-            return grouped
-        names = [f"r.{name}" for name in (*self._keys, *(part.name for part in parts))]
-        return f"SELECT {', '.join(names)} FROM ({grouped} {_FENCE}) AS r{self._where()} ORDER BY {self._order}"
+        cells = {part.name: part.of_rows() for part in parts}
+        rows, where = self._keyed(columns, public=False), self._where(self._r_keys)
+        if not where:
+            return self._by_key(rows, cells)
+        grouped = closed(f"{self._grouped(rows, cells)} {_FENCE}", [*self._keys, *cells])
+        return f"{replace(grouped, where=where).sql} ORDER BY {self._order}"
 
-    def _by_key(self, relation: str, cells: Sequence[str]) -> str:
-        listed = ", ".join([*self._r_keys, *cells]) or "1 AS _one"
-        grouped = f" GROUP BY {', '.join(self._r_keys)} ORDER BY {self._order}" if self._keys else ""
+    def _by_key(self, rows: Select, cells: Mapping[str, str]) -> str:
+        order = f" ORDER BY {', '.join(f'{rows.columns[key]} ASC NULLS LAST' for key in self._keys)}"
         limit = "" if self._keys or cells else " LIMIT 1"
-        return f"SELECT {listed} FROM {relation} AS r{grouped}{limit}"
+        return f"{self._grouped(rows, cells)}{order if self._keys else limit}"
+
+    def _grouped(self, rows: Select, cells: Mapping[str, str]) -> str:
+        keys = _only(rows.columns, self._keys)
+        by = f" GROUP BY {', '.join(keys.values())}" if keys else ""
+        return f"{replace(rows, columns={**keys, **cells}).sql}{by}"
 
     @property
     def _r_keys(self) -> list[str]:
@@ -152,15 +155,16 @@ class Cells:
         """Without keys: the unit and bin of every row that has one, for engines that sample better than their SQL."""
         grid = self._measurement.bins[place].grid
         column = _Column("v", (grid.expression,), lambda x: self._dialect.grid(x, grid.expression.kind, grid))
-        return f"SELECT r.{UNIT}, r.v FROM ({self._keyed([column])}) AS r WHERE r.v IS NOT NULL"
+        rows = self._keyed([column])
+        return replace(rows, where=(*rows.where, f"{rows.columns['v']} IS NOT NULL")).sql
 
     def rank_of_units(self, place: int) -> str:
         """The salted hash of a unit ``r.u`` that starts its sample."""
         return self._dialect.rank(salt_number(self._salt, f"bins {place}"), [f"r.{UNIT}"])
 
-    def _counted(self, relation: str) -> str:
-        by = ", ".join([*self._r_keys, "r.v"])
-        counted = f"SELECT {by}, count(*) AS n FROM {relation} AS r GROUP BY {by}"
+    def _counted(self, rows: Select) -> str:
+        own = _only(rows.columns, [*self._keys, "v"])
+        counted = f"{replace(rows, columns=own | {'n': 'count(*)'}).sql} GROUP BY {', '.join(own.values())}"
         group = f"dense_rank() OVER (ORDER BY {self._order}) - 1" if self._keys else "0"
         return f"SELECT CAST({group} AS BIGINT) AS g, CAST(r.v AS BIGINT) AS v, r.n FROM ({counted}) AS r ORDER BY g, v"
 
@@ -168,7 +172,10 @@ class Cells:
         """A number for each group, in the order of ``totals``."""
         expression = self._measurement.distinct[place].expression
         column = _Column("v", (expression,), lambda x: self._dialect.plain(x, expression.kind))
-        final = partial(self._by_key, cells=["count(DISTINCT r.v) AS n"])
+
+        def final(rows: Select) -> str:
+            return self._by_key(rows, {"n": f"count(DISTINCT {rows.columns['v']})"})
+
         return self._sampled(column, self._sampling.values, f"values {place}", final)
 
     def _sampled(
@@ -176,42 +183,63 @@ class Cells:
         column: _Column,
         sample: Callable[[str, Sequence[str], int, int], str],
         purpose: str,
-        final: Callable[[str], str],
+        final: Callable[[Select], str],
     ) -> Steps:
         rows = self._keyed([column])
         if not self._by_unit:
-            return Steps(None, final(f"({rows})"))
+            return Steps(None, final(rows))
         salt = salt_number(self._salt, purpose)
-        units = sample(rows, [f"r.{UNIT}", *self._r_keys], self._measurement.rows, salt)
-        listed = ", ".join([*self._r_keys, f"{self._sampling.unnest('r.l')} AS v"])
-        return self._steps(units, ["r.l"], lambda kept: final(f"(SELECT {listed} FROM {kept} AS r)"))
+        own = [f"r.{UNIT}", *self._r_keys]
+        units = closed(sample(rows.sql, own, self._measurement.rows, salt), [UNIT, *self._keys, "l"])
+
+        def unnested(kept: Select) -> str:
+            columns = _only(kept.columns, self._keys) | {"v": self._sampling.unnest(kept.columns["l"])}
+            return final(replace(kept, columns=columns).nested())
+
+        return self._steps(units, _only(units.columns, ["l"]), unnested)
 
     # ------------------------------------------------------------------ rows with keys and values
 
-    def _keyed(self, columns: Sequence[_Column], *, public: bool = True) -> str:
-        """Unit, keys and columns of every row, or of those whose keys are public ones where keys are."""
+    def _keyed(self, columns: Sequence[_Column], *, public: bool = True) -> Select:
+        """Unit, keys and columns of every row, or of those whose keys are public ones where keys are.
+
+        All of them have plain names.
+        """
         keys = self._measurement.keys
         needed = tuple(dict.fromkeys(e for column in columns for e in column.expressions))
-        unit = [f"r.{UNIT}"] if self._by_unit else []
-        raw = [f"{self._dialect.expression(key.expression, self._scope)} AS _k{i}" for i, key in enumerate(keys)]
-        raw += [f"{self._dialect.expression(e, self._scope)} AS _x{i}" for i, e in enumerate(needed)]
-        below = f"SELECT {', '.join([*unit, *raw]) or '1 AS _one'} FROM ({self._rendered.sql}) AS r"
-        place = {expression: f"r._x{i}" for i, expression in enumerate(needed)}
-        listed = [f"{self._dialect.plain(f'r._k{i}', key.kind)} AS _k{i}" for i, key in enumerate(keys)]
-        listed += [f"{column.make(*(place[e] for e in column.expressions))} AS {column.name}" for column in columns]
-        where = self._where() if public else ""
-        return f"SELECT {', '.join([*unit, *listed]) or '1 AS _one'} FROM ({below}) AS r{where}"
+        relation = self._measurement.relation
+        used = names_in([*(key.expression for key in keys), *needed])
+        rendered = self._relations.render(relation, used).named()
+        if not rendered.private or self._by_unit != (rendered.unit_type is not None):
+            raise InvalidParameter("a measurement needs a private relation whose rows belong to the stated units")
+        scope = rendered.scope(relation.fields)
+        raw = {
+            name: self._dialect.expression(key.expression, scope) for name, key in zip(self._keys, keys, strict=True)
+        }
+        raw |= {f"_x{i}": self._dialect.expression(e, scope) for i, e in enumerate(needed)}
+        below = replace(rendered.select, columns=rendered.unit | raw).named()
+        place = {expression: below.columns[f"_x{i}"] for i, expression in enumerate(needed)}
+        listed = _only(below.columns, rendered.unit)
+        for name, key in zip(self._keys, keys, strict=True):
+            listed[name] = self._dialect.plain(below.columns[name], key.kind)
+        for column in columns:
+            listed[column.name] = column.make(*(place[e] for e in column.expressions))
+        where = self._where([below.columns[name] for name in self._keys]) if public else ()
+        return replace(below, columns=listed, where=(*below.where, *where)).named()
 
-    def _where(self) -> str:
-        keys = self._measurement.keys
-        public = [f"({self._public(key, f'r._k{i}')})" for i, key in enumerate(keys) if key.values is not None]
-        return f" WHERE {' AND '.join(public)}" if public else ""
+    def _where(self, names: Sequence[str]) -> tuple[str, ...]:
+        pairs = zip(self._measurement.keys, names, strict=True)
+        return tuple(f"({self._public(key, name)})" for key, name in pairs if key.values is not None)
 
     def _public(self, key: Key, sql: str) -> str:
         assert key.values is not None
         texts = [self._dialect.literal(value, key.kind) for value in key.values if value is not None]
         known = f"{sql} IN ({', '.join(texts)})" if texts else "FALSE"
         return f"{known} OR {sql} IS NULL" if None in key.values else known
+
+
+def _only(columns: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    return {name: columns[name] for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +290,12 @@ class _Part:
         shift = f" - CAST({self._count} AS {self.dialect.wide}) * ({self.shift})" if self.shift else ""
         return f"sum(r.{self.column}){shift}"
 
-    def partials(self) -> tuple[str, ...]:
-        """What is kept of a unit's rows in a group."""
-        count = f"{self._count} AS {self._counter}"
+    def partials(self) -> tuple[tuple[str, str], ...]:
+        """What is kept of a unit's rows in a group: names and SQL."""
+        count = (self._counter, self._count)
         if not self.total.factors:
             return (count,)
-        summed = f"{self._sum} AS {self.name}"
+        summed = (self.name, self._sum)
         return (summed, count) if self.total.cap is Cap.MEAN else (summed,)
 
     @property
@@ -281,6 +309,11 @@ class _Part:
     def capped(self, rows: int) -> str:
         """What the unit adds to the group, from its partial sums."""
         low, high = self.total.low, self.total.high
+        width = "INTEGER" if max(abs(low), abs(high)) < 2**31 else "BIGINT"
+        if not self.total.factors and low <= 0 <= high:
+            # a count is never NULL nor negative
+            most = min(high, rows) if self.total.cap is Cap.MEAN else high
+            return f"CAST(least(r.{self._counter}, {most}) AS {width})"
         value = given = f"r.{self.name}" if self.total.factors else f"r.{self._counter}"
         if self.total.factors and self.total.cap is Cap.MEAN:
             # ⌊s·rows/n⌋ = ⌊(s − n·least)·rows/n⌋ + least·rows divides a number that isn't negative, so that it doesn't
@@ -290,9 +323,8 @@ class _Part:
             value = f"CASE WHEN r.{self._counter} > {rows} THEN {mean} ELSE {value} END"
         elif self.total.cap is Cap.MEAN:
             value = f"least({value}, {rows})"
-        if not self.total.factors and not low <= 0 <= high:
+        if not self.total.factors:
             value = given = f"NULLIF({value}, 0)"
-        width = "INTEGER" if max(abs(low), abs(high)) < 2**31 else "BIGINT"
         return f"CAST({clamped(value, low, high, given)} AS {width})"
 
     def of_units(self) -> str:

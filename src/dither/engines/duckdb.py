@@ -17,6 +17,7 @@ from dither.engines.base import SHORTEST_SALT, EngineFailure
 from dither.engines.cells import KEPT, Cells, Steps
 from dither.engines.duckdb_choice import SAMPLING, Ids, add_up, keep_groups, sample_bins
 from dither.engines.duckdb_functions import DUCKDB
+from dither.engines.duckdb_results import Read, fetch, reader
 from dither.engines.duckdb_rows import rows_sql
 from dither.engines.duckdb_sources import Opened, Origin, kind_of, open_sources
 from dither.engines.files import fingerprint, state_of
@@ -26,10 +27,7 @@ from dither.query.kinds import Kind
 from dither.query.measures import Histogram, Measured, Measurement
 from dither.query.schema import Schema
 
-LONGEST_SQL = 16_000_000
 UNITS = "_units"
-# So many texts of LONGEST_TEXT characters, of four bytes each, fit in the 2 GiB that a batch of Arrow texts can hold.
-_BATCH = 100_000
 # An interrupt stops a query that runs, not one that is about to start, so it is repeated at this distance in seconds.
 _PATIENCE = 0.05
 
@@ -145,10 +143,11 @@ class DuckDBEngine:
             raise InvalidParameter(f"a salt needs at least {SHORTEST_SALT} random bytes")
         relations = Relations(DUCKDB, self._opened.sources, measurement.units)
         cells = Cells(relations, SAMPLING, measurement, salt)
+        read = reader(measurement, self._opened.sources)
         with self._cursor() as cursor:
-            table = _totals(cursor, cells, measurement)
-            bins = [_bins(cursor, cells, measurement, place) for place in range(len(measurement.bins))]
-            distinct = [_answer(cursor, cells, cells.distinct(place)) for place in range(len(measurement.distinct))]
+            table = _totals(cursor, cells, measurement, read)
+            bins = [_bins(cursor, cells, measurement, place, read) for place in range(len(measurement.bins))]
+            distinct = [_answer(cursor, cells, cells.distinct(i), read) for i in range(len(measurement.distinct))]
         size = table.num_rows if measurement.keys else 1
         for histogram in bins:
             if histogram.group.size and int(histogram.group.max()) >= size:
@@ -224,41 +223,34 @@ def _check_settings(settings: Mapping[str, str]) -> None:
         raise InvalidParameter('threads must be at least 1 and memory_limit a size like "4GiB"') from None
 
 
-def _totals(cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement) -> pa.Table:
+def _totals(cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement, read: Read) -> pa.Table:
     steps = cells.totals()
     if steps.units is None:
-        return fetch(cursor, steps.final)
-    kept = _kept(cursor, cells, steps.units)
+        return read(cursor, steps.final)
+    kept = _kept(read(cursor, steps.units), cells)
     largest = {f"_t{i}": max(abs(total.low), abs(total.high)) for i, total in enumerate(measurement.totals)}
     added = add_up(kept, cells.key_names, largest)
-    return _from_kept(cursor, kept, steps.final) if added is None else added
+    return _from_kept(cursor, kept, steps.final, read) if added is None else added
 
 
-def _answer(cursor: duckdb.DuckDBPyConnection, cells: Cells, steps: Steps) -> pa.Table:
+def _answer(cursor: duckdb.DuckDBPyConnection, cells: Cells, steps: Steps, read: Read) -> pa.Table:
     if steps.units is None:
-        return fetch(cursor, steps.final)
-    return _from_kept(cursor, _kept(cursor, cells, steps.units), steps.final)
+        return read(cursor, steps.final)
+    # what units keep has lists here
+    return _from_kept(cursor, _kept(fetch(cursor, steps.units), cells), steps.final, read)
 
 
-def _kept(cursor: duckdb.DuckDBPyConnection, cells: Cells, units: str) -> pa.Table:
+def _kept(units: pa.Table, cells: Cells) -> pa.Table:
     assert cells.most_groups is not None
-    return keep_groups(fetch(cursor, units), cells.key_names, cells.most_groups)
+    return keep_groups(units, cells.key_names, cells.most_groups)
 
 
-def _from_kept(cursor: duckdb.DuckDBPyConnection, kept: pa.Table, final: str) -> pa.Table:
+def _from_kept(cursor: duckdb.DuckDBPyConnection, kept: pa.Table, final: str, read: Read) -> pa.Table:
     cursor.register(KEPT, kept)
     try:
-        return fetch(cursor, final)
+        return read(cursor, final)
     finally:
         cursor.unregister(KEPT)
-
-
-def fetch(cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
-    """The result of a query."""
-    if len(sql) > LONGEST_SQL:
-        raise EngineFailure(f"the query has {len(sql)} characters")
-    table: pa.Table = cursor.sql(sql).to_arrow_table(_BATCH)
-    return table
 
 
 def _keys(table: pa.Table, measurement: Measurement) -> pa.Table:
@@ -275,16 +267,18 @@ def _numbers(table: pa.Table, name: str, size: int) -> npt.NDArray[np.int64]:
     return np.array(column.to_numpy(), dtype=np.int64)
 
 
-def _bins(cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement, place: int) -> Histogram:
+def _bins(
+    cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement, place: int, read: Read
+) -> Histogram:
     if measurement.keys or measurement.units == "row":
-        return _histogram(_answer(cursor, cells, cells.bins(place)))
-    table, grid = fetch(cursor, cells.values_of_units(place)), measurement.bins[place].grid
+        return _histogram(_answer(cursor, cells, cells.bins(place), read))
+    table, grid = read(cursor, cells.values_of_units(place)), measurement.bins[place].grid
     lowest = grid.low - grid.offset
 
     def rank_of(units: Ids) -> npt.NDArray[np.uint64]:
         cursor.register(UNITS, pa.table({UNIT: units, "i": pa.array(np.arange(len(units)))}))
         try:
-            ranked = fetch(cursor, f"SELECT r.i, {cells.rank_of_units(place)} AS h FROM {UNITS} AS r")  # noqa: S608
+            ranked = read(cursor, f"SELECT r.i, {cells.rank_of_units(place)} AS h FROM {UNITS} AS r")  # noqa: S608
         finally:
             cursor.unregister(UNITS)
         result = np.zeros(len(units), dtype=np.uint64)

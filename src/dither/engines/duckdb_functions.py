@@ -11,6 +11,7 @@ TRY isn't used: a row that fails in it costs a thousand times a row that doesn't
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -123,7 +124,10 @@ def _double(value: int) -> str:
 
 
 def _real_literal(value: float) -> str:
-    return f"CAST('{value!r}' AS DOUBLE)"
+    """A double: with an exponent DuckDB reads one right away. A sign would turn -{literal} into a comment."""
+    if not math.isfinite(value) or math.copysign(1.0, value) < 0:
+        return f"CAST('{value!r}' AS DOUBLE)"
+    return repr(value) if "e" in repr(value) else f"{value!r}e0"
 
 
 # ------------------------------------------------------------------ templates

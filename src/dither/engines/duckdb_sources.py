@@ -13,7 +13,7 @@ import gzip
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -150,7 +150,11 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str]) ->
         connection = database.connection()
         catalogue = _catalogue(connection)
         collated = _collated(connection)
-        sources = {name: _source(table, catalogue, collated=name in collated) for name, table in schema.tables.items()}
+        sizes = _sizes(connection)
+        sources = {
+            name: replace(_source(table, catalogue, collated=name in collated), rows=sizes.get(name))
+            for name, table in schema.tables.items()
+        }
         _check_units(schema, catalogue)
         for name, source in sources.items():
             _try_out(connection, name, source)
@@ -260,6 +264,15 @@ def _catalogue(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str
     for table, name, engine_type in rows:
         catalogue.setdefault(table, {})[name] = engine_type
     return catalogue
+
+
+def _sizes(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    """About how many rows each table has; views, which files are read through, don't say."""
+    rows = connection.execute(
+        "SELECT table_name, estimated_size FROM duckdb_tables() WHERE NOT internal AND schema_name = 'main' "
+        "AND database_name = current_database() AND estimated_size IS NOT NULL"
+    ).fetchall()
+    return dict(rows)
 
 
 def _collated(connection: duckdb.DuckDBPyConnection) -> set[str]:

@@ -1,21 +1,25 @@
 """Relations of a plan as SQL: nested SELECTs in which the unit's id travels along in a column of its own.
 
-Every level names its columns anew and refers to the level below through an alias, so no name of a plan can be
-mistaken for another. Nothing is rendered that would mix rows of different units: such a plan is refused here too,
-although the front door never makes one.
+Every level refers to the one below through an alias, and every column by an alias and a quoted name, so no name of a
+plan can be mistaken for another. A level is left out where it would only rename columns, and columns that nothing
+above reads aren't listed: engines plan each level and column anew for every question. Nothing is rendered that would
+mix rows of different units: such a plan is refused here too, although the front door never makes one.
 """
 
 # ruff: noqa: S608 (all of it is generated from plans: names are quoted, literals written by kind)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal as OneOf
 
 from dither.engines.dialect import Dialect, quoted
 from dither.errors import InvalidParameter
+from dither.query.expressions import Expression
+from dither.query.expressions import columns as columns_of
 from dither.query.kinds import Kind
 from dither.query.plan import (
     Distinct,
@@ -36,13 +40,16 @@ from dither.query.plan import (
 
 UNIT = "u"
 _TIED = ("row_number", "lag", "lead", "first_value")
+# a column of a relation, and nothing that is computed
+_PLAIN = re.compile(r'[lr]\.(?:"(?:[^"]|"")*"|[a-z0-9_]+)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A table as an engine has it: what to select from, and each column in its kind, read from the alias ``r``.
 
-    ``unit`` is the id of the unit (NULL where it is missing) and ``unit_type`` its type in the engine.
+    ``unit`` is the id of the unit (NULL where it is missing) and ``unit_type`` its type in the engine. ``rows`` says
+    about how many rows there are, where the catalogue does; it decides how a result is fetched, and nothing else.
     """
 
     relation: str
@@ -51,15 +58,72 @@ class Source:
     unit_column: str | None = None
     unit: str | None = None
     unit_type: str | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Select:
+    """A SELECT to which more can be added: rows of ``relation`` that pass all of ``where``, and columns by name.
+
+    ``relation`` is what follows FROM, with the alias ``r`` (``l`` and ``r`` for a join). ``columns`` has the SQL of
+    each column over it by its name in SQL; the unit's id is the column ``u``.
+    """
+
+    relation: str
+    columns: Mapping[str, str]
+    where: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> str:
+        """The rows, without the columns: what follows the list of a SELECT."""
+        return f"FROM {self.relation}{' WHERE ' + ' AND '.join(self.where) if self.where else ''}"
+
+    @property
+    def listed(self) -> str:
+        """The list of a SELECT. A relation may have no columns at all: COUNT(*) needs none."""
+        return ", ".join(f"{sql} AS {name}" for name, sql in self.columns.items()) or "1 AS _one"
+
+    @property
+    def sql(self) -> str:
+        """The whole SELECT."""
+        return f"SELECT {self.listed} {self.rows}"
+
+    def nested(self) -> Select:
+        """The same rows and columns from a level further up, where each column is a plain name."""
+        return closed(self.sql, self.columns)
+
+    def named(self) -> Select:
+        """The same where every column is a plain name, which can be written several times at no cost."""
+        return self if all(_PLAIN.fullmatch(sql) for sql in self.columns.values()) else self.nested()
+
+
+def closed(sql: str, names: Iterable[str]) -> Select:
+    """All columns of a query to which no condition can be added, such as one that groups."""
+    return Select(relation=f"({sql}) AS r", columns={name: f"r.{name}" for name in names})
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A SELECT; ``unit_type`` is None where rows carry no unit's id."""
+    """A relation; ``unit_type`` is None where rows carry no unit's id."""
 
-    sql: str
+    select: Select
     private: bool
     unit_type: str | None
+
+    @property
+    def unit(self) -> dict[str, str]:
+        """The column of the unit's id, where there is one."""
+        return {UNIT: self.select.columns[UNIT]} if self.unit_type else {}
+
+    def named(self) -> Rendered:
+        """The same where every column is a plain name."""
+        return replace(self, select=self.select.named())
+
+    def scope(self, fields: Iterable[Field]) -> dict[str, str]:
+        """The SQL of those of the fields that were asked for."""
+        columns = self.select.columns
+        pairs = ((field.name, columns.get(quoted(field.name))) for field in fields)
+        return {name: sql for name, sql in pairs if sql is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,66 +134,70 @@ class Relations:
     sources: Mapping[str, Source]
     units: OneOf["row", "column"]
 
-    def render(self, relation: Relation) -> Rendered:
-        """The SELECT of a relation: the unit's id, if any, then its fields by name."""
+    def render(self, relation: Relation, used: frozenset[str]) -> Rendered:
+        """The SELECT of a relation: the unit's id, if any, then those of its fields that are used, by name."""
+        for field in relation.fields:
+            column(field.name)  # refused also where nothing reads it
         match relation:
             case Scan():
-                return self._scan(relation)
+                return self._scan(relation, used)
             case Filter():
-                inner = self.render(relation.input)
-                predicate = self.dialect.expression(relation.predicate, scope(relation.input.fields))
-                columns = [f"r.{quoted(field.name)}" for field in relation.fields]
-                return self._select(inner, columns, relation.fields, f" WHERE {predicate}")
+                inner = self.render(relation.input, used | names_in([relation.predicate])).named()
+                predicate = self.dialect.expression(relation.predicate, inner.scope(relation.input.fields))
+                columns = inner.unit | _kept(inner, relation.fields, used)
+                select = replace(inner.select, columns=columns, where=(*inner.select.where, f"({predicate})"))
+                return replace(inner, select=select)
             case Project():
-                inner, names = self.render(relation.input), scope(relation.input.fields)
-                pairs = zip(relation.expressions, relation.fields, strict=True)
-                columns = [self.dialect.widen(self.dialect.expression(e, names), e.kind, f.kind) for e, f in pairs]
-                return self._select(inner, columns, relation.fields)
+                return self._project(relation, used)
             case Join():
-                return self._join(relation)
+                return self._join(relation, used)
             case Union():
-                return self._union(relation)
+                return self._union(relation, used)
             case Distinct():
-                inner = self._of_units(relation.input)
-                columns = [f"r.{quoted(field.name)}" for field in relation.fields]
-                rendered = self._select(inner, columns, relation.fields)
-                return Rendered(f"SELECT DISTINCT{rendered.sql[6:]}", inner.private, inner.unit_type)
+                # which rows are equal depends on every column
+                inner = self._of_units(relation.input, _all(relation.input))
+                sql = f"SELECT DISTINCT {inner.select.listed} {inner.select.rows}"
+                return replace(inner, select=closed(sql, inner.select.columns))
             case PerUnit():
-                return self._per_unit(relation)
+                return self._per_unit(relation, used)
             case Window():
                 return self._window(relation)
 
-    def _of_units(self, relation: Relation) -> Rendered:
+    def _of_units(self, relation: Relation, used: frozenset[str]) -> Rendered:
         """A relation whose rows may be combined within a unit."""
-        inner = self.render(relation)
+        inner = self.render(relation, used)
         if inner.private and inner.unit_type is None:
             raise InvalidParameter("where every row is a unit of its own, rows can't be combined before aggregation")
         return inner
 
-    def _select(self, inner: Rendered, columns: Sequence[str], fields: Sequence[Field], after: str = "") -> Rendered:
-        named = [f"{sql} AS {column(field.name)}" for sql, field in zip(columns, fields, strict=True)]
-        unit = [f"r.{UNIT}"] if inner.unit_type else []
-        # a relation may have no columns at all: COUNT(*) needs none
-        listed = ", ".join([*unit, *named]) or "1 AS _one"
-        return Rendered(f"SELECT {listed} FROM ({inner.sql}) AS r{after}", inner.private, inner.unit_type)
-
-    def _scan(self, scan: Scan) -> Rendered:
+    def _scan(self, scan: Scan, used: frozenset[str]) -> Rendered:
         source = self.sources.get(scan.table)
         if source is None or source.private != scan.private:
             raise InvalidParameter(f"table {scan.table} is not a {'private' if scan.private else 'public'} table here")
-        columns = [f"{source.columns[original]} AS {column(name)}" for name, original in scan.columns]
+        relation = f"{source.relation} AS r"
+        columns = {column(name): source.columns[original] for name, original in scan.columns if name in used}
         if not scan.private or self.units == "row":
-            listed = ", ".join(columns) or "1 AS _one"
-            return Rendered(f"SELECT {listed} FROM {source.relation} AS r", scan.private, None)
+            return Rendered(Select(relation=relation, columns=columns), scan.private, None)
         if scan.unit_column is None or scan.unit_column != source.unit_column or source.unit is None:
             raise InvalidParameter(f"table {scan.table} has no unit column {scan.unit_column}")
-        listed = ", ".join([f"{source.unit} AS {UNIT}", *columns])
         # rows of nobody belong to no unit, so no bound would hold for them
-        sql = f"SELECT {listed} FROM {source.relation} AS r WHERE {source.unit} IS NOT NULL"
-        return Rendered(sql, scan.private, source.unit_type)
+        known = (f"{source.unit} IS NOT NULL",)
+        select = Select(relation=relation, columns={UNIT: source.unit} | columns, where=known)
+        return Rendered(select, scan.private, source.unit_type)
 
-    def _join(self, join: Join) -> Rendered:
-        left, right = self.render(join.left), self.render(join.right)
+    def _project(self, node: Project, used: frozenset[str]) -> Rendered:
+        pairs = [(e, field) for e, field in zip(node.expressions, node.fields, strict=True) if field.name in used]
+        inner = self.render(node.input, names_in(e for e, _ in pairs)).named()
+        scope = inner.scope(node.input.fields)
+        columns = inner.unit | {
+            column(field.name): self.dialect.widen(self.dialect.expression(e, scope), e.kind, field.kind)
+            for e, field in pairs
+        }
+        return replace(inner, select=replace(inner.select, columns=columns))
+
+    def _join(self, join: Join, used: frozenset[str]) -> Rendered:
+        needed = used if join.condition is None else used | names_in([join.condition])
+        left, right = self.render(join.left, needed), self.render(join.right, needed)
         if join.on_unit and not (left.unit_type and right.unit_type):
             raise InvalidParameter("private relations are joined within a unit, and here rows carry none")
         if not join.on_unit and right.private:
@@ -143,58 +211,67 @@ class Relations:
             texts = [f"{side}.{UNIT}" if same else f"CAST({side}.{UNIT} AS {self._text})" for side in "lr"]
             conditions.insert(0, f"{texts[0]} = {texts[1]}")
         on = " AND ".join(conditions) or "TRUE"
-        unit = [f"l.{UNIT}"] if left.unit_type else []
-        columns = [*unit, *(f"{names[field.name]} AS {column(field.name)}" for field in join.fields)]
-        listed = ", ".join(columns) or "1 AS _one"
+        columns = {UNIT: f"l.{UNIT}"} if left.unit_type else {}
+        columns |= {column(field.name): names[field.name] for field in join.fields if field.name in used}
+        relation = f"({left.select.sql}) AS l"
         if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
             word = "EXISTS" if join.kind is JoinKind.SEMI else "NOT EXISTS"
-            sql = f"SELECT {listed} FROM ({left.sql}) AS l WHERE {word} (SELECT 1 FROM ({right.sql}) AS r WHERE {on})"
+            found = f"{word} (SELECT 1 FROM ({right.select.sql}) AS r WHERE {on})"
+            # closed, so that no condition stands beside a subquery
+            select = Select(relation=relation, columns=columns, where=(found,)).nested()
         else:
             word = "JOIN" if join.kind is JoinKind.INNER else "LEFT JOIN"
-            sql = f"SELECT {listed} FROM ({left.sql}) AS l {word} ({right.sql}) AS r ON {on}"
-        return Rendered(sql, left.private, left.unit_type)
+            select = Select(relation=f"{relation} {word} ({right.select.sql}) AS r ON {on}", columns=columns)
+        return Rendered(select, left.private, left.unit_type)
 
     @property
     def _text(self) -> str:
         return self.dialect.types[Kind.TEXT]
 
-    def _union(self, union: Union) -> Rendered:
-        inputs = [self.render(relation) for relation in union.inputs]
+    def _union(self, union: Union, used: frozenset[str]) -> Rendered:
+        if any(len(given.fields) != len(union.fields) for given in union.inputs):
+            raise InvalidParameter("all relations of a union must have as many columns")
+        places = [place for place, field in enumerate(union.fields) if field.name in used]
+        inputs = [
+            self.render(given, frozenset(given.fields[place].name for place in places)).named()
+            for given in union.inputs
+        ]
         if len({rendered.private for rendered in inputs}) != 1:
             raise InvalidParameter("private and public relations can't be put in one union")
         types = {rendered.unit_type for rendered in inputs}
         unit_type = types.pop() if len(types) == 1 else self._text
         parts = []
-        for rendered, relation in zip(inputs, union.inputs, strict=True):
-            unit = [f"CAST(r.{UNIT} AS {unit_type}) AS {UNIT}"] if rendered.unit_type else []
-            pairs = zip(relation.fields, union.fields, strict=True)
-            columns = [
-                f"{self.dialect.widen(f'r.{quoted(given.name)}', given.kind, field.kind)} AS {column(field.name)}"
-                for given, field in pairs
-            ]
-            parts.append(f"SELECT {', '.join([*unit, *columns]) or '1 AS _one'} FROM ({rendered.sql}) AS r")
-        return Rendered(" UNION ALL ".join(parts), inputs[0].private, unit_type if inputs[0].unit_type else None)
+        for rendered, given in zip(inputs, union.inputs, strict=True):
+            columns = {name: f"CAST({sql} AS {unit_type})" for name, sql in rendered.unit.items()}
+            scope = rendered.scope(given.fields)
+            for place in places:
+                field, own = union.fields[place], given.fields[place]
+                columns[column(field.name)] = self.dialect.widen(scope[own.name], own.kind, field.kind)
+            parts.append(replace(rendered.select, columns=columns))
+        select = closed(" UNION ALL ".join(part.sql for part in parts), parts[0].columns)
+        return Rendered(select, inputs[0].private, unit_type if inputs[0].unit_type else None)
 
-    def _per_unit(self, node: PerUnit) -> Rendered:
-        inner, names = self._of_units(node.input), scope(node.input.fields)
-        keys = [f"{self.dialect.expression(key, names)} AS _p{i}" for i, key in enumerate(node.keys)]
-        arguments = [
-            f"{self.dialect.expression(a.argument, names)} AS _x{i}"
-            for i, a in enumerate(node.aggregates)
-            if a.argument is not None
-        ]
-        unit = [f"r.{UNIT}"] if inner.unit_type else []
-        values = f"SELECT {', '.join([*unit, *keys, *arguments]) or '1 AS _one'} FROM ({inner.sql}) AS r"
+    def _per_unit(self, node: PerUnit, used: frozenset[str]) -> Rendered:
         fields = node.fields[len(node.keys) :]
-        columns = [f"r._p{i} AS {column(field.name)}" for i, field in enumerate(node.fields[: len(node.keys)])]
-        columns += [
-            f"{self.aggregate(aggregate, f'r._x{i}', field.kind)} AS {column(field.name)}"
+        wanted = [
+            (i, aggregate, field)
             for i, (aggregate, field) in enumerate(zip(node.aggregates, fields, strict=True))
+            if field.name in used
         ]
-        groups = [*unit, *(f"r._p{i}" for i in range(len(node.keys)))]
+        arguments = {f"_x{i}": a.argument for i, a, _ in wanted if a.argument is not None}
+        inner = self._of_units(node.input, names_in([*node.keys, *arguments.values()])).named()
+        scope = inner.scope(node.input.fields)
+        made = {f"_p{i}": key for i, key in enumerate(node.keys)} | arguments
+        values = {name: self.dialect.expression(expression, scope) for name, expression in made.items()}
+        rows = replace(inner.select, columns=inner.unit | values).named()
+        groups = [rows.columns[name] for name in (*inner.unit, *(f"_p{i}" for i in range(len(node.keys))))]
+        columns = {name: rows.columns[name] for name in inner.unit}
+        for i, field in enumerate(node.fields[: len(node.keys)]):
+            columns[column(field.name)] = rows.columns[f"_p{i}"]
+        for i, aggregate, field in wanted:
+            columns[column(field.name)] = self.aggregate(aggregate, rows.columns.get(f"_x{i}", ""), field.kind)
         by = f" GROUP BY {', '.join(groups)}" if groups else " HAVING count(*) > 0"
-        sql = f"SELECT {', '.join([*unit, *columns])} FROM ({values}) AS r{by}"
-        return Rendered(sql, inner.private, inner.unit_type)
+        return replace(inner, select=closed(f"{replace(rows, columns=columns).sql}{by}", columns))
 
     def aggregate(self, aggregate: InnerAggregate, sql: str, kind: Kind, over: str = "") -> str:
         """An aggregate over rows of one unit: exact, so independent of their order.
@@ -241,22 +318,23 @@ class Relations:
         return f"(({total}) / CAST(NULLIF(count({value}){over}, 0) AS {self.dialect.types[Kind.DOUBLE]}))"
 
     def _window(self, node: Window) -> Rendered:
-        inner, names = self._of_units(node.input), scope(node.input.fields)
-        unit = [f"r.{UNIT}"] if inner.unit_type else []
-        kept = [f"r.{quoted(field.name)} AS {column(field.name)}" for field in node.input.fields]
-        values, columns = [], []
-        for i, (item, field) in enumerate(zip(node.items, node.fields[len(node.input.fields) :], strict=True)):
+        # ties are broken by every column
+        inner = self._of_units(node.input, _all(node.input)).named()
+        scope = inner.scope(node.input.fields)
+        kept = [column(field.name) for field in node.input.fields]
+        values = inner.unit | {name: inner.select.columns[name] for name in kept}
+        made = {}
+        for i, (item, field) in enumerate(zip(node.items, node.fields[len(kept) :], strict=True)):
             argument = item.aggregate.argument if item.aggregate is not None else item.argument
             parts = [(f"_x{i}", argument)] if argument is not None else []
             parts += [(f"_p{i}_{j}", expression) for j, expression in enumerate(item.partition)]
             parts += [(f"_o{i}_{j}", ordering.expression) for j, ordering in enumerate(item.order)]
-            values += [f"{self.dialect.expression(expression, names)} AS {name}" for name, expression in parts]
-            over = self._over(item, i, unit, node.input.fields)
-            columns.append(f"{self._windowed(item, i, field.kind, over)} AS {column(field.name)}")
-        below = f"SELECT {', '.join([*unit, *kept, *values]) or '1 AS _one'} FROM ({inner.sql}) AS r"
-        return Rendered(
-            f"SELECT {', '.join([*unit, *kept, *columns])} FROM ({below}) AS r", inner.private, inner.unit_type
-        )
+            values |= {name: self.dialect.expression(expression, scope) for name, expression in parts}
+            over = self._over(item, i, [f"r.{UNIT}"] if inner.unit_type else [], node.input.fields)
+            made[column(field.name)] = self._windowed(item, i, field.kind, over)
+        rows = replace(inner.select, columns=values).nested()
+        columns = {name: rows.columns[name] for name in (*inner.unit, *kept)} | made
+        return replace(inner, select=closed(replace(rows, columns=columns).sql, columns))
 
     def _over(self, item: Windowed, i: int, unit: list[str], fields: Sequence[Field]) -> str:
         partition = [*unit, *(f"r._p{i}_{j}" for j in range(len(item.partition)))]
@@ -293,3 +371,17 @@ def column(name: str) -> str:
 def scope(fields: Sequence[Field], alias: str = "r") -> dict[str, str]:
     """The qualified names of fields."""
     return {field.name: f"{alias}.{quoted(field.name)}" for field in fields}
+
+
+def names_in(expressions: Iterable[Expression]) -> frozenset[str]:
+    """The columns that expressions read."""
+    return frozenset(name for expression in expressions for name in columns_of(expression))
+
+
+def _all(relation: Relation) -> frozenset[str]:
+    return frozenset(field.name for field in relation.fields)
+
+
+def _kept(inner: Rendered, fields: Sequence[Field], used: frozenset[str]) -> dict[str, str]:
+    names = (column(field.name) for field in fields if field.name in used)
+    return {name: inner.select.columns[name] for name in names}

@@ -83,36 +83,57 @@ class Law(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stages:
+    """What stages 1 and 2 look up: a code for each cell, then floors and the codes above them."""
+
+    cells: NDArray[np.int16]
+    floors: NDArray[np.uint64]
+    codes: NDArray[np.int64]
+
+
 class LazyTable:
     """Exact draws from a law; see the module's docstring for how and why."""
 
-    __slots__ = ("_cells", "_codes", "_floors", "_law", "_resolution", "_second_shift")
+    __slots__ = ("_built", "_law", "_resolution", "_second_shift")
 
     def __init__(self, law: Law, resolution: Resolution = FAST) -> None:
         self._law = law
         self._resolution = resolution
         self._second_shift = resolution.second - resolution.first
-        bounds = law.thresholds(resolution.second + _TABLE_GUARD)
+        self._built: _Stages | None = None
+
+    @property
+    def _stages(self) -> _Stages:
+        # Made for the first draw, a millisecond: most mechanisms are made to state a price, and never draw. Two threads
+        # may both make them, and make the same.
+        if self._built is None:
+            self._built = self._build()
+        return self._built
+
+    def _build(self) -> _Stages:
+        law = self._law
+        bounds = law.thresholds(self._resolution.second + _TABLE_GUARD)
         # With slack below one unit of the second stage, C_i · 2^64 lies in [floor, floor + 2).
         assert bounds.slack < 1 << _TABLE_GUARD, "the law's bounds are too loose for a table"
-        self._floors = np.array([low >> _TABLE_GUARD for low in bounds.lows], np.uint64)
-        self._codes = law.codes(np.arange(self._floors.size))
+        floors = np.array([low >> _TABLE_GUARD for low in bounds.lows], np.uint64)
+        codes = law.codes(np.arange(floors.size))
         if law.period:
-            self._codes[-1] = _TAIL
-        self._cells = self._first_stage()
+            codes[-1] = _TAIL
+        return _Stages(cells=self._first_stage(floors, codes), floors=floors, codes=codes)
 
-    def _first_stage(self) -> NDArray[np.int16]:
+    def _first_stage(self, floors: NDArray[np.uint64], codes: NDArray[np.int64]) -> NDArray[np.int16]:
         shift = np.uint64(self._second_shift)
         size = 1 << self._resolution.first
-        starts = (self._floors >> shift).astype(np.int64)
-        small = self._codes.copy()
+        starts = (floors >> shift).astype(np.int64)
+        small = codes.copy()
         small[-1] = AMBIGUOUS
         assert np.abs(small).max() <= -int(AMBIGUOUS), "outcomes near 0 must fit 16 bits"
         cells = np.repeat(small, np.diff(starts, append=size)).astype(np.int16)
         # A threshold known as [floor, floor + 2) lies in the cell of its floor or, if the floor is
         # the last point of its cell, perhaps in the next. C_0 = 0 divides nothing.
         mask = (np.uint64(1) << shift) - np.uint64(1)
-        at_edge = (self._floors[1:] & mask) == mask
+        at_edge = (floors[1:] & mask) == mask
         cells[starts[1:]] = AMBIGUOUS
         cells[np.minimum(starts[1:][at_edge] + 1, size - 1)] = AMBIGUOUS
         cells[starts[-1] :] = AMBIGUOUS  # the tail is never a code of its own
@@ -127,20 +148,20 @@ class LazyTable:
 
     def look_up(self, prefixes: NDArray[np.uint16], out: NDArray[np.int16]) -> NDArray[np.intp]:
         """Stage 1: codes into ``out``; returns the places whose prefix doesn't imply one."""
-        np.take(self._cells, prefixes, mode="clip", out=out)
+        np.take(self._stages.cells, prefixes, mode="clip", out=out)
         return np.flatnonzero(out == AMBIGUOUS)
 
     def refine(self, prefixes: NDArray[np.uint16], source: Source) -> NDArray[np.int64]:
         """Stages 2 and 3: the codes of uniform numbers with ambiguous prefixes."""
-        shift = self._second_shift
+        shift, floors = self._second_shift, self._stages.floors
         u = source.u64(prefixes.size) >> np.uint64(64 - shift)
         u |= prefixes.astype(np.uint64) << np.uint64(shift)
-        symbols = np.searchsorted(self._floors, u, side="right") - 1
-        codes: NDArray[np.int64] = self._codes[symbols]
+        symbols = np.searchsorted(floors, u, side="right") - 1
+        codes: NDArray[np.int64] = self._stages.codes[symbols]
         # u ≥ floor + 2 implies U ≥ C_i, and u < the next floor implies U < C_(i+1).
-        unsure = u - self._floors[symbols] <= 1
+        unsure = u - floors[symbols] <= 1
         if not self._law.period:
-            unsure |= symbols == self._floors.size - 1
+            unsure |= symbols == floors.size - 1
         for i in np.flatnonzero(unsure):
             codes[i] = self._decide(int(u[i]), source)
         tail = np.flatnonzero(codes == _TAIL)

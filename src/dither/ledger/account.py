@@ -35,7 +35,8 @@ class Account:
     @property
     def lineage(self) -> tuple[Account, ...]:
         """Every account that pays when this one asks, the dataset first."""
-        return tuple(Account(self.path[: depth + 1]) for depth in range(len(self.path)))
+        above = (Account(self.path[:depth]) for depth in range(1, len(self.path)))
+        return (*above, self)
 
     def __str__(self) -> str:
         return "/".join(self.path)
@@ -45,6 +46,8 @@ def _name(name: object) -> str:
     if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
         raise InvalidParameter(f"a name in an account is a text of 1 to {LONGEST_NAME} characters")
     normal = unicodedata.normalize("NFC", name)
-    if "/" in normal or normal != normal.strip() or any(unicodedata.category(c)[0] == "C" for c in normal):
+    # in ASCII, what can't be printed are the control characters
+    strange = not normal.isprintable() if normal.isascii() else any(unicodedata.category(c)[0] == "C" for c in normal)
+    if strange or "/" in normal or normal != normal.strip():
         raise InvalidParameter('a name in an account has no "/", no control characters and no blanks around it')
     return normal

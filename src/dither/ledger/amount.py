@@ -62,8 +62,13 @@ class Amount:
                     "or keep the budget with a δ (zCDP)"
                 )
             return cls(_units_up(loss.pure_exactly(), MAIN_UNITS), 0)
-        rho, delta = _approximate_zcdp(loss)
-        return cls(_units_up(rho, MAIN_UNITS), _units_up(delta, DELTA_UNITS))
+        # as ZcdpFilter books it: exactly as stated where the loss is plain zCDP
+        if math.isfinite(loss.zcdp()):
+            return cls(_units_up(loss.zcdp_exactly(), MAIN_UNITS), 0)
+        rho, delta = loss.approximate_zcdp()
+        if not (math.isfinite(rho) and math.isfinite(delta)):
+            raise IncompatibleLosses("this budget adds zCDP and this loss has no such view, nor an approximate one")
+        return cls(_units_up(Fraction(rho), MAIN_UNITS), _units_up(Fraction(delta), DELTA_UNITS))
 
     def __add__(self, other: Amount) -> Amount:
         if not isinstance(other, Amount):
@@ -157,16 +162,6 @@ class Limit:
         return cls(*_two_parts(form), currency)
 
 
-def _approximate_zcdp(loss: PrivacyLoss) -> tuple[Fraction, Fraction]:
-    """(ρ, δ) as ZcdpFilter books it: exactly as stated where the loss is plain zCDP."""
-    if math.isfinite(loss.zcdp()):
-        return loss.zcdp_exactly(), Fraction(0)
-    rho, delta = loss.approximate_zcdp()
-    if not (math.isfinite(rho) and math.isfinite(delta)):
-        raise IncompatibleLosses("this budget adds zCDP and this loss has no such view, nor an approximate one")
-    return Fraction(rho), Fraction(delta)
-
-
 def _units_up(value: Fraction, units: int) -> int:
     return ceil_div(value.numerator * units, value.denominator)
 
@@ -179,6 +174,8 @@ def _units_down(value: Number, name: str, units: int) -> int:
 
 
 def _expect_whole(value: object, name: str) -> None:
+    if type(value) is int and value >= 0:
+        return
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidParameter(f"{name} must be a whole number of at least 0; got {value!r}")
 

@@ -34,12 +34,16 @@ NOTHING = Amount()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A question at the counter: validated, priced, not yet charged."""
+    """A question at the counter: validated, priced, not yet charged.
+
+    ``form`` is what will be stored of the loss, and ``loss`` what will be read from that.
+    """
 
     key: str
     account: Account
     amount: Amount
-    loss: Json
+    loss: PrivacyLoss
+    form: Json
     note: Json
 
 
@@ -63,12 +67,25 @@ class Books:
         self._db, self.opening, self._token, self._alive = db, opening, token, alive
         # what was given out here and is still kept by whoever got it, by claim
         self._given: weakref.WeakValueDictionary[int, Reservation] = weakref.WeakValueDictionary()
+        self._tail: tuple[int, str] | None = None
 
     # ------------------------------------------------------------------ the log
 
+    def begin(self) -> tuple[int, str]:
+        """Look where the log ends; every transaction begins with this, for others may have written since the last."""
+        self._tail = None
+        return self.tail()
+
+    def undone(self) -> None:
+        """Look again where the log ends: what was appended may have been rolled back."""
+        self._tail = None
+
     def tail(self) -> tuple[int, str]:
-        """Number and hash of the last entry."""
-        return self._db.execute("SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1").fetchone() or (0, GENESIS)
+        """Number and hash of the last entry: in a transaction the last by now, after it the last that it saw."""
+        if self._tail is None:
+            query = "SELECT seq, hash FROM entry ORDER BY seq DESC LIMIT 1"
+            self._tail = self._db.execute(query).fetchone() or (0, GENESIS)
+        return self._tail
 
     def append(self, kind: Kind, body: Json) -> tuple[int, str, str]:
         """Add an entry to the chain; its number, hash and time."""
@@ -76,6 +93,7 @@ class Books:
         seq, at, text = last + 1, now(), canonical(body)
         this = link(seq, at, kind.value, text, previous)
         self._db.execute("INSERT INTO entry VALUES(?, ?, ?, ?, ?, ?)", (seq, at, kind.value, text, previous, this))
+        self._tail = seq, this
         return seq, this, at
 
     def entry(self, seq: int) -> Entry:
@@ -128,11 +146,15 @@ class Books:
         return self._balance(row) if row else None
 
     def _balance(self, row: Sequence[Any]) -> Balance:
-        path, main_limit, delta_limit, main, delta = row
-        spent = Amount(main, delta)
-        limit = None if main_limit is None else Limit(main_limit, delta_limit, self.opening.currency)
+        path, *rest = row
+        limit, spent = self._standing(rest)
         account = Account(tuple(json.loads(path)))
         return Balance(account=account, limit=limit, spent=spent, remaining=limit.after(spent) if limit else None)
+
+    def _standing(self, row: Sequence[Any]) -> tuple[Limit | None, Amount]:
+        main_limit, delta_limit, main, delta = row
+        limit = None if main_limit is None else Limit(main_limit, delta_limit, self.opening.currency)
+        return limit, Amount(main, delta)
 
     # ------------------------------------------------------------------ questions
 
@@ -231,24 +253,34 @@ class Books:
 
     def _first(self, request: Request) -> Reservation:
         path = request.account.lineage
-        self._expect_fits(request.account, path, request.amount)
-        body = self._bill(request, path, request.amount, request.loss)
-        seq, _, _ = self.append(Kind.RESERVE, {**body, "owner": self._token})
+        self._expect_fits(path, path, request.amount)
+        body = self._bill(request, path, request.amount, request.form)
+        seq, this, at = self.append(Kind.RESERVE, {**body, "owner": self._token})
         self._db.execute(
             "INSERT INTO question(key, main, delta, reserved, state, claim, owner) "
             "VALUES(?, ?, ?, ?, 'reserved', ?, ?)",
             (request.key, request.amount.main, request.amount.delta, seq, seq, self._token),
         )
         self._pay(request.key, path, request.amount, seq)
-        return self._reservation(request, charged=request.amount, claim=seq)
+        receipt = Receipt(
+            number=body["number"],
+            key=request.key,
+            account=request.account,
+            amount=request.amount,
+            loss=request.loss,
+            at=at,
+            seq=seq,
+            hash=this,
+        )
+        return self._give(receipt, charged=request.amount, claim=seq)
 
     def _charge_the_unpaid(self, request: Request, question: Question) -> Amount:
         """Each account pays once per question, at the price of the reservation that was answered or is redeemed."""
-        paid = self._payers(request.key)
-        unpaid = tuple(account for account in request.account.lineage if account not in paid)
+        path, paid = request.account.lineage, self._payers(request.key)
+        unpaid = tuple(account for account in path if account not in paid)
         if not unpaid:
             return NOTHING
-        self._expect_fits(request.account, unpaid, question.amount)
+        self._expect_fits(path, unpaid, question.amount)
         loss = self.entry(question.reserved).body["loss"]
         seq, _, _ = self.append(Kind.CHARGE, self._bill(request, unpaid, question.amount, loss))
         self._pay(request.key, unpaid, question.amount, seq)
@@ -265,32 +297,38 @@ class Books:
             "note": request.note,
         }
 
-    def _expect_fits(self, asking: Account, payers: Sequence[Account], amount: Amount) -> None:
+    def _expect_fits(self, path: Sequence[Account], payers: Sequence[Account], amount: Amount) -> None:
         """All or nothing; what others have spent isn't told, so sums are given for the asking account only."""
-        words = self.opening.currency
-        if self.balance(asking.lineage[0]).limit is None:
-            raise LedgerError(f"the dataset {asking.lineage[0]} has no limit yet: state one before anything is spent")
+        words, dataset, asking = self.opening.currency, path[0], path[-1]
+        whole = self._limit_and_spent(dataset)
+        if whole[0] is None:
+            raise LedgerError(f"the dataset {dataset} has no limit yet: state one before anything is spent")
         for payer in reversed(payers):
-            balance = self.balance(payer)
-            if balance.limit is None or balance.limit.allows(balance.spent + amount):
+            limit, spent = whole if payer == dataset else self._limit_and_spent(payer)
+            if limit is None or limit.allows(spent + amount):
                 continue
             if payer == asking:
-                assert balance.remaining is not None
                 raise OutOfBudget(
                     f"the budget of {payer} doesn't allow this: it costs {amount.in_words(words)} and "
-                    f"{balance.remaining.in_words(words)} is left; nothing was spent"
+                    f"{limit.after(spent).in_words(words)} is left; nothing was spent"
                 )
             raise OutOfBudget(f"the budget of {payer} doesn't allow this; nothing was spent")
 
+    def _limit_and_spent(self, account: Account) -> tuple[Limit | None, Amount]:
+        """What a balance is made of, for those who pay."""
+        query = "SELECT main_limit, delta_limit, main_spent, delta_spent FROM account WHERE path = ?"
+        row = self._db.execute(query, (canonical(account.path),)).fetchone()
+        return self._standing(row) if row else (None, NOTHING)
+
     def _pay(self, key: str, payers: Sequence[Account], amount: Amount, seq: int) -> None:
         for payer in payers:
-            path = canonical(payer.path)
-            self._db.execute("INSERT INTO account(path) VALUES(?) ON CONFLICT DO NOTHING", (path,))
-            self._db.execute(
-                "UPDATE account SET main_spent = main_spent + ?, delta_spent = delta_spent + ? WHERE path = ?",
-                (amount.main, amount.delta, path),
+            bill = (amount.main, amount.delta, canonical(payer.path))
+            paid = self._db.execute(
+                "UPDATE account SET main_spent = main_spent + ?, delta_spent = delta_spent + ? WHERE path = ?", bill
             )
-            self._db.execute("INSERT INTO payment VALUES(?, ?, ?)", (key, path, seq))
+            if paid.rowcount == 0:
+                self._db.execute("INSERT INTO account(main_spent, delta_spent, path) VALUES(?, ?, ?)", bill)
+            self._db.execute("INSERT INTO payment VALUES(?, ?, ?)", (key, bill[2], seq))
 
     def _payers(self, key: str) -> set[Account]:
         rows = self._db.execute("SELECT account FROM payment WHERE key = ?", (key,)).fetchall()
@@ -301,6 +339,9 @@ class Books:
     ) -> Reservation:
         receipt = self.receipt(request.key, request.account)
         assert receipt is not None
+        return self._give(receipt, charged=charged, claim=claim, answer=answer)
+
+    def _give(self, receipt: Receipt, *, charged: Amount, claim: int, answer: bytes | None = None) -> Reservation:
         given = Reservation(receipt=receipt, answer=answer, replayed=answer is not None, charged=charged, claim=claim)
         if answer is None:
             self._given[claim] = given
@@ -308,52 +349,58 @@ class Books:
 
     # ------------------------------------------------------------------ the end of a question
 
-    def record(self, reservation: Reservation, answer: bytes) -> None:
-        """Store the answer, if the right to do so is still with this claim; the same answer again changes nothing."""
+    def record(self, reservation: Reservation, answer: bytes) -> bytes:
+        """Store the answer, if the right to do so is still with this claim; the same answer again changes nothing.
+
+        What is returned was read back, and is the answer that was logged.
+        """
         key = reservation.receipt.key
-        if self._has_recorded(reservation, answer):
-            return
-        if not self._holds(reservation):
+        question = self.question(key)
+        if question is not None and self._has_recorded(question, reservation, answer):
+            return self.answer(question)
+        if question is None or not self._holds(question, reservation):
             raise LedgerError(
                 "someone else has taken over this question, or it has its answer; this one must not be released. "
                 "Ask again at no cost"
             )
-        body = {"key": key, "number": self._number(key), "claim": reservation.claim, "answer": digest(answer)}
+        number = self._number(question, reservation)
+        body = {"key": key, "number": number, "claim": reservation.claim, "answer": digest(answer)}
         seq, _, _ = self.append(Kind.ANSWER, body)
         self._db.execute(
             "UPDATE question SET state = 'answered', answered = ?, answer = ? WHERE key = ?", (seq, answer, key)
         )
+        row = self._db.execute("SELECT answer FROM question WHERE key = ? AND answered = ?", (key, seq)).fetchone()
+        if row is None or row[0] != answer:
+            raise LedgerCorrupt("the answer that was just recorded is gone; it isn't released")
+        return bytes(row[0])
 
     def fail(self, reservation: Reservation, cause: str) -> None:
         """Log the cause; the reservation can be redeemed."""
         key = reservation.receipt.key
-        if not self._holds(reservation):
+        question = self.question(key)
+        if question is None or not self._holds(question, reservation):
             return
-        body = {"key": key, "number": self._number(key), "claim": reservation.claim, "cause": cause[:LONGEST_CAUSE]}
+        number = self._number(question, reservation)
+        body = {"key": key, "number": number, "claim": reservation.claim, "cause": cause[:LONGEST_CAUSE]}
         self.append(Kind.FAILED, body)
         self._db.execute("UPDATE question SET state = 'failed' WHERE key = ?", (key,))
 
-    def _holds(self, reservation: Reservation) -> bool:
-        question = self.question(reservation.receipt.key)
-        return (
-            question is not None
-            and question.state == "reserved"
-            and question.claim == reservation.claim
-            and question.owner == self._token
-        )
+    def _holds(self, question: Question, reservation: Reservation) -> bool:
+        return question.state == "reserved" and question.claim == reservation.claim and question.owner == self._token
 
-    def _has_recorded(self, reservation: Reservation, answer: bytes) -> bool:
-        question = self.question(reservation.receipt.key)
+    def _has_recorded(self, question: Question, reservation: Reservation, answer: bytes) -> bool:
         return (
-            question is not None
-            and question.answered is not None
+            question.answered is not None
             and (question.claim, question.owner) == (reservation.claim, self._token)
             and self.entry(question.answered).body.get("answer") == digest(answer)
         )
 
-    def _number(self, key: str) -> str:
-        question = self.question(key)
-        assert question is not None
+    def _number(self, question: Question, reservation: Reservation) -> str:
+        """The number of the entry that reserved the question."""
+        receipt = reservation.receipt
+        # what this object gave out, and nobody's copy of it, is known to be from that entry
+        if receipt.seq == question.reserved and self._given.get(question.claim) is reservation:
+            return receipt.number
         return str(self.entry(question.reserved).body["number"])
 
 

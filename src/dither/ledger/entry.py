@@ -23,6 +23,7 @@ from dither.privacy import Adjacency, Json, PrivacyLoss
 GENESIS = "0" * 64
 CHAIN = "dither-ledger-1"
 KEY = re.compile(r"[0-9a-f]{8,128}")
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 class Kind(Enum):
@@ -159,7 +160,7 @@ def now() -> str:
 def canonical(value: object) -> str:
     """The one JSON text of a value: sorted keys, no blanks, ASCII, no NaN."""
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        return _CANONICAL.encode(value)
     except (TypeError, ValueError, RecursionError) as problem:
         raise InvalidParameter(
             "a note holds JSON only: texts, finite numbers, truth values, lists, objects"
@@ -183,9 +184,9 @@ def expect_key(key: object) -> str:
     return key
 
 
-def plain_note(note: Mapping[Any, Any]) -> Json:
-    """The note as it will be read back; refuses what JSON can't hold."""
+def as_stored(form: Json, note: Mapping[Any, Any]) -> tuple[Json, Json]:
+    """The form of a loss and a note as they will be read back; refuses what JSON can't hold."""
     if any(not isinstance(name, str) for name in note):
         raise InvalidParameter("a note is a mapping from texts to JSON values")
-    plain: Json = json.loads(canonical(dict(note)))
-    return plain
+    loss, plain = json.loads(canonical([form, dict(note)]))
+    return loss, plain

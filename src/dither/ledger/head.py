@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack
@@ -47,9 +48,7 @@ class Mark:
 
     def slot(self) -> bytes:
         """The text of a slot, with its checksum."""
-        text = f"{FORM} {self.ledger} {self.seq} {self.hash}"
-        line = f"{text} {hashlib.sha256(text.encode('ascii')).hexdigest()}"
-        return line.ljust(SLOT - 1).encode("ascii") + b"\n"
+        return _slot(self)
 
     @classmethod
     def from_slot(cls, slot: bytes) -> Mark | None:
@@ -72,13 +71,14 @@ class HeadFile:
     def read(self) -> Mark | None:
         """The furthest mark, or None if none was ever written; raises LedgerCorrupt if neither slot can be read."""
         with self._opened(create=False) as descriptor:
-            if descriptor is None or os.fstat(descriptor).st_size == 0:
+            text = b"" if descriptor is None else _text(descriptor)
+            if descriptor is None or not text:
                 return None
-            self._expect_head(descriptor)
-            slots = _slots(descriptor)
+            self._expect_head(text)
+            slots = _slots(text)
             if not any(slots):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)  # perhaps both were being written while we looked
-                slots = _slots(descriptor)
+                slots = _slots(_text(descriptor))
             if not any(slots):
                 raise LedgerCorrupt(
                     "the ledger's head file is damaged; if this is the latest copy of the ledger, adopt it"
@@ -93,8 +93,9 @@ class HeadFile:
         with self._opened(create=True) as descriptor:
             assert descriptor is not None
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            self._expect_head(descriptor)
-            slots = _slots(descriptor)
+            text = _text(descriptor)
+            self._expect_head(text)
+            slots = _slots(text)
             known = _furthest(slots)
             if known is None or (known.ledger == mark.ledger and known.seq < mark.seq):
                 _write(descriptor, 1 - slots.index(known) if known is not None else 0, mark)
@@ -113,8 +114,9 @@ class HeadFile:
         with self._opened(create=True) as descriptor:
             assert descriptor is not None
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            self._expect_head(descriptor)
-            slots = _slots(descriptor)
+            text = _text(descriptor)
+            self._expect_head(text)
+            slots = _slots(text)
             known = _furthest(slots)
             # the furthest slot goes last: until then the old head stands, and adopting can be done again
             last = slots.index(known) if known is not None else 1
@@ -125,10 +127,9 @@ class HeadFile:
         """Refuse a file that holds something else: adopting a ledger must not cost anyone another file."""
         with self._opened(create=False) as descriptor:
             if descriptor is not None:
-                self._expect_head(descriptor)
+                self._expect_head(_text(descriptor))
 
-    def _expect_head(self, descriptor: int) -> None:
-        text = os.pread(descriptor, 2 * SLOT + 1, 0)
+    def _expect_head(self, text: bytes) -> None:
         form = FORM.encode("ascii")
         if len(text) > 2 * SLOT or not (
             text[: len(form)] == form[: len(text)] or text[SLOT:].startswith(form) or not text.strip(b"\0")
@@ -222,13 +223,31 @@ def state_directory() -> Path:
         ) from problem
 
 
-def _slots(descriptor: int) -> list[Mark | None]:
-    text = os.pread(descriptor, 2 * SLOT, 0)
-    return [Mark.from_slot(text[:SLOT]), Mark.from_slot(text[SLOT : 2 * SLOT])]
+def _text(descriptor: int) -> bytes:
+    """The two slots, and one byte more, which a head doesn't have."""
+    return os.pread(descriptor, 2 * SLOT + 1, 0)
+
+
+def _slots(text: bytes) -> list[Mark | None]:
+    return [_mark(text[:SLOT]), _mark(text[SLOT : 2 * SLOT])]
+
+
+# the same bytes always mean the same mark: of two slots, one was read before and the other was just written
+@lru_cache(maxsize=16)
+def _mark(slot: bytes) -> Mark | None:
+    return Mark.from_slot(slot)
+
+
+@lru_cache(maxsize=16)
+def _slot(mark: Mark) -> bytes:
+    text = f"{FORM} {mark.ledger} {mark.seq} {mark.hash}"
+    line = f"{text} {hashlib.sha256(text.encode('ascii')).hexdigest()}"
+    return line.ljust(SLOT - 1).encode("ascii") + b"\n"
 
 
 def _furthest(slots: list[Mark | None]) -> Mark | None:
-    return max((mark for mark in slots if mark is not None), key=lambda mark: mark.seq, default=None)
+    one, other = slots
+    return other if one is None or (other is not None and other.seq > one.seq) else one
 
 
 def _write(descriptor: int, slot: int, mark: Mark) -> None:

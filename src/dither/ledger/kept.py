@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from dither.errors import IncompatibleLosses, InvalidParameter, LedgerBusy, LedgerCorrupt, LedgerError
+from dither.errors import IncompatibleLosses, InvalidParameter, LedgerBusy, LedgerError
 from dither.ledger.account import Account
 from dither.ledger.amount import Amount, Currency, Limit
 from dither.ledger.base import GIVEN_UP, PATIENCE, Ledger
 from dither.ledger.books import Books, Request, read_entry
-from dither.ledger.entry import Balance, Entry, Receipt, Reservation, Verified, expect_key, plain_note
+from dither.ledger.entry import Balance, Entry, Receipt, Reservation, Verified, as_stored, expect_key
 from dither.ledger.faults import CLOSED, translated
 from dither.ledger.writer import Writer
 from dither.privacy import Adjacency, PrivacyLoss
@@ -42,7 +42,12 @@ class KeptLedger(Ledger):
         self._process = os.getpid()
         self._unusable = ""
         self._writer = Writer(
-            db, usable=self._expect_usable, before=self._before, after=self._after, broken=self._break
+            db,
+            usable=self._expect_usable,
+            before=self._before,
+            after=self._after,
+            undone=books.undone,
+            broken=self._break,
         )
 
     # ------------------------------------------------------------------ what differs
@@ -117,19 +122,11 @@ class KeptLedger(Ledger):
             raise InvalidParameter(f"an answer is recorded as bytes; got {type(answer).__name__}")
         self._expect_usable()
         try:
-            stored = self._writer.run(lambda: self._recorded(reservation, answer))
+            # read back in the transaction that stores it, and told only once that is durable
+            stored = self._writer.run(lambda: self._books.record(reservation, answer))
         except LedgerBusy as problem:
             raise LedgerBusy(KEPT) from problem
         return replace(reservation, answer=stored)
-
-    def _recorded(self, reservation: Reservation, answer: bytes) -> bytes:
-        """What is stored, read back in the transaction that stores it: told only once that is durable."""
-        key = reservation.receipt.key
-        self._books.record(reservation, answer)
-        question = self._books.question(key)
-        if question is None or question.answered is None:
-            raise LedgerCorrupt("the answer that was just recorded is gone; it isn't released")
-        return self._books.answer(question)
 
     def fail(self, reservation: Reservation, cause: str) -> None:
         """Log for the owner why there is no answer."""
@@ -210,11 +207,13 @@ class KeptLedger(Ledger):
             raise IncompatibleLosses(
                 f"this ledger is kept for {self.adjacency.value}; the loss is stated for {loss.adjacency.value}"
             )
-        amount, form = Amount.of(loss, self.currency), loss.to_json()
+        amount = Amount.of(loss, self.currency)
+        form, plain = as_stored(loss.to_json(), note)
+        stored = PrivacyLoss.from_json(form)
         # what is stored must say, for ever, at least what was charged for
-        if not Amount.of(PrivacyLoss.from_json(form), self.currency) <= amount:
+        if not Amount.of(stored, self.currency) <= amount:
             raise InvalidParameter("the loss costs more when it is read back from its JSON form; it can't be recorded")
-        return Request(key=expect_key(key), account=account, amount=amount, loss=form, note=plain_note(note))
+        return Request(key=expect_key(key), account=account, amount=amount, loss=stored, form=form, note=plain)
 
     def _is_at_work(self, key: str) -> bool:
         """Looked up without the write lock, so that those who wait don't hold up those who work."""

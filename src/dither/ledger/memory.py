@@ -52,7 +52,8 @@ class MemoryLedger(KeptLedger):
             db.execute("COMMIT")
         super().__init__(db, books)
 
-    def _before(self) -> None: ...
+    def _before(self) -> None:
+        self._books.begin()
 
     def _after(self) -> None: ...
 

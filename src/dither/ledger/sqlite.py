@@ -132,7 +132,7 @@ class SqliteLedger(KeptLedger):
     def _before(self) -> None:
         if _identity(self.path) != self._identity:
             raise LedgerError("the file of the ledger was moved or replaced while it was open: open it again")
-        self._reached = self._books.tail()
+        self._reached = self._books.begin()
         self._known = self._look()
 
     def _look(self) -> Mark:
@@ -150,7 +150,9 @@ class SqliteLedger(KeptLedger):
                 f"the ledger ends at entry {self._reached[0]}, and {known.seq} are known to have been written: "
                 f"an old copy was put in its place; {ADOPT}"
             )
-        self._expect_in_chain(known)
+        # where the log was seen to end, nothing more is to be found; at first that entry must be readable, too
+        if self._known is None or (known.seq, known.hash) != self._reached:
+            self._expect_in_chain(known)
         return known
 
     def _expect_in_chain(self, known: Mark) -> None:
@@ -164,7 +166,7 @@ class SqliteLedger(KeptLedger):
             )
 
     def _after(self) -> None:
-        # what is visible here is durable, whoever wrote it; the head that covers it may not be, if its writer died
+        # what the transaction saw is durable, whoever wrote it; the head that covers it may not be, if its writer died
         reached = self._books.tail()
         if self._known is None or min(self._known.seq, self._covered) < reached[0]:
             standing = self.head.advance(Mark(self._books.opening.ledger, *reached))
@@ -216,7 +218,7 @@ class SqliteLedger(KeptLedger):
     def _adopt(self, replaced: Json | None) -> None:
         """Log that the owner vouches for this copy, and let the head follow it; nothing to do if they agree."""
         with self._writer.turn, translated(), _transaction(self._db):
-            self._reached = self._books.tail()
+            self._reached = self._books.begin()
             if replaced is None and self._agrees():
                 return
             self.head.expect_head()

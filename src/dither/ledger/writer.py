@@ -57,10 +57,10 @@ class _Job(Generic[T]):
 class Writer:
     """Runs work in transactions, many callers' work in one: the outcome is told only after the commit is durable.
 
-    ``usable`` raises if the ledger can't be used any more, ``before`` runs inside each transaction, ``after`` once it
-    is durable, even if nothing changed: what is replayed may have been written by a process that died before it told
-    anyone. If the commit or ``after`` fails, nobody is told anything but that; after a commit that failed, ``broken``
-    is called.
+    ``usable`` raises if the ledger can't be used any more, ``before`` runs inside each transaction, ``undone`` when one
+    job of it was rolled back, ``after`` once it is durable, even if nothing changed: what is replayed may have been
+    written by a process that died before it told anyone. If the commit or ``after`` fails, nobody is told anything but
+    that; after a commit that failed, ``broken`` is called.
     """
 
     def __init__(
@@ -70,9 +70,11 @@ class Writer:
         usable: Callable[[], None],
         before: Callable[[], None],
         after: Callable[[], None],
+        undone: Callable[[], None],
         broken: Callable[[], None],
     ) -> None:
         self._db, self._usable, self._before, self._after, self._broken = db, usable, before, after, broken
+        self._undone = undone
         self._queue: deque[_Job[Any]] = deque()
         self._committing = False
         self.turn = threading.Lock()
@@ -116,8 +118,9 @@ class Writer:
 
     def _call_next(self) -> None:
         # a job that found the turn taken was queued before it looked, so it is seen here
-        with contextlib.suppress(IndexError):
-            self._queue[0].call()
+        if self._queue:
+            with contextlib.suppress(IndexError):
+                self._queue[0].call()
 
     def _abandon(self, job: _Job[Any]) -> None:
         job.abandoned = True
@@ -193,6 +196,7 @@ class Writer:
             raise
         except Exception as problem:  # noqa: BLE001 it is told to whoever asked for this, not to whoever does it
             self._db.execute("ROLLBACK TO job")
+            self._undone()
             job.problem = problem
         self._db.execute("RELEASE job")
 
@@ -212,9 +216,10 @@ class Writer:
             job.call()
 
     def _in_transaction(self) -> bool:
-        with contextlib.suppress(sqlite3.Error):  # closed
+        try:
             return self._db.in_transaction
-        return False
+        except sqlite3.Error:  # closed
+            return False
 
     def _roll_back(self) -> None:
         if self._in_transaction():

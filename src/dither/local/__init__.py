@@ -119,13 +119,14 @@ _HOME_OF = {
     "shuffled": "dither.local.shuffle",
 }
 
+if not TYPE_CHECKING:  # type checkers have the imports above, and know a misspelt name by them
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        found = getattr(import_module(_HOME_OF[name]), name)
-        globals()[name] = found
-        return found
-    raise AttributeError(f"module 'dither.local' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in _HOME_OF:
+            found = getattr(import_module(_HOME_OF[name]), name)
+            globals()[name] = found
+            return found
+        raise AttributeError(f"module 'dither.local' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

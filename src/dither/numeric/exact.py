@@ -33,6 +33,8 @@ def as_fraction(value: Number, name: str = "value") -> Fraction:
         Traceback (most recent call last):
         dither.errors.InvalidParameter: scale must be a finite number, a Fraction or a string such as "1/4"; got nan
     """
+    if type(value) is Fraction:  # what comes most often
+        return value
     if isinstance(value, bool | np.bool_):
         raise InvalidParameter(f"{name} must be a number; got the truth value {value}")
     if isinstance(value, str | Decimal):

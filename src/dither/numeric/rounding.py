@@ -37,7 +37,9 @@ def fraction_up(value: Fraction) -> float:
         return math.inf if value > 0 else -math.inf
     if math.isinf(nearest):
         return nearest
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+    numerator, denominator = nearest.as_integer_ratio()
+    enough = numerator * value.denominator >= value.numerator * denominator
+    return nearest if enough else math.nextafter(nearest, math.inf)
 
 
 def fraction_down(value: Fraction) -> float:

@@ -7,7 +7,6 @@ beforehand (Zhu, Dong & Wang 2022, Theorem 10). Where parameters are chosen adap
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,9 +57,10 @@ def compose(parts: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
             "these losses are stated for different adjacencies (add_remove and replace): state every sensitivity "
             "for one of them, or turn add_remove losses into replace losses with dither.as_replace(loss)"
         )
-    by_type: dict[type[PrivacyLoss], Counter[PrivacyLoss]] = {}
+    by_type: dict[type[PrivacyLoss], dict[PrivacyLoss, int]] = {}
     for loss, count in flat:
-        by_type.setdefault(type(loss), Counter())[loss] += count
+        alike = by_type.setdefault(type(loss), {})
+        alike[loss] = alike.get(loss, 0) + count
     merged: list[tuple[PrivacyLoss, int]] = []
     for kind, counted in by_type.items():
         # what costs nothing adds nothing

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import fft
 
 from dither.numeric import down as down_by
 from dither.numeric import up as up_by
@@ -191,6 +190,8 @@ class Composition:
 
 def composed(items: Items, theta: float) -> Composition:
     """Compose the items exactly but for bounded errors, seen through the tilt θ ≥ 0."""
+    from scipy import fft  # slow to import, and few losses need it
+
     step = items[0][0].step
     blocks = _blocks(items)
     log_moment, mean, variance = _total(blocks, theta)
@@ -289,6 +290,8 @@ def _spectrum(
     blocks: list[_Block], theta: float, size: int, floor: float
 ) -> tuple[npt.NDArray[np.intp], Complex, Array]:
     """Live frequencies, the log of the product there, and a bound of its relative error."""
+    from scipy import fft
+
     live = np.arange(size // 2 + 1)
     product = np.zeros(live.size, dtype=np.complex128)
     error, most = np.zeros(live.size), np.zeros(live.size)

@@ -7,11 +7,11 @@ all these divergences are monotone under domination; so the views of a pure loss
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import erfinv, ndtri
 
 from dither.errors import InvalidParameter
 from dither.numeric import largest_true, up
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 # Orders at which a curve is first looked at; the best one is then refined.
 ORDERS = (1.01, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, *range(2, 17), *range(18, 33, 2), 40, 48, 64, 80, 96, 128, 192,
           256, 512, 1024, 4096, 2**14, 2**17, 2**20)  # fmt: skip
-_ORDERS = np.array(ORDERS, dtype=np.float64)
-# The C library's own values, one by one: numpy's logarithms of arrays may differ from them in the last place.
-_LOG = np.array([math.log(order) for order in ORDERS])
-_LOG1P = np.array([math.log1p(-1 / order) for order in ORDERS])
+_ORDERS = [float(order) for order in ORDERS]
+_LOG = [math.log(order) for order in ORDERS]
+_LOG1P = [math.log1p(-1 / order) for order in ORDERS]
 _ENDS = [
     (math.log(ORDERS[max(i - 1, 0)] - 1), math.log(ORDERS[min(i + 1, len(ORDERS) - 1)] - 1)) for i in range(len(ORDERS))
 ]
 _GOLDEN = (math.sqrt(5) - 1) / 2
-# Beyond this ρ·α may leave the floats, of which numpy would warn.
+# Beyond this ρ·α may leave the floats.
 _HUGE = 1e300
 
 
@@ -83,6 +82,8 @@ def pure_gaussian(epsilon: float) -> float:
     The Gaussian curve is convex, so it lies below the two straight lines that meet in that corner
     (Dong, Roth & Su 2022).
     """
+    from scipy.special import erfinv, ndtri  # slow to import, and ledgers don't need it
+
     if epsilon > 700:
         return math.inf
     if epsilon < 30:
@@ -147,21 +148,21 @@ def _zcdp_reader(delta: float) -> Callable[[float], float]:
 
     It does what ``best_order`` does with ``epsilon_of_order`` of ρ·α, operation by operation, so that both agree to the
     last bit: the names of questions hold the ρ that is found with it, and a question that was paid for must keep its
-    name. So rounding goes up as there. What depends on δ alone is computed once, the listed orders at once.
+    name. So rounding goes up as there. What depends on δ alone is computed once.
     """
     log_delta = math.log(delta)
-    shifts = (log_delta + _LOG) / (_ORDERS - 1)
     # by ln(α − 1): α, ln(1 − 1/α) and (ln δ + ln α)/(α − 1); the searches for one δ meet the same orders again
     seen: dict[float, tuple[float, float, float]] = {}
+    known = seen.get
 
     def terms(place: float) -> tuple[float, float, float]:
         order = 1 + math.exp(place)
         found = seen[place] = order, math.log1p(-1 / order), (log_delta + math.log(order)) / (order - 1)
         return found
 
-    def at(place: float, rho: float) -> float:
-        order, log, shift = seen.get(place) or terms(place)
-        value = rho * order + log - shift
+    def listed(place: int, rho: float) -> float:
+        order = _ORDERS[place]
+        value = rho * order + _LOG1P[place] - (log_delta + _LOG[place]) / (order - 1)
         value = value + abs(value) * SLACK + 1e-15
         return value if value > 0 else 0.0
 
@@ -170,33 +171,62 @@ def _zcdp_reader(delta: float) -> Callable[[float], float]:
             return 0.0
         if rho > _HUGE:
             return best_order(lambda order: epsilon_of_order(rho * order, order, delta))
-        listed = rho * _ORDERS + _LOG1P - shifts
-        listed = np.maximum(listed + np.abs(listed) * SLACK + 1e-15, 0.0)
-        best = int(listed.argmin())
-        smallest = float(listed[best])
-        if math.isinf(smallest):
-            return math.inf
+        best, smallest = _best_listed(listed, rho, log_delta)
         low, high = _ENDS[best]
         left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        at_left, at_right = at(left, rho), at(right, rho)
+        # the body of ``listed`` at any order, four times: as a function it would take half of the time of a price
+        order, log, shift = known(left) or terms(left)
+        value = rho * order + log - shift
+        at_left = max(value + abs(value) * SLACK + 1e-15, 0.0)
+        order, log, shift = known(right) or terms(right)
+        value = rho * order + log - shift
+        at_right = max(value + abs(value) * SLACK + 1e-15, 0.0)
         for _ in range(40):
             if at_left <= at_right:
                 if at_left < smallest:
                     smallest = at_left
                 high, right, at_right = right, left, at_left
                 left = high - _GOLDEN * (high - low)
-                at_left = at(left, rho)
+                order, log, shift = known(left) or terms(left)
+                value = rho * order + log - shift
+                at_left = value + abs(value) * SLACK + 1e-15
+                if at_left < 0:
+                    at_left = 0.0
             else:
                 if at_right < smallest:
                     smallest = at_right
                 low, left, at_left = left, right, at_right
                 right = low + _GOLDEN * (high - low)
-                at_right = at(right, rho)
+                order, log, shift = known(right) or terms(right)
+                value = rho * order + log - shift
+                at_right = value + abs(value) * SLACK + 1e-15
+                if at_right < 0:
+                    at_right = 0.0
             if high - low < 1e-9:
                 break
         return smallest
 
     return read
+
+
+def _best_listed(listed: Callable[[int, float], float], rho: float, log_delta: float) -> tuple[int, float]:
+    """The first of the listed orders with the smallest value at ρ, and that value.
+
+    The derivative of ε(α) is ρ + ln(δα)/(α − 1)², whose sign changes once: from near the change the values are followed
+    down to where both neighbours are larger. Only where values were cut off at zero there may be others as small.
+    """
+    best = bisect_left(_ORDERS, 1 + math.sqrt(-log_delta / rho), 1, len(_ORDERS) - 2)
+    smallest = listed(best, rho)
+    for step in (1, -1):
+        while 0 <= best + step < len(_ORDERS):
+            value = listed(best + step, rho)
+            if value > smallest or (value == smallest and step > 0):
+                break
+            best, smallest = best + step, value
+    if smallest <= 0:
+        values = [listed(place, rho) for place in range(len(_ORDERS))]
+        return values.index(0.0), 0.0
+    return best, smallest
 
 
 def zcdp_for_epsilon(epsilon: float, delta: float) -> float:
@@ -205,6 +235,16 @@ def zcdp_for_epsilon(epsilon: float, delta: float) -> float:
     Example:
         >>> rho = zcdp_for_epsilon(1, 1e-6)
         >>> zcdp_epsilon(rho, 1e-6) <= 1 < zcdp_epsilon(rho * (1 + 1e-9), 1e-6)
+        True
+    """
+    return zcdp_bought(epsilon, delta)[0]
+
+
+def zcdp_bought(epsilon: float, delta: float) -> tuple[float, float]:
+    """The ρ of ``zcdp_for_epsilon``, and its ε(δ) read back.
+
+    Example:
+        >>> zcdp_bought(1, 1e-6) == (zcdp_for_epsilon(1, 1e-6), zcdp_epsilon(zcdp_for_epsilon(1, 1e-6), 1e-6))
         True
     """
     # ρ + 2√(ρ ln(1/δ)) is above ε(δ), so where it equals ε there is room left
@@ -220,13 +260,15 @@ def zcdp_for_epsilon(epsilon: float, delta: float) -> float:
         last, before, rho = rho, error, max(rho - step, rho / 4)
         error = read(rho) - epsilon
     found = rho * (1 - 2e-13)
-    if read(found) <= epsilon < read(found * (1 + 1e-11)):
-        return found
+    back = read(found)
+    if back <= epsilon < read(found * (1 + 1e-11)):
+        return found, back
     # the curve has a corner where it leaves zero, which lines don't find: look between two ends instead
     top = max(root * root, 1e-300)
     while read(top) <= epsilon:
         top *= 2
-    return largest_true(lambda value: read(value) <= epsilon, 0.0, top, relative=1e-12)
+    found = largest_true(lambda value: read(value) <= epsilon, 0.0, top, relative=1e-12)
+    return found, read(found)
 
 
 def zcdp_tail(rho: float, delta: float) -> float:

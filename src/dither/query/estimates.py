@@ -92,10 +92,16 @@ def _linear(recipe: Linear, noisy: Noisy, confidence: Fraction) -> Estimate:
         step = int(recipe.step)
         bound = LARGEST_INTEGER // step
         reach = int(min(half, bound))
-        inside = np.clip(cell, -bound, bound)
-        return _estimate(*(np.clip(inside + d, -bound, bound) * step for d in (0, -reach, reach)))
+        inside = _within(cell, bound)
+        return _estimate(*(_within(inside + d, bound) * step for d in (0, -reach, reach)))
     middle, width = cell.astype(np.float64), float(recipe.step)
     return _estimate(middle * width, (middle - half) * width, (middle + half) * width)
+
+
+def _within(numbers: Ints, bound: int) -> Ints:
+    """Clamped to ±bound: for few numbers, np.clip takes several times as long."""
+    inside: Ints = np.minimum(np.maximum(numbers, -bound), bound)
+    return inside
 
 
 def _chosen(recipe: Chosen, noisy: Noisy) -> Estimate:

@@ -42,7 +42,7 @@ def whole_numbers(bounds: Interval | None, step: Fraction | None, kind: Kind) ->
     size = high - low + 1
     if not 0 < size <= MOST_VALUES or max(abs(low), abs(high)) * step > _EXACT_DOUBLE:
         return None
-    numbers = (n * int(step) for n in range(low, high + 1))
+    numbers = range(low * int(step), high * int(step) + 1, int(step))
     return tuple(float(n) for n in numbers) if kind is Kind.DOUBLE else tuple(numbers)
 
 

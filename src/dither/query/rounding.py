@@ -37,9 +37,7 @@ def short_up(value: Fraction) -> Fraction:
     if value.numerator < LONGEST_EXACT and value.denominator < LONGEST_EXACT:
         return value
     shift = SCALE_BITS - (value.numerator.bit_length() - value.denominator.bit_length())
-    unit = Fraction(2) ** -shift
-    steps = value / unit
-    return ceil_div(steps.numerator, steps.denominator) * unit
+    return _halved(_doubled_up(value, shift), shift)
 
 
 def sqrt_up(value: Fraction) -> Fraction:
@@ -50,11 +48,21 @@ def sqrt_up(value: Fraction) -> Fraction:
         (Fraction(3, 2), True)
     """
     roots = math.isqrt(value.numerator), math.isqrt(value.denominator)
-    if Fraction(roots[0], roots[1]) ** 2 == value:
+    if roots[0] ** 2 == value.numerator and roots[1] ** 2 == value.denominator:
         return short_up(Fraction(roots[0], roots[1]))
     half = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
     shift = SCALE_BITS - half
-    scaled = value * Fraction(4) ** shift
-    whole = ceil_div(scaled.numerator, scaled.denominator)
-    root = math.isqrt(whole - 1) + 1
-    return root * Fraction(2) ** -shift
+    root = math.isqrt(_doubled_up(value, 2 * shift) - 1) + 1
+    return _halved(root, shift)
+
+
+def _doubled_up(value: Fraction, times: int) -> int:
+    """A whole number that is no less than value · 2^times: the smallest."""
+    if times >= 0:
+        return ceil_div(value.numerator << times, value.denominator)
+    return ceil_div(value.numerator, value.denominator << -times)
+
+
+def _halved(whole: int, times: int) -> Fraction:
+    """A whole number over 2^times."""
+    return Fraction(whole, 1 << times) if times >= 0 else Fraction(whole << -times)

@@ -2,7 +2,7 @@
 
 The standard library does the talking. Connections are kept and shared between threads; certificates are checked; no
 redirect is followed, since the token would go with it. A request that finds its kept connection dropped is sent once
-more: the server never charges the same question twice.
+more: the server never charges the same question twice. A wish for more budget would be two wishes, and isn't.
 """
 
 from __future__ import annotations
@@ -19,16 +19,26 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-from dither.curator import Answer, BudgetLine, Quote
-from dither.curator.past import AnswerPage, Past
+from dither.curator import Answer, AnswerPage, BudgetLine, Quote, Record, Request, Spending
 from dither.errors import DitherError, Failed, InvalidParameter, LedgerBusy, OutOfBudget, Refused
+from dither.ledger import Verified
 from dither.numeric import Number, as_fraction
-from dither.privacy import Json
-from dither.server.wire_form import answer_from_arrow, budget_from_form, quote_from_form
+from dither.privacy import Guarantee, Json
+from dither.server.wire_form import (
+    answer_from_arrow,
+    budget_from_form,
+    guarantee_from_form,
+    history_from_form,
+    page_from_form,
+    quote_from_form,
+    request_from_form,
+    verified_from_form,
+)
 
 ARROW = "application/vnd.apache.arrow.stream"
 PROBLEM = "application/problem+json"
 JSON = "application/json"
+TEXT = "text/plain"
 MOST_KEPT = 8
 # what a connection raises that the server closed while nothing was under way on it
 DROPPED = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, ConnectionAbortedError)
@@ -70,9 +80,10 @@ def client(
 
 
 class Client:
-    """A server's curator at a distance: ``price`` and ``sql`` take and return what the curator's do.
+    """A server's curator at a distance: what has the curator's names takes and returns what the curator's does.
 
-    Errors are the curator's too: Refused, OutOfBudget, InvalidParameter, Failed. Safe to use from several threads.
+    The token says who asks, so nothing here takes an ``analyst``. Errors are the curator's too: Refused, OutOfBudget,
+    InvalidParameter, Failed. Safe to use from several threads.
     """
 
     def __init__(
@@ -138,17 +149,75 @@ class Client:
     def answers(self, *, search: str = "", before: str | None = None, count: int = 50) -> AnswerPage:
         """What was paid for, newest first; ``before`` is the ``next`` of the page before."""
         wanted = {"search": search, "count": str(count)} | ({} if before is None else {"before": before})
-        form = self._json("GET", f"/v1/answers?{urlencode(wanted)}")
-        return AnswerPage(items=tuple(Past(**item) for item in form["items"]), next=form["next"])
+        return page_from_form(self._json("GET", f"/v1/answers?{urlencode(wanted)}"))
 
     def answer(self, number: str) -> Answer:
         """The answer of a receipt once more; free."""
         return answer_from_arrow(self._request("GET", f"/v1/answers/{quote(number, safe='')}", accept=ARROW))
 
+    def history(self) -> tuple[Spending, ...]:
+        """How spending grew: of every account for the owner, of their own for an analyst."""
+        return history_from_form(self._json("GET", "/v1/history"))
+
+    def guarantee(self) -> Guarantee:
+        """What the answers so far can tell about one person: those that the analyst paid for; all, for the owner."""
+        return guarantee_from_form(self._json("GET", "/v1/guarantee"))
+
     def schema(self) -> Json:
         """The public facts: tables, columns, who is protected, what is declared about values."""
         facts: Json = self._json("GET", "/v1/schema")
         return facts
+
+    def whoami(self) -> Json:
+        """Whose token this is: ``analyst``, under which name it asks, and ``scope``, what it allows."""
+        known: Json = self._json("GET", "/v1/whoami")
+        return known
+
+    # ------------------------------------------------------------------ what the owner is asked for
+
+    def request_question(
+        self,
+        sql: str,
+        *,
+        why: str = "",
+        epsilon: Number | None = None,
+        error: Number | Mapping[str, Number] | None = None,
+        weights: Mapping[str, Number] | None = None,
+        confidence: Number = Fraction(19, 20),
+    ) -> Request:
+        """Ask the owner to approve a question that costs more than may be asked without; free."""
+        body = _question(sql, epsilon=epsilon, error=error, weights=weights, confidence=confidence)
+        return request_from_form(self._json("POST", "/v1/requests/question", {**body, "why": why}))
+
+    def request_budget(self, epsilon: Number, *, why: str = "") -> Request:
+        """Ask the owner to raise one's own budget by ``epsilon``."""
+        body = {"epsilon": _text(epsilon, "epsilon"), "why": why}
+        return request_from_form(self._json("POST", "/v1/requests/budget", body, again=_LOOK))
+
+    def requests(self, *, waiting_only: bool = False) -> tuple[Request, ...]:
+        """What was asked of the owner, newest first: everybody's for the owner, their own for an analyst."""
+        found = self._json("GET", f"/v1/requests?waiting={str(waiting_only).lower()}")
+        return tuple(request_from_form(form) for form in found)
+
+    # ------------------------------------------------------------------ for the owner's token alone
+
+    def decide(self, number: str, *, approve: bool, why: str = "") -> Request:
+        """Approve or refuse a request. A budget that is raised stays so."""
+        path = f"/v1/requests/{quote(number, safe='')}/decision"
+        return request_from_form(self._json("POST", path, {"approve": approve, "why": why}))
+
+    def records(self, *, count: int = 50, before: int | None = None) -> tuple[Record, ...]:
+        """The entries of the ledger, newest first; ``before`` is the number of an entry."""
+        wanted = {"count": count} | ({} if before is None else {"before": before})
+        return tuple(Record(**form) for form in self._json("GET", f"/v1/ledger?{urlencode(wanted)}"))
+
+    def verify(self) -> Verified:
+        """Replay the whole ledger on the server."""
+        return verified_from_form(self._json("POST", "/v1/ledger/verify"))
+
+    def metrics(self) -> str:
+        """Counts and times of the server's requests, in Prometheus's text format."""
+        return self._request("GET", "/metrics", accept=TEXT).decode()
 
     # ------------------------------------------------------------------ connections
 
@@ -173,27 +242,33 @@ class Client:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"<dither client of {scheme}://{host}{port}{self._prefix}>"
 
-    def _json(self, method: str, path: str, body: Json | None = None) -> Any:
-        data = self._request(method, path, accept=JSON, body=body)
+    def _json(self, method: str, path: str, body: Json | None = None, *, again: str | None = None) -> Any:
+        data = self._request(method, path, accept=JSON, body=body, again=again)
         try:
             return json.loads(data)
         except ValueError:
             raise ServerError(_NOT_DITHER) from None
 
-    def _request(self, method: str, path: str, *, accept: str, body: Json | None = None) -> bytes:
+    def _request(
+        self, method: str, path: str, *, accept: str, body: Json | None = None, again: str | None = None
+    ) -> bytes:
+        """The reply. What must not be sent twice brings ``again``: what to do where it isn't known to have arrived."""
         headers = {**self._headers, "Accept": accept}
         data = None
         if body is not None:
             data, headers["Content-Type"] = json.dumps(body).encode(), JSON
-        connection, kept = self._connection()
+        # on a new connection nothing is lost because it was kept for too long
+        connection, kept = self._connection(new=again is not None)
         while True:
             try:
-                status, kind, reply = self._exchange(connection, method, path, data, headers)
+                status, kind, reply = self._exchange(connection, method, path, data, headers, again or _AGAIN)
                 break
             except DROPPED as problem:
                 connection.close()
                 if not kept:
-                    raise Unreachable(f"the server closed the connection without a reply; {_AGAIN}") from problem
+                    raise Unreachable(
+                        f"the server closed the connection without a reply; {again or _AGAIN}"
+                    ) from problem
                 # the server let go of a connection that it had kept: once more, on a new one
                 connection, kept = self._new(), False
             except BaseException:
@@ -213,6 +288,7 @@ class Client:
         path: str,
         data: bytes | None,
         headers: dict[str, str],
+        again: str,
     ) -> tuple[int, str, bytes]:
         try:
             connection.request(method, self._prefix + path, body=data, headers=headers)
@@ -221,7 +297,7 @@ class Client:
         except DROPPED:
             raise
         except TimeoutError as problem:
-            raise TookTooLong(f"no reply within {self._timeout:g} s; the question goes on: {_AGAIN}") from problem
+            raise TookTooLong(f"no reply within {self._timeout:g} s; the server goes on: {again}") from problem
         except ssl.SSLError as problem:
             raise Unreachable(f"no trusted connection to {self._host}: {problem.reason or 'TLS failed'}") from problem
         except OSError as problem:
@@ -229,17 +305,17 @@ class Client:
                 f"{self._host} can't be reached: {problem.strerror or type(problem).__name__}"
             ) from problem
         except http.client.IncompleteRead as problem:
-            raise Unreachable(f"the connection broke during the reply; {_AGAIN}") from problem
+            raise Unreachable(f"the connection broke during the reply; {again}") from problem
         except http.client.HTTPException as problem:
             raise ServerError(_NOT_DITHER) from problem
         return response.status, (response.getheader("Content-Type") or "").partition(";")[0].strip(), reply
 
-    def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
+    def _connection(self, *, new: bool) -> tuple[http.client.HTTPConnection, bool]:
         """A connection that nobody else uses, and whether it was used before."""
         with self._lock:
             if self._closed:
                 raise InvalidParameter("this client was closed: make another with dither.client")
-            if self._idle:
+            if self._idle and not new:
                 return self._idle.pop(), True
         return self._new(), False
 
@@ -258,6 +334,7 @@ class Client:
 
 
 _AGAIN = "ask the same again, it isn't charged twice"
+_LOOK = "look at requests() before you send it again"
 _NOT_DITHER = "the reply isn't one of a server of dither: is the address right?"
 
 
@@ -328,7 +405,7 @@ def _error(status: int, kind: str, reply: bytes) -> Exception:
     if code == "out_of_budget":
         return OutOfBudget(title)
     if code == "invalid":
-        return InvalidParameter(title)
+        return InvalidParameter(f"{title}. {hint}" if hint else title)
     if code in ("failed", "failed_for_good"):
         return Failed(str(form.get("receipt", "")), final=code == "failed_for_good")
     if code == "ledger_busy":

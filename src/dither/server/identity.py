@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dither.curator import OWNER
+from dither.curator.owner import OWNER
 
 
 class Scope(StrEnum):

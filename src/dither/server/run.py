@@ -1,4 +1,4 @@
-"""Start and stop it all: the curator, HTTP with the web page, and the PostgreSQL protocol, in one process."""
+"""Start and stop it all: the curator, HTTP with the web page, and the PostgreSQL protocol."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 
 from dither.curator import OWNER, Curator, Policy
 from dither.errors import InvalidParameter, MissingLibrary
+from dither.server.crew import Crew
 from dither.server.identity import Scope
 from dither.server.service import Service
 from dither.server.settings import Limits
 from dither.server.tokens import TokenFile
+from dither.server.tokens import access_path as access_path
 
 if TYPE_CHECKING:
     import uvicorn
@@ -105,12 +107,6 @@ def _conninfo(value: str) -> str:
     return "'" + "".join(f"\\{c}" if c in '"$`\\' else c for c in escaped) + "'"
 
 
-def access_path(policy: Policy) -> Path:
-    """Where the tokens of a policy are kept: beside its ledger."""
-    ledger = policy.source.ledger
-    return ledger.with_name(ledger.name + ".access")
-
-
 @asynccontextmanager
 async def running(
     policy: Policy, place: Place, *, limits: Limits | None = None, new_owner_token: bool = False
@@ -128,7 +124,12 @@ async def running(
     async with AsyncExitStack() as stack:
         curator = stack.enter_context(Curator.open(policy))
         tokens = stack.enter_context(TokenFile.open(access_path(policy)))
-        service = Service(curator, limits)
+        crew = None
+        if limits is not None and limits.processes:
+            crew = Crew(policy, size=limits.processes, threads=limits.workers)
+            stack.push_async_callback(crew.stop)
+            await crew.start()
+        service = Service(curator, limits, crew=crew)
         stack.callback(service.close)
         app = make_app(service, tokens, secure_cookies=tls is not None)
         http = await stack.enter_async_context(_http(web, RequestLog(app), place, service.limits))

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from dither.curator import OWNER, Answer, BudgetLine, Curator, Quote
 from dither.numeric import Number
+from dither.server.crew import Crew
 from dither.server.identity import Identity, Scope
 from dither.server.metrics import Metrics
 from dither.server.problems import ServerRefusal, busy, forbidden, problem_of, too_many
@@ -51,8 +52,9 @@ class Wanted:
 class Service:
     """One curator for all protocols: checks what a token allows, limits the load, and runs questions in threads."""
 
-    def __init__(self, curator: Curator, limits: Limits | None = None) -> None:
+    def __init__(self, curator: Curator, limits: Limits | None = None, *, crew: Crew | None = None) -> None:
         self.curator = curator
+        self._crew = crew
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self._rate = Rate(rate=self.limits.rate, burst=self.limits.burst)
@@ -73,7 +75,9 @@ class Service:
         if known is not None:
             self.metrics.count("ask", "repeated")
             return known
-        answer = await self._run("ask", lambda: self._ask(who, wanted))
+        answer = await self._by_crew(who, wanted)
+        if answer is None:
+            answer = await self._run("ask", lambda: self._ask(who, wanted))
         self.metrics.count("ask", "charged" if answer.cost.charged else "repeated")
         return answer
 
@@ -97,13 +101,30 @@ class Service:
             self.metrics.count("rate", "refused")
             raise too_many(wait)
 
+    async def _by_crew(self, who: Identity, wanted: Wanted) -> Answer | None:
+        """The answer of another process; None where there is none to ask."""
+        if self._crew is None or not self._crew.ready:
+            return None
+        self._expect_room("ask")
+        future = self._crew.ask(who.analyst, wanted)
+        if future is None:
+            return None
+        answer = await self._awaited("ask", future)
+        self.curator.remember(wanted.sql, answer, analyst=who.analyst, **wanted.terms)
+        return answer
+
     async def _run(self, what: str, work: Callable[[], T]) -> T:
+        self._expect_room(what)
+        return await self._awaited(what, asyncio.get_running_loop().run_in_executor(self._pool, work))
+
+    def _expect_room(self, what: str) -> None:
         if self._under_way >= self.limits.waiting:
             self.metrics.count(what, "busy")
             raise busy()
+
+    async def _awaited(self, what: str, future: asyncio.Future[T]) -> T:
         self._under_way += 1
         began = time.monotonic()
-        future = asyncio.get_running_loop().run_in_executor(self._pool, work)
         future.add_done_callback(lambda done: self._ended(what, began, done))
         # shielded: whoever stops waiting doesn't stop the question
         return await asyncio.wait_for(asyncio.shield(future), self.limits.patience)

@@ -22,12 +22,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from dither.curator import OWNER
+from dither.curator.owner import OWNER
 from dither.errors import DitherError, InvalidParameter
 from dither.server.access import ScramChallenge, Session, Verifier
 from dither.server.identity import Identity, Scope
+
+if TYPE_CHECKING:
+    from dither.curator import Policy
 
 PREFIX = "dither_"
 ITERATIONS = 4096
@@ -48,6 +51,12 @@ CREATE TABLE secret (name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT;
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {FORMAT};
 """
+
+
+def access_path(policy: Policy) -> Path:
+    """Where the tokens of a policy are kept: beside its ledger."""
+    ledger = policy.source.ledger
+    return ledger.with_name(ledger.name + ".access")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,20 +24,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from dither.curator import Answer, Bars, BudgetLine, Cost, Policy, PublicReceipt, Quote, QuotedColumn
+from dither.curator import (
+    Answer,
+    AnswerPage,
+    Bars,
+    BudgetLine,
+    Cost,
+    Past,
+    Policy,
+    PublicReceipt,
+    Quote,
+    QuotedColumn,
+    Record,
+    Request,
+    RequestKind,
+    RequestState,
+    Spending,
+)
 from dither.errors import InvalidParameter
-from dither.ledger import Amount, Currency
-from dither.privacy import Json, PrivacyLoss
+from dither.ledger import Account, Amount, Balance, Currency, Limit, Verified
+from dither.numeric import fraction_up
+from dither.privacy import Guarantee, Json, PrivacyLoss
 from dither.query.arrow import TYPES
 from dither.query.kinds import Auto, Interval, Kind, Value
 from dither.query.schema import ColumnFacts, TableFacts
-
-if TYPE_CHECKING:
-    from dither.curator.history import Spending
-    from dither.curator.past import AnswerPage, Past
-    from dither.curator.records import Record
-    from dither.curator.requests import Request
-    from dither.ledger import Verified
 
 METADATA = b"dither"
 VERSION = 1
@@ -317,6 +327,26 @@ def history_form(history: Sequence[Spending]) -> list[Json]:
     ]
 
 
+def history_from_form(form: Sequence[Json]) -> tuple[Spending, ...]:
+    """The points that ``history_form`` wrote."""
+    return tuple(Spending(**point) for point in form)
+
+
+def guarantee_form(guarantee: Guarantee) -> Json:
+    """A promise (ε, δ), rounded up for people and exactly, and what it means."""
+    return {
+        "epsilon": fraction_up(guarantee.epsilon),
+        "delta": fraction_up(guarantee.delta),
+        "exactly": {"epsilon": str(guarantee.epsilon), "delta": str(guarantee.delta)},
+        "in_words": guarantee.sentence(),
+    }
+
+
+def guarantee_from_form(form: Json) -> Guarantee:
+    """The guarantee that ``guarantee_form`` wrote."""
+    return Guarantee(form["exactly"]["epsilon"], form["exactly"]["delta"])
+
+
 def past_form(past: Past) -> Json:
     """A question that was paid for, as it is listed."""
     return {
@@ -336,6 +366,11 @@ def page_form(page: AnswerPage) -> Json:
     return {"items": [past_form(past) for past in page.items], "next": page.next}
 
 
+def page_from_form(form: Json) -> AnswerPage:
+    """The page that ``page_form`` wrote."""
+    return AnswerPage(items=tuple(Past(**item) for item in form["items"]), next=form["next"])
+
+
 def request_form(request: Request) -> Json:
     """Something that waits, or waited, for the owner's decision."""
     return {
@@ -350,6 +385,11 @@ def request_form(request: Request) -> Json:
         "state": request.state.value,
         "answer_why": request.answer_why,
     }
+
+
+def request_from_form(form: Json) -> Request:
+    """The request that ``request_form`` wrote."""
+    return Request(**form | {"kind": RequestKind(form["kind"]), "state": RequestState(form["state"])})
 
 
 def record_form(record: Record) -> Json:
@@ -371,10 +411,30 @@ def verified_form(found: Verified, currency: Currency) -> Json:
         "entries": found.entries,
         "head": found.head,
         "adopted": found.adopted,
+        "currency": currency.value,
         "balances": [
-            {"account": str(balance.account), "spent": balance.spent.in_words(currency)} for balance in found.balances
+            {
+                "account": str(balance.account),
+                "path": list(balance.account.path),
+                "spent": balance.spent.in_words(currency),
+                "amount": balance.spent.to_json(),
+                "limit": None if balance.limit is None else balance.limit.to_json(),
+            }
+            for balance in found.balances
         ],
     }
+
+
+def verified_from_form(form: Json) -> Verified:
+    """What ``verified_form`` wrote."""
+    balances = tuple(_balance(line, Currency(form["currency"])) for line in form["balances"])
+    return Verified(entries=form["entries"], balances=balances, head=form["head"], adopted=form["adopted"])
+
+
+def _balance(form: Json, currency: Currency) -> Balance:
+    limit = None if form["limit"] is None else Limit.from_json(form["limit"], currency)
+    account, spent = Account(tuple(form["path"])), Amount.from_json(form["amount"])
+    return Balance(account=account, limit=limit, spent=spent, remaining=limit.after(spent) if limit else None)
 
 
 # ---------------------------------------------------------------------- public facts

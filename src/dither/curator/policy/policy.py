@@ -87,6 +87,12 @@ class Policy:
             reading=reading,
         )
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # another process reads the same text; one that was changed since by hand has no text that says so
+        if Policy.of(self.reading) != self:
+            raise TypeError("a policy that isn't what its file says can't be sent to another process: write it down")
+        return _read_again, (self.reading.text, self.reading.base, self.reading.file)
+
     def analyst(self, name: str) -> Analyst:
         """What an analyst may lose; raises Refused if the policy doesn't let this name ask."""
         normal = unicodedata.normalize("NFC", name)
@@ -139,6 +145,10 @@ class Policy:
                 units.append(f"each {unit} of table {json.dumps(name)}")
         adjacency = self.schema.adjacency
         return f"{', '.join(units)}; against {adjacency.sentence} ({adjacency.value})"
+
+
+def _read_again(text: str, base: Path, file: str) -> Policy:
+    return Policy.of(read(text, base, file))
 
 
 def read_file(path: str | Path) -> Reading:

@@ -27,9 +27,12 @@ AT_LINE = re.compile(r"\(at line (\d+), column \d+\)")
 class Reading:
     """What could be read of a policy file. It is usable if no finding is an error.
 
-    ``source`` and ``budget`` are None, and tables without facts, where something in them is wrong or missing.
+    ``source`` and ``budget`` are None, and tables without facts, where something in them is wrong or missing. ``text``
+    and ``base`` are what was read.
     """
 
+    text: str
+    base: Path
     file: str
     places: Places
     findings: tuple[Finding, ...]
@@ -49,7 +52,7 @@ def read(text: str, base: Path, file: str = FILE) -> Reading:
     """Read the text of a policy whose paths are relative to ``base``; never raises on account of the text."""
     raw, problem = _toml(text, file)
     if problem is not None:
-        return Reading(file=file, places=Places(""), findings=(problem,), tables={}, analysts={})
+        return Reading(text=text, base=base, file=file, places=Places(""), findings=(problem,), tables={}, analysts={})
     places = Places(text)
     notes = Notes(file, places)
     for name in raw:
@@ -63,6 +66,8 @@ def read(text: str, base: Path, file: str = FILE) -> Reading:
         private = [name for name, table in tables.items() if table.settings.private]
         read_twice(source, private, [name for name, table in tables.items() if table.settings.public], notes)
     return Reading(
+        text=text,
+        base=base,
         file=file,
         places=places,
         findings=tuple(notes.in_order()),

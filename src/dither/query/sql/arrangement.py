@@ -18,6 +18,8 @@ def arranged(question: Question) -> Question:
     """The same question with keys and aggregates in canonical order."""
     aggregation, shape = question.aggregation, question.shape
     keys, aggregates = canonical_order(aggregation)
+    if keys == tuple(range(len(keys))) and aggregates == tuple(range(len(aggregates))):
+        return question
     names = {f"k{old}": f"k{new}" for new, old in enumerate(keys)}
     names |= {f"a{old}": f"a{new}" for new, old in enumerate(aggregates)}
 

@@ -90,7 +90,7 @@ def has_aggregate(node: exp.Expr | None) -> bool:
             while isinstance(inner, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
                 inner = inner.this
             over.add(id(inner))
-        elif isinstance(part, exp.Anonymous) and call_name(part) in {*AGGREGATES, *OTHERS}:
+        elif isinstance(part, exp.Anonymous) and ((name := call_name(part)) in AGGREGATES or name in OTHERS):
             found.append(id(part))
     return any(each not in over for each in found)
 

@@ -6,6 +6,7 @@ the registry says. Whatever clause a tree holds, the binder refuses it unless it
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -21,6 +22,7 @@ DEEPEST = 60
 # Questions take about two steps of the parser for each word. Where it tries two readings of what is in parentheses
 # (ARRAY[…], DATE (…), ROW((…))), each level doubles the steps: a line of text could keep it busy for years.
 MOST_STEPS, MOST_STEPS_EACH = 2000, 5
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\ud800-\udfff]")
 _DUCK: Any = DuckDB.Parser
 _TOKENS: Any = DuckDB.Tokenizer
 _OPENING = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1, TokenType.L_BRACE: 1}
@@ -103,11 +105,11 @@ def parse(text: str) -> tuple[exp.Query, bool]:
 def _tokens(text: str) -> list[Token]:
     if len(text) > LONGEST:
         raise refused("too_long", f"a question may have at most {LONGEST} characters", "Ask in several questions")
-    for offset, character in enumerate(text):
-        if (character < " " and character not in "\t\n\r\f") or "\ud800" <= character <= "\udfff":
-            error = refused("syntax", "the text holds a control character", "Remove it")
-            error.position = line_and_column(text, offset)
-            raise error
+    control = _CONTROL.search(text)
+    if control is not None:
+        error = refused("syntax", "the text holds a control character", "Remove it")
+        error.position = line_and_column(text, control.start())
+        raise error
     try:
         tokens = list(Dialect().tokenize(text))
     except TokenError:

@@ -25,7 +25,7 @@ _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 def folded(name: str) -> str:
     """Lower case in ASCII only: look-alike letters that other foldings would merge stay different."""
-    return name.translate(_LOWER)
+    return name.lower() if name.isascii() else name.translate(_LOWER)
 
 
 def same_name(identifier: exp.Identifier | str, name: str) -> bool:

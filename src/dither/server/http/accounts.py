@@ -11,6 +11,7 @@ from dither.server.http.door import Who, problems, service_of
 from dither.server.http.formats import json_response
 from dither.server.http.forms import (
     BudgetLineForm,
+    GuaranteeForm,
     HealthForm,
     RecordForm,
     SchemaForm,
@@ -19,7 +20,14 @@ from dither.server.http.forms import (
     WhoForm,
 )
 from dither.server.identity import Scope
-from dither.server.wire_form import budget_form, history_form, record_form, schema_form, verified_form
+from dither.server.wire_form import (
+    budget_form,
+    guarantee_form,
+    history_form,
+    record_form,
+    schema_form,
+    verified_form,
+)
 
 MOST_RECORDS = 500
 router = APIRouter()
@@ -46,6 +54,18 @@ async def history(request: Request, who: Who) -> Response:
     """What accounts had spent, in the order of time: all for the owner, for an analyst their own."""
     found = await service_of(request).do(who, Scope.PRICE, "history", lambda curator: curator.history(who.analyst))
     return json_response(history_form(found))
+
+
+@router.get(
+    "/v1/guarantee",
+    tags=["budget"],
+    summary="What the answers so far can tell about one person",
+    responses={200: {"model": GuaranteeForm}, **problems()},
+)
+async def guarantee(request: Request, who: Who) -> Response:
+    """The promise that all answers so far keep together: of those that the analyst paid for; of all, for the owner."""
+    found = await service_of(request).do(who, Scope.PRICE, "guarantee", lambda curator: curator.guarantee(who.analyst))
+    return json_response(guarantee_form(found))
 
 
 @router.get(

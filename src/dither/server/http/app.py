@@ -48,12 +48,14 @@ def make_app(service: Service, access: Access, *, pages: bool = True, secure_coo
         redirect_slashes=False,
         **settings,
     )
-    app.state.service, app.state.access, app.state.answers = service, access, Answers()
+    app.state.service, app.state.access, app.state.answers, app.state.lost = service, access, Answers(), None
     for router in (questions.direct, questions.plain, accounts.router, approvals.plain, approvals.direct):
         app.include_router(router)
     if pages:
         from dither.server.web.pages import router as pages_router
+        from dither.server.web.visits import lost
 
+        app.state.lost = lost
         app.include_router(pages_router(secure_cookies=secure_cookies), include_in_schema=False)
     app.add_middleware(Guard, largest_request=service.limits.largest_request, secure=secure_cookies)
     app.add_exception_handler(HTTPException, _http_problem)
@@ -62,8 +64,8 @@ def make_app(service: Service, access: Access, *, pages: bool = True, secure_coo
     return app
 
 
-async def _http_problem(_: Request, error: Exception) -> Response:
-    """What the router itself refuses: unknown paths and methods."""
+async def _http_problem(request: Request, error: Exception) -> Response:
+    """What the router itself refuses: unknown paths and methods; a browser outside of the API gets a page."""
     assert isinstance(error, HTTPException)
     if error.status_code >= 500:
         return problem_response(INTERNAL)
@@ -73,6 +75,10 @@ async def _http_problem(_: Request, error: Exception) -> Response:
     }
     code, title, hint = known.get(error.status_code, ("refused", "this can't be done", ""))
     problem = Problem(status=error.status_code, sqlstate="22023", code=code, title=title, hint=hint)
+    state = request.app.state
+    if state.lost and "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/v1"):
+        page: Response = state.lost(request, problem)
+        return page
     return problem_response(problem, error.headers)
 
 

@@ -145,6 +145,22 @@ class SpendingForm(Form):
     share: float | None
 
 
+class ExactGuaranteeForm(Form):
+    """ε and δ as quotients."""
+
+    epsilon: str
+    delta: str
+
+
+class GuaranteeForm(Form):
+    """What answers can tell about one person: ε and δ, rounded up and exactly, and in words."""
+
+    epsilon: float
+    delta: float
+    exactly: ExactGuaranteeForm
+    in_words: str
+
+
 class PastForm(Form):
     """A question that was paid for."""
 
@@ -210,10 +226,13 @@ class RecordForm(Form):
 
 
 class BalanceForm(Form):
-    """What an account has spent in all."""
+    """What an account has spent in all: in words, and exactly, as its limit is stated in the ledger."""
 
     account: str
+    path: list[str]
     spent: str
+    amount: AmountForm
+    limit: AmountForm | None = Field(description="null for an account without a limit of its own")
 
 
 class VerifiedForm(Form):
@@ -222,6 +241,7 @@ class VerifiedForm(Form):
     entries: int
     head: str
     adopted: int
+    currency: Literal["pure", "zcdp"] = Field(description="what the ledger adds up: ε, or ρ with δ apart")
     balances: list[BalanceForm]
 
 

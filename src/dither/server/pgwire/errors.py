@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from dither.errors import OutOfBudget, Refused
+from dither.server.pgwire.hints import Asking, hint_of
 from dither.server.pgwire.messages import ProtocolError, message, report
 from dither.server.pgwire.values import InvalidValue
 from dither.server.problems import Problem, ServerRefusal, problem_of
@@ -61,8 +62,11 @@ def notice(title: str, *, severity: str = "NOTICE", sqlstate: str = "00000") -> 
     return Report(severity=severity, sqlstate=sqlstate, title=title)
 
 
-def told(error: BaseException, offset: int | None = None) -> Report:
-    """What a client is told about an error; ``offset`` is its place in the message, if it has one."""
+def told(error: BaseException, offset: int | None = None, asking: Asking | None = None) -> Report:
+    """What a client is told about an error; ``offset`` is its place in the message, if it has one.
+
+    ``asking`` is how the question was asked, for hints.
+    """
     if isinstance(error, WireError):
         return error.report
     if isinstance(error, ProtocolError):
@@ -70,12 +74,13 @@ def told(error: BaseException, offset: int | None = None) -> Report:
     if isinstance(error, InvalidValue):
         return Report(severity="ERROR", sqlstate=error.sqlstate, title=str(error), offset=offset)
     problem = problem_of(error)
+    hint = hint_of(problem.code, asking or Asking())
     return Report(
         severity="ERROR",
         sqlstate=problem.sqlstate,
         title=problem.title,
         detail=_detail(error, problem),
-        hint=problem.hint,
+        hint=problem.hint if hint is None else hint,
         offset=offset,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from dither.server.identity import Identity
@@ -12,7 +14,9 @@ from dither.server.pgwire.copying import CopyWriter
 from dither.server.pgwire.errors import Report, WireError, failure, moved, notice
 from dither.server.pgwire.options import SessionOptions
 from dither.server.pgwire.parameters import BoundText, offset_of
-from dither.server.pgwire.portals import Names, Portal, Rows, data_rows, description, formats_of
+from dither.server.pgwire.portals import Names, Portal, Prepared, Rows, data_rows, description, formats_of
+from dither.server.pgwire.prepare_commands import ExecuteNamed, PrepareAs
+from dither.server.pgwire.preparing import Preparing, bound_to
 from dither.server.pgwire.questions import Questions, paid
 from dither.server.pgwire.relay import Relay
 from dither.server.pgwire.shadow import Reply
@@ -37,12 +41,14 @@ class Execution:
         who: Identity,
         *,
         questions: Questions,
+        preparing: Preparing,
         relay: Relay,
         names: Names,
         transaction: TransactionState,
     ) -> None:
         self._wire, self._service, self._who = wire, service, who
-        self._questions, self._relay, self._names, self._transaction = questions, relay, names, transaction
+        self._questions, self._preparing = questions, preparing
+        self._relay, self._names, self._transaction = relay, names, transaction
         self.options = SessionOptions()
 
     async def run(self, portal: Portal, *, count: int = 0, describe: bool = False) -> None:
@@ -74,6 +80,8 @@ class Execution:
             return (types.Column(name=f"dp.{detail.name}", oid=types.TEXT),)
         if isinstance(detail, Fetch) and not detail.move:
             return await self.columns(self._names.portal(detail.name))
+        if isinstance(detail, ExecuteNamed):
+            return await self._preparing.columns(self._question_named(detail.name), self.options.current)
         return None
 
     async def _described(self, portal: Portal) -> tuple[types.Column, ...]:
@@ -156,6 +164,10 @@ class Execution:
             return await self._declare(portal, detail)
         if isinstance(detail, Fetch):
             return await self._fetch(portal, detail)
+        if isinstance(detail, PrepareAs):
+            return await self._prepare(statement, detail)
+        if isinstance(detail, ExecuteNamed):
+            return await self._execute(portal, detail)
         if isinstance(detail, Named):
             close = self._close if statement.route is Route.CLOSE else self._deallocate
             return await close(statement, detail)
@@ -197,7 +209,7 @@ class Execution:
 
     async def _shown(self, name: str) -> str:
         if name != "budget":
-            return self.options.current.shown(name)
+            return self.options.current.shown(name, default_epsilon=self._questions.default_epsilon())
         lines = await self._questions.waited(self._service.budget(self._who))
         return "\n".join(f"{line.account}: {line}" for line in lines)
 
@@ -255,6 +267,43 @@ class Execution:
         self._names.portal(wanted.name)
         del self._names.portals[wanted.name]
         return statement.tag
+
+    async def _prepare(self, statement: Statement, wanted: PrepareAs) -> str | None:
+        self._names.expect_free(wanted.name)
+        if not statement.question:
+            self.relayed(await self._relay.simple(statement), offset=statement.offset)
+            self._names.prepare(wanted.name, Prepared(statement=statement, relayed=True))
+            return None
+        question = replace(statement, route=Route.PRIVATE, tag="SELECT", detail=None)
+        found = await self._preparing.prepared(question, wanted.types, self.options.current)
+        self._names.prepare(wanted.name, found)
+        return statement.tag
+
+    async def _execute(self, portal: Portal, wanted: ExecuteNamed) -> str | None:
+        if self._names.is_foreign(wanted.name) and self._relay.is_open:
+            self.relayed(await self._relay.simple(portal.statement), offset=portal.statement.offset)
+            return None
+        held = self._question_named(wanted.name)
+        if wanted.arguments is None:
+            hint = "Write numbers, texts in quotes, TRUE, FALSE or NULL."
+            raise failure("0A000", "arguments of a question must be literals", hint=hint)
+        bound = bound_to(held, wanted.arguments, sqlstate="42601")
+        question = Portal(statement=held.statement, bound=bound, kinds=held.types, formats=portal.formats)
+        try:
+            portal.rows = await self._answer(question)
+        except WireError as error:
+            # the place is one of the message that had the question
+            raise WireError(replace(error.report, offset=None)) from None
+        return None
+
+    def _question_named(self, name: str) -> Prepared:
+        """A prepared question; nothing else can be run by EXECUTE."""
+        held = self._names.statements.get(name)
+        if held is not None and not held.relayed and held.statement.route is not Route.PRIVATE:
+            raise failure("0A000", "EXECUTE runs questions alone", hint="Send the statement itself.")
+        if held is None or held.relayed:
+            raise failure("26000", "there is no prepared statement of this name")
+        return held
 
     async def _deallocate(self, statement: Statement, wanted: Named) -> str | None:
         if wanted.name is None:

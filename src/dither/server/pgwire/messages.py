@@ -27,6 +27,14 @@ class NotUtf8(ProtocolError):  # noqa: N818
     """A text in another encoding, in a message that is in order otherwise."""
 
 
+class WrongFormats(ProtocolError):  # noqa: N818
+    """Formats that there aren't, or too many or too few of them, in a message that is in order otherwise."""
+
+    def __init__(self, sqlstate: str, what: str) -> None:
+        self.sqlstate = sqlstate
+        super().__init__(what)
+
+
 # ---------------------------------------------------------------------- messages of clients
 
 
@@ -99,10 +107,7 @@ class _Fields:
         return decoded(raw)
 
     def formats(self) -> tuple[int, ...]:
-        found = tuple(self.int16() for _ in range(self.count()))
-        if any(each not in (0, 1) for each in found):
-            raise ProtocolError("a format is 0 (text) or 1 (binary)")
-        return found
+        return tuple(self.int16() for _ in range(self.count()))
 
     def end(self) -> None:
         if self._at != len(self._body):
@@ -147,8 +152,11 @@ def read_bind(body: bytes) -> Bind:
         values.append(None if size == -1 else fields.take(size))
     results = fields.formats()
     fields.end()
+    # only now, when all of the message was read
+    if any(each not in (0, 1) for each in formats + results):
+        raise WrongFormats("22023", "a format is 0 (text) or 1 (binary)")
     if len(formats) not in (0, 1, len(values)):
-        raise ProtocolError(f"there are {len(formats)} formats for {len(values)} values")
+        raise WrongFormats("08P01", f"there are {len(formats)} formats for {len(values)} values")
     return Bind(portal=portal, statement=statement, formats=formats, values=tuple(values), results=results)
 
 

@@ -10,10 +10,12 @@ from typing import Any
 from dither.errors import InvalidParameter
 from dither.numeric import as_fraction, positive
 from dither.server.pgwire.errors import failure
+from dither.server.pgwire.types import float_text
 from dither.server.service import Wanted
 
 NAMES = ("epsilon", "error", "weights", "confidence")
 DEFAULT_CONFIDENCE = Fraction(19, 20)
+NOT_SET = "not set"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +32,26 @@ class Options:
         """The question, asked with these options."""
         return Wanted(sql=sql, epsilon=self.epsilon, error=self.error, weights=self.weights, confidence=self.confidence)
 
-    def shown(self, name: str) -> str:
-        """A setting's value, as SHOW shows it."""
+    def shown(self, name: str, *, default_epsilon: Fraction | None = None) -> str:
+        """A setting's value as SHOW shows it: what was written, else what applies; SET takes it back.
+
+        ``default_epsilon`` is what questions cost that say neither ε nor an error; None if they are refused.
+
+        Example:
+            >>> Options().shown("epsilon", default_epsilon=Fraction(1, 10)), Options().shown("error")
+            ('0.1', 'not set')
+        """
         expect_known(name)
-        return self.texts.get(name, "0.95" if name == "confidence" else "")
+        if name in self.texts:
+            return self.texts[name]
+        if name == "confidence":
+            return float_text(float(DEFAULT_CONFIDENCE))
+        if name == "epsilon" and default_epsilon is not None and self.error is None:
+            return float_text(float(default_epsilon))
+        return NOT_SET
 
     def with_setting(self, name: str, text: str) -> Options:
-        """These options with one changed; an empty text or DEFAULT is the default.
+        """These options with one changed; an empty text, DEFAULT, or what SHOW says without one is the default.
 
         Example:
             >>> Options().with_setting("epsilon", "0.1").epsilon
@@ -47,7 +62,7 @@ class Options:
         expect_known(name)
         value = text.strip()
         texts = {other: kept for other, kept in self.texts.items() if other != name}
-        if not value or value.lower() == "default":
+        if value.lower() in ("", "default", NOT_SET):
             default = Options()
             return replace(self, **{name: getattr(default, name)}, texts=texts)
         try:

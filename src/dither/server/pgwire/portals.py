@@ -19,6 +19,7 @@ from dither.server.pgwire.parameters import BoundText, Placeholder
 from dither.server.pgwire.statements import Statement
 
 ROWS_AT_ONCE = 1000
+_PER_TYPE = 8
 # How many characters of statements, with their values, and bytes of answers a session may hold.
 MOST_CHARACTERS = 8_000_000
 MOST_BYTES = 64_000_000
@@ -35,8 +36,8 @@ class Prepared:
 
     @property
     def characters(self) -> int:
-        """How much text is held for it."""
-        return len(self.statement.sql) + len(self.statement.question)
+        """How much is held for it: its text, and the numbers of its types."""
+        return len(self.statement.sql) + len(self.statement.question) + _PER_TYPE * len(self.types)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +71,9 @@ class Portal:
 
     @property
     def characters(self) -> int:
-        """How much text is held for it; its statement may be closed before it is."""
-        return len(self.bound.text) + len(self.statement.sql) + len(self.statement.question)
+        """How much is held for it; its statement may be closed before it is."""
+        text = len(self.bound.text) + len(self.statement.sql) + len(self.statement.question)
+        return text + _PER_TYPE * (len(self.kinds) + len(self.formats))
 
     @property
     def fetched(self) -> Rows:
@@ -152,17 +154,16 @@ class Names:
     portals: dict[str, Portal] = field(default_factory=dict)
 
     def prepare(self, name: str, prepared: Prepared) -> None:
-        """Keep a statement; only the one without a name may be replaced."""
-        if name in self.statements and name:
-            raise failure("42P05", "a prepared statement of this name already exists")
-        self._expect_room(len(self.statements), prepared.characters)
+        """Keep a statement."""
+        self.expect_free(name)
+        self._expect_room(len(self.statements), prepared.characters + len(name))
         self.statements[name] = prepared
 
     def open(self, name: str, portal: Portal) -> None:
         """Keep a portal; only the one without a name may be replaced."""
         if name in self.portals and name:
             raise failure("42P03", "a cursor or portal of this name already exists")
-        self._expect_room(len(self.portals), portal.characters)
+        self._expect_room(len(self.portals), portal.characters + len(name))
         if sum(each.rows.table.nbytes for each in self.portals.values() if each.rows is not None) > MOST_BYTES:
             raise failure("53400", f"a session may hold {MOST_BYTES} bytes of answers", hint="Close cursors first.")
         self.portals[name] = portal
@@ -170,7 +171,8 @@ class Names:
     def _expect_room(self, number: int, characters: int) -> None:
         if number >= self.most:
             raise failure("53400", f"a session may hold {self.most} statements and portals", hint="Close some first.")
-        held = sum(each.characters for group in (self.statements, self.portals) for each in group.values())
+        groups: tuple[dict[str, Prepared] | dict[str, Portal], ...] = (self.statements, self.portals)
+        held = sum(len(name) + each.characters for group in groups for name, each in group.items())
         if held + characters > MOST_CHARACTERS:
             title = f"the statements and portals of a session may have {MOST_CHARACTERS} characters together"
             raise failure("53400", title, hint="Close some first.")
@@ -181,6 +183,16 @@ class Names:
         if found is None:
             raise failure("26000", "there is no prepared statement of this name")
         return found
+
+    def is_foreign(self, name: str) -> bool:
+        """Whether a statement is the shadow's, or nobody's."""
+        held = self.statements.get(name)
+        return held is None or held.relayed
+
+    def expect_free(self, name: str) -> None:
+        """Refuse a statement's name that is taken; only the one without a name may be replaced."""
+        if name in self.statements and name:
+            raise failure("42P05", "a prepared statement of this name already exists")
 
     def portal(self, name: str) -> Portal:
         """A portal by its name."""

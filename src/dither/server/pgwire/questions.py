@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from dither.curator import Answer
+from dither.curator import Answer, Quote
 from dither.curator.answer import number
 from dither.errors import Refused
 from dither.server.identity import Identity
 from dither.server.pgwire import types
 from dither.server.pgwire.errors import Report, WireError, place_of, told
+from dither.server.pgwire.hints import Asking
 from dither.server.pgwire.options import Options
 from dither.server.pgwire.parameters import BoundText, Placeholder, bind_text, made_up
 from dither.server.pgwire.statements import Statement
@@ -23,6 +27,7 @@ from dither.server.problems import Problem, ServerRefusal
 from dither.server.service import Service
 
 T = TypeVar("T")
+_NINE_DIGITS = Context(prec=9)
 CANCELLED = Problem(
     status=499,
     sqlstate="57014",
@@ -37,7 +42,10 @@ class DependsOnValues(WireError):  # noqa: N818
 
 
 class Described:
-    """The columns of questions, by their texts: they depend on the text and public facts alone. Bounded."""
+    """The columns of one analyst's questions, by their texts: they depend on the text and public facts alone.
+
+    Bounded.
+    """
 
     LONGEST = 10_000
 
@@ -54,7 +62,7 @@ class Described:
 
     def keep(self, text: str, kinds: tuple[int, ...], columns: tuple[types.Column, ...]) -> None:
         """Keep the columns of a question."""
-        if len(text) > self.LONGEST:
+        if len(text) + len(kinds) > self.LONGEST:
             return
         self._kept[text, kinds] = columns
         if len(self._kept) > self._most:
@@ -109,27 +117,44 @@ class Questions:
         raise problems[0]
 
     async def _columns(self, statement: Statement, options: Options, bound: BoundText) -> tuple[types.Column, ...]:
-        work = self._service.price(self._who, options.wanted(bound.text))
-        quote = await self._placed(statement, bound, work)
+        quote = await self._price(statement, options, bound)
         return types.columns_of(quote.schema)
+
+    async def _price(self, statement: Statement, options: Options, bound: BoundText) -> Quote:
+        work = self._service.price(self._who, options.wanted(bound.text))
+        return await self._placed(statement, options, bound, work)
 
     async def explain(self, statement: Statement, options: Options, bound: BoundText) -> pa.Table | None:
         """The answer of EXPLAIN PRIVACY, by its price alone; None if the text is a question after all."""
-        work = self._service.price(self._who, options.wanted(bound.text))
-        quote = await self._placed(statement, bound, work)
-        return quote.to_arrow() if quote.explains else None
+        quote = await self._price(statement, options, bound)
+        return explained(quote) if quote.explains else None
 
     async def ask(self, statement: Statement, options: Options, bound: BoundText) -> Answer:
         """The answer; the one place of this protocol in which anything is charged."""
-        return await self._placed(statement, bound, self._service.ask(self._who, options.wanted(bound.text)))
+        work = self._service.ask(self._who, options.wanted(bound.text))
+        return await self._placed(statement, options, bound, work)
 
-    async def _placed(self, statement: Statement, bound: BoundText, work: Coroutine[Any, Any, T]) -> T:
+    async def _placed(
+        self, statement: Statement, options: Options, bound: BoundText, work: Coroutine[Any, Any, T]
+    ) -> T:
         """Do the work; its errors get their place in the client's message."""
         try:
             return await self.waited(work)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told what may be told
             problem = error
-        raise WireError(told(problem, offset_in_message(problem, statement, bound)))
+        asking = Asking(for_error=options.error is not None, most=self._most())
+        raise WireError(told(problem, offset_in_message(problem, statement, bound), asking))
+
+    def _most(self) -> Fraction | None:
+        try:
+            return self._service.curator.most_epsilon(self._who.analyst)
+        except Refused:
+            return None
+
+    def default_epsilon(self) -> Fraction | None:
+        """What a question is asked with that says neither ε nor an error; None if it is refused."""
+        default, most = self._service.curator.policy.budget.default_epsilon, self._most()
+        return None if default is None or most is None else min(default, most)
 
     async def waited(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for the work, unless the client cancels."""
@@ -162,6 +187,31 @@ def offset_in_message(error: BaseException, statement: Statement, bound: BoundTe
 def refused_in(statement: Statement, error: Refused | ServerRefusal) -> WireError:
     """A refusal of a question whose values aren't known yet, with its place in the message."""
     return WireError(told(error, offset_in_message(error, statement, BoundText(text=statement.question))))
+
+
+def explained(quote: Quote) -> pa.Table:
+    """The quote as a table of rows, its ε as people write it."""
+    table = quote.to_arrow()
+    place = table.schema.get_field_index("epsilon")
+    shown = pa.array([shown_epsilon(quote.epsilon)] * table.num_rows, pa.float64())
+    return table.set_column(place, table.schema.field(place), shown)
+
+
+def shown_epsilon(epsilon: float) -> float:
+    """An ε with nine digits, rounded up: budgets round down, so a question costs a trillionth less than was asked for.
+
+    Example:
+        >>> shown_epsilon(0.049999999999994785), shown_epsilon(0.1), shown_epsilon(0.1234567891)
+        (0.05, 0.1, 0.12345679)
+    """
+    if not 0 < epsilon < math.inf:
+        return epsilon
+    exact = Decimal(epsilon)
+    nearest = float(_NINE_DIGITS.plus(exact))
+    # a decimal that isn't a float was rounded up to the next one: 0.3 to 0.30000000000000004
+    if nearest in (epsilon, math.nextafter(epsilon, 0)):
+        return nearest
+    return float(Context(prec=9, rounding=ROUND_CEILING).plus(exact))
 
 
 def paid(answer: Answer) -> Report | None:

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dither.server.identity import Identity
 from dither.server.pgwire import views
 from dither.server.pgwire.commands import Transaction
 from dither.server.pgwire.errors import failure
+from dither.server.pgwire.messages import parameter_status
 from dither.server.pgwire.shadow import Reply, Shadow, ShadowConnection
 from dither.server.pgwire.statements import Statement
 from dither.server.pgwire.transactions import IDLE, TransactionState
+from dither.server.problems import too_many
+from dither.server.rate import Rate
 from dither.server.service import Service
+from dither.server.settings import Limits
+
+# A tool that looks around sends hundreds of small statements at once, where a question is one.
+TIMES_AS_OFTEN = 5
+# What PostgreSQL works for: reading a statement, and planning and running it, which happens once for each Bind.
+_WORK = (b"P", b"B")
+# Settings of a client's start that the shadow takes, if they are valid; clients are told what holds.
+_TOLD = ("TimeZone", "IntervalStyle", "DateStyle")
+
+
+def catalogue_rate(limits: Limits) -> Rate:
+    """How often each analyst may ask the catalogue: apart from questions and prices, and so many times as often."""
+    return Rate(rate=TIMES_AS_OFTEN * limits.rate, burst=TIMES_AS_OFTEN * limits.burst)
 
 
 class Relay:
@@ -23,11 +40,14 @@ class Relay:
         service: Service,
         who: Identity,
         *,
+        rate: Rate,
         transaction: TransactionState,
         startup: Mapping[str, str],
+        told: Mapping[str, str],
     ) -> None:
-        self._shadow, self._service, self._who = shadow, service, who
-        self._transaction, self._startup = transaction, startup
+        self._shadow, self._service, self._who, self._rate = shadow, service, who, rate
+        self._transaction, self._startup, self._told = transaction, startup, told
+        self._news = b""
         self._connection: ShadowConnection | None = None
         self._unsynced = False
 
@@ -47,6 +67,10 @@ class Relay:
             )
         await self.close()
         self._connection = await self._shadow.connect(self._who, self._startup)
+        holds = {name: self._connection.parameters.get(name, self._told[name]) for name in _TOLD}
+        self._news = b"".join(
+            parameter_status(name, value) for name, value in holds.items() if value != self._told[name]
+        )
         if self._transaction.status != IDLE:
             await self._connection.simple("BEGIN")
             for name in self._transaction.savepoints:
@@ -54,14 +78,24 @@ class Relay:
                 await self._connection.simple(f'SAVEPOINT "{quoted}"')
         return self._connection
 
+    def _admit(self) -> None:
+        """Refuse whoever asks the catalogue too often."""
+        wait = self._rate.wait(self._who.analyst)
+        if wait:
+            self._service.metrics.count("rate", "refused")
+            raise too_many(wait)
+
     async def simple(self, statement: Statement) -> Reply:
         """Run a statement in the shadow."""
+        self._admit()
         connection = await self._opened()
         await views.fill(connection, self._service, self._who, statement.sql)
-        return await connection.simple(statement.sql)
+        return self._with_news(await connection.simple(statement.sql))
 
     async def extended(self, message: bytes, *, runs: str | None = None) -> Reply:
         """Pass on one message of the extended protocol; ``runs`` is the statement that it runs, if it does."""
+        if message[:1] in _WORK:
+            self._admit()
         connection = await self._opened()
         if runs is not None:
             await views.fill(connection, self._service, self._who, runs)
@@ -69,7 +103,12 @@ class Relay:
         reply = await connection.extended(message)
         # after an error the connection has seen its Sync already
         self._unsynced = not reply.failed
-        return reply
+        return self._with_news(reply)
+
+    def _with_news(self, reply: Reply) -> Reply:
+        """A reply, after what the client has to know of the connection that was opened for it."""
+        news, self._news = self._news, b""
+        return replace(reply, messages=news + reply.messages) if news else reply
 
     async def sync(self) -> None:
         """End what the client's Sync ends, if the shadow had any part in it."""

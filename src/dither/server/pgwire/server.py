@@ -46,6 +46,7 @@ class PgServer:
         self._shared = Shared.of(service, access, shadow, most_names=most_names)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._seated: set[asyncio.Task[None]] = set()
         self._sessions: dict[int, tuple[int, Session]] = {}
         self._of_each: collections.Counter[str] = collections.Counter()
 
@@ -63,7 +64,7 @@ class PgServer:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
+        """How many clients are connected, those that are being turned away among them."""
         return len(self._tasks)
 
     async def stop(self) -> None:
@@ -83,8 +84,13 @@ class PgServer:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None, "asyncio serves each connection in a task"
-        self._tasks.add(task)
         wire = Wire(reader, writer, longest=self._service.limits.longest_message, patience=self._patience)
+        if not self._seats(task) and len(self._tasks) - len(self._seated) >= self._service.limits.connections:
+            # as many again are told why they are turned away, and cancel what others wait for; more get no word
+            self._service.metrics.count("pgwire", "refused")
+            wire.abort()
+            return
+        self._tasks.add(task)
         try:
             connection = writer.get_extra_info("socket")
             # so that clients whose machine is gone don't stay for ever
@@ -95,6 +101,18 @@ class PgServer:
             wire.abort()
         finally:
             self._tasks.discard(task)
+            self._seated.discard(task)
+
+    def _seats(self, task: asyncio.Task[None]) -> bool:
+        """Whether a connection has one of the places, or gets one now."""
+        if task not in self._seated and len(self._seated) < self._service.limits.connections:
+            self._seated.add(task)
+        return task in self._seated
+
+    def _expect_seat(self) -> None:
+        task = asyncio.current_task()
+        if task is None or not self._seats(task):
+            raise fatal("53300", "sorry, too many clients already", hint="Try again later.")
 
     async def _serve(self, wire: Wire) -> None:
         """Serve a client to its end; if it doesn't come of itself, say why."""
@@ -115,11 +133,15 @@ class PgServer:
         wire.send(_as_fatal(last).message())
 
     async def _begin(self, wire: Wire) -> None:
-        if len(self._tasks) > self._service.limits.connections:
-            raise fatal("53300", "sorry, too many clients already", hint="Try again later.")
         try:
             async with asyncio.timeout(self._patience.sign_in):
-                begun = await begin(wire, self._access, tls=self._tls, require_tls=self._require_tls)
+                begun = await begin(
+                    wire,
+                    self._access,
+                    tls=self._tls,
+                    require_tls=self._require_tls,
+                    expect_room=self._expect_seat,
+                )
         except TimeoutError:
             raise fatal("57P05", "signing in took too long") from None
         if isinstance(begun, CancelKey):

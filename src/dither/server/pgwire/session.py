@@ -7,7 +7,6 @@ neither statements nor values.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import time
@@ -21,24 +20,23 @@ from dither.server.pgwire import messages
 from dither.server.pgwire.connection import Gone, Wire
 from dither.server.pgwire.errors import WireError, failure, fatal, told
 from dither.server.pgwire.execution import AlreadyTold, Execution
-from dither.server.pgwire.guessing import guess_types
-from dither.server.pgwire.messages import NotUtf8, ProtocolError
-from dither.server.pgwire.parameters import BoundText, bind_text, placeholders
+from dither.server.pgwire.messages import NotUtf8, ProtocolError, WrongFormats
+from dither.server.pgwire.parameters import BoundText, bind_text
 from dither.server.pgwire.portals import Names, Portal, Prepared, description
-from dither.server.pgwire.questions import DependsOnValues, Described, Questions, refused_in
-from dither.server.pgwire.relay import Relay
+from dither.server.pgwire.preparing import LONGEST_AT_ONCE, Preparing, bound_to
+from dither.server.pgwire.questions import Described, Questions
+from dither.server.pgwire.relay import Relay, catalogue_rate
 from dither.server.pgwire.shadow import Shadow
 from dither.server.pgwire.startup import CancelKey, SignedIn
 from dither.server.pgwire.statements import Route, Router, Statement
 from dither.server.pgwire.transactions import IDLE, TransactionState
 from dither.server.pgwire.types import Column
-from dither.server.pgwire.values import NAMES as TYPE_NAMES
-from dither.server.pgwire.values import InvalidValue, read_value
+from dither.server.pgwire.values import InvalidValue
 from dither.server.problems import INTERNAL, UNKNOWN_TOKEN, ServerRefusal
+from dither.server.rate import Rate
 from dither.server.service import Service
 
 LOG = logging.getLogger("dither.server.pgwire")
-LONGEST_AT_ONCE = 5000
 LONGEST_TEXT = 1_000_000
 LONGEST_TURN = 0.005
 MOST_AT_ONCE = 50
@@ -46,6 +44,8 @@ TOKEN_SECONDS = 1.0
 VERSION_WITHOUT_SHADOW = "16.0"
 _ASKING = (Route.PRIVATE, Route.COPY, Route.DECLARE)
 _IGNORED = (b"d", b"c", b"f")
+# How values are written; a client may have asked for others, of which the shadow knows whether they are valid.
+_FORMATS = {"DateStyle": "ISO, MDY", "IntervalStyle": "postgres", "TimeZone": "UTC"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,9 @@ class Shared:
     access: Access
     router: Router
     shadow: Shadow | None
-    described: Described
+    described: dict[str, Described]
+    turns: dict[str, asyncio.Lock]
+    catalogue_rate: Rate
     most_names: int
     split: Callable[[str], tuple[Statement, ...]]
 
@@ -70,13 +72,15 @@ class Shared:
             access=access,
             router=router,
             shadow=shadow,
-            described=Described(),
+            described={},
+            turns={},
+            catalogue_rate=catalogue_rate(service.limits),
             most_names=most_names,
             split=functools.lru_cache(maxsize=1000)(lambda text: tuple(router.split(text))),
         )
 
-    async def statements(self, text: str) -> tuple[Statement, ...]:
-        """The statements of a message; a long text is read beside the event loop, and not kept."""
+    async def statements(self, text: str, turn: asyncio.Lock) -> tuple[Statement, ...]:
+        """The statements of a message; a long text is read beside the event loop, in its turn, and not kept."""
         if len(text) <= LONGEST_AT_ONCE:
             began = time.monotonic()
             found = self.split(text)
@@ -86,7 +90,8 @@ class Shared:
             return found
         if len(text) > LONGEST_TEXT:
             raise failure("54000", f"statements may have at most {LONGEST_TEXT} characters together")
-        return tuple(await asyncio.to_thread(self.router.split, text))
+        async with turn:
+            return tuple(await asyncio.to_thread(self.router.split, text))
 
 
 class Session:
@@ -97,19 +102,27 @@ class Session:
         self._settings = signed_in.settings
         self._transaction = TransactionState()
         self._names = Names(shared.most_names)
-        self._questions = Questions(shared.service, self._who, shared.described)
+        # reading a long text takes seconds: an analyst has one read at a time, over however many connections
+        self._turn = shared.turns.setdefault(self._who.analyst, asyncio.Lock())
+        # apart for each analyst: what is known already would show in what isn't refused
+        described = shared.described.setdefault(self._who.analyst, Described())
+        self._questions = Questions(shared.service, self._who, described)
         self._relay = Relay(
             shared.shadow,
             shared.service,
             self._who,
+            rate=shared.catalogue_rate,
             transaction=self._transaction,
             startup=self._settings,
+            told=_FORMATS,
         )
+        self._preparing = Preparing(self._questions, shared.service.curator.policy.schema, self._turn)
         self._execution = Execution(
             wire,
             shared.service,
             self._who,
             questions=self._questions,
+            preparing=self._preparing,
             relay=self._relay,
             names=self._names,
             transaction=self._transaction,
@@ -158,9 +171,7 @@ class Session:
             "application_name": self._settings.get("application_name", ""),
             "is_superuser": "off",
             "session_authorization": self._who.analyst,
-            "DateStyle": "ISO, MDY",
-            "IntervalStyle": "postgres",
-            "TimeZone": "UTC",
+            **_FORMATS,
             "integer_datetimes": "on",
             "standard_conforming_strings": "on",
             "default_transaction_read_only": "on",
@@ -198,6 +209,8 @@ class Session:
             self._transaction.fail()
         except NotUtf8 as error:
             self._report(failure("22021", str(error), hint="Set client_encoding to UTF8."))
+        except WrongFormats as error:
+            self._report(failure(error.sqlstate, str(error)))
         except (ProtocolError, Gone):
             raise
         except (WireError, InvalidValue, Refused, ServerRefusal) as error:
@@ -237,7 +250,7 @@ class Session:
         text = messages.read_query(body)
         self._names.statements.pop("", None)
         self._names.portals.pop("", None)
-        for statement in await self._shared.statements(text):
+        for statement in await self._shared.statements(text, self._turn):
             self._expect_valid_token()
             if statement.route in _ASKING and statement.parameters:
                 # refused: the simple protocol has no values to give
@@ -252,7 +265,7 @@ class Session:
         wanted = messages.read_parse(body)
         if not wanted.name:
             self._names.statements.pop("", None)
-        found = await self._shared.statements(wanted.sql)
+        found = await self._shared.statements(wanted.sql, self._turn)
         if len(found) > 1:
             raise failure("42601", "cannot insert multiple commands into a prepared statement")
         statement = found[0]
@@ -264,51 +277,24 @@ class Session:
             return
         prepared = Prepared(statement=statement)
         if statement.route in _ASKING:
-            prepared = await self._typed(statement, wanted.types)
-            # PostgreSQL finds what is wrong with a statement here, and some clients can't take it later
-            with contextlib.suppress(DependsOnValues):
-                await self._columns(prepared)
+            prepared = await self._preparing.prepared(statement, wanted.types, self._execution.options.current)
         self._names.prepare(wanted.name, prepared)
         self._wire.send(messages.PARSE_COMPLETE)
 
-    async def _typed(self, statement: Statement, declared: tuple[int, ...]) -> Prepared:
-        """The statement with the types of its parameters, guessed where the client didn't say."""
-        text, schema = statement.question, self._shared.service.curator.policy.schema
-        places = placeholders(text)
-        if not places and not declared:
-            return Prepared(statement=statement)
-        try:
-            if len(text) <= LONGEST_AT_ONCE:
-                kinds = guess_types(text, places, declared, schema)
-            else:
-                kinds = await asyncio.to_thread(guess_types, text, places, declared, schema)
-        except (Refused, ServerRefusal) as error:
-            raise refused_in(statement, error) from None
-        for number, oid in enumerate(kinds, 1):
-            if oid not in TYPE_NAMES:
-                raise InvalidValue(number, "0A000", f"has a type (oid {oid}) that questions can't use")
-        return Prepared(statement=statement, places=places, types=kinds)
-
-    async def _columns(self, prepared: Prepared) -> tuple[Column, ...]:
-        return await self._questions.describe(
-            prepared.statement,
-            self._execution.options.current,
-            places=prepared.places,
-            kinds=prepared.types,
-        )
-
     def _is_relayed(self, statement: Statement) -> bool:
-        """Whether a statement is the shadow's: what isn't a question, and cursors that aren't held here."""
+        """Whether a statement is the shadow's: what isn't a question, and names that aren't held here."""
         if statement.route is Route.SHADOW:
             return True
         name = getattr(statement.detail, "name", None)
         foreign = statement.route in (Route.FETCH, Route.CLOSE) and name is not None and name not in self._names.portals
+        if statement.route is Route.EXECUTE:
+            foreign = self._names.is_foreign(name or "")
         return foreign and self._relay.is_open
 
     async def _bind(self, body: bytes) -> None:
         wanted = messages.read_bind(body)
         prepared = self._names.statement(wanted.statement)
-        if prepared.statement.route not in (Route.TRANSACTION, Route.EMPTY):
+        if prepared.statement.route is not Route.TRANSACTION:
             self._transaction.expect_working()
         if not wanted.portal:
             self._names.portals.pop("", None)
@@ -318,16 +304,7 @@ class Session:
             self._names.open(wanted.portal, portal)
             await self._pass_on(b"B", body, undo=(self._names.portals, wanted.portal))
             return
-        if len(wanted.values) != len(prepared.types):
-            title = f"there are {len(wanted.values)} values for {len(prepared.types)} parameters"
-            raise failure("08P01", title)
-        if prepared.places:
-            forms = wanted.formats if len(wanted.formats) > 1 else (wanted.formats or (0,)) * len(wanted.values)
-            values = [
-                read_value(raw, oid, form=form, number=number)
-                for number, (raw, oid, form) in enumerate(zip(wanted.values, prepared.types, forms, strict=True), 1)
-            ]
-            bound = bind_text(prepared.statement.question, values, prepared.places)
+        bound = bound_to(prepared, wanted.values, wanted.formats)
         portal = Portal(statement=prepared.statement, bound=bound, kinds=prepared.types, formats=wanted.results)
         self._names.open(wanted.portal, portal)
         self._wire.send(messages.BIND_COMPLETE)
@@ -348,13 +325,17 @@ class Session:
                 return
             columns = await self._described(prepared)
             formats = ()
+        if columns is not None:
+            # as in PostgreSQL: nothing that gives rows is looked at in a transaction that failed
+            self._transaction.expect_working()
+        if not wanted.portal:
             self._wire.send(messages.parameter_description(prepared.types))
         self._wire.send(messages.NO_DATA if columns is None else description(columns, formats))
 
     async def _described(self, prepared: Prepared) -> tuple[Column, ...] | None:
         statement = prepared.statement
         if statement.route is Route.PRIVATE:
-            return await self._columns(prepared)
+            return await self._preparing.columns(prepared, self._execution.options.current)
         return await self._execution.columns(Portal(statement=statement, bound=BoundText(text=statement.question)))
 
     async def _execute(self, body: bytes) -> None:

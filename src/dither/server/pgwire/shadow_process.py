@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import stat
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ SUPERUSER = "dither_shadow"
 SOCKET = ".s.PGSQL.5432"
 # a path of a Unix socket may have 107 bytes on Linux and 103 elsewhere
 LONGEST_PATH = 100
+# where temporary files may go if their usual place won't do
+OTHER_PLACES = ("/tmp", "/var/tmp")  # noqa: S108 - a directory of its own is made there, which nobody else may enter
 
 
 class ShadowFailed(DitherError):  # noqa: N818
@@ -149,13 +152,38 @@ def _user() -> int | None:
 
 
 def _directory(user: int | None) -> Path:
-    directory = Path(tempfile.mkdtemp(prefix="dither-shadow-"))
-    if len(os.fsencode(directory / SOCKET)) > LONGEST_PATH:
+    """A new directory whose path is short enough for a socket, and which the user can get to."""
+    places = tuple(dict.fromkeys((tempfile.gettempdir(), *OTHER_PLACES)))
+    for place in places:
+        try:
+            directory = Path(tempfile.mkdtemp(prefix="dither-shadow-", dir=place))
+        except OSError:
+            continue
+        if len(os.fsencode(directory / SOCKET)) <= LONGEST_PATH and _enters(user, directory.parent):
+            if user is not None:
+                os.chown(directory, user, -1)
+            return directory
         directory.rmdir()
-        directory = Path(tempfile.mkdtemp(prefix="dither-shadow-", dir="/tmp"))
-    if user is not None:
-        os.chown(directory, user, -1)
-    return directory
+    raise ShadowFailed(
+        f"the shadow PostgreSQL can use no directory for temporary files, of {', '.join(places)}: it needs one with a "
+        "short path in which files can be made"
+        + ("" if user is None else ", and which the user nobody, as whom it runs under root, can enter")
+        + "; set TMPDIR to one"
+        + ("" if user is None else ", or start the server as another user")
+    )
+
+
+def _enters(user: int | None, place: Path) -> bool:
+    """Whether a user can enter a directory and all that it is in, by their modes; None is ourselves, who made one."""
+    if user is None:
+        return True
+    for each in (place.resolve(), *place.resolve().parents):
+        found = each.stat()
+        # the process has the user's number as its group too
+        own = stat.S_IXUSR if found.st_uid == user else stat.S_IXGRP if found.st_gid == user else stat.S_IXOTH
+        if not found.st_mode & own:
+            return False
+    return True
 
 
 def _configuration(directory: Path, limits: ShadowLimits) -> str:

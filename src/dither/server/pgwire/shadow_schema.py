@@ -29,6 +29,28 @@ MOST_KEYS_SHOWN = 20
 MOST_RECEIPTS = 500
 # columns that every table of PostgreSQL has, so no other can have these names
 _OWN_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+# What psql shows of the columns of dp's views with \d+.
+_ABOUT_VIEWS = {
+    "budget.account": "the dataset's name, or the dataset's and the analyst's",
+    "budget.epsilon_spent": "what all answers cost together, read as ε at this δ",
+    "budget.epsilon_budget": "the most that they may cost; empty if the account has no cap of its own",
+    "budget.share_used": "the share of the budget that is used up: 0 at first, 1 when nothing is left; it isn't the "
+    "ratio of the two ε where δ is above 0",
+    "budget.delta": "the δ of the budget",
+    "ledger.number": "the number of the receipt",
+    "ledger.at": "when it was charged",
+    "ledger.who": "who asked",
+    "ledger.sql": "the question",
+    "ledger.epsilon": "the ε of the question by itself",
+    "ledger.cost": "what was charged, as the ledger counts it",
+    "columns.low": "the lower bound that the policy declares",
+    "columns.high": "the upper bound that the policy declares",
+    "columns.step": "values are whole multiples of it",
+    "columns.keys": "the public values, which may be grouped by",
+    "columns.is_unit": "whether it is the protected unit",
+    "columns.is_hidden": "whether questions may not use it",
+    "columns.is_private": "whether its table is private",
+}
 _RESERVED = frozenset({SUPERUSER, "public", "none", "current_user", "session_user", "current_role", "user"})
 
 # Functions that may be called although what they give isn't settled by what they are given. All other such functions
@@ -235,7 +257,7 @@ def _make_views(policy: Policy) -> Iterator[str]:
     yield "CREATE SCHEMA dp"
     yield "GRANT USAGE ON SCHEMA dp TO PUBLIC"
     yield "COMMENT ON SCHEMA dp IS 'what dither says about budgets, receipts and public facts'"
-    budget = "account text, epsilon_spent float8, epsilon_budget float8, share float8, delta float8"
+    budget = "account text, epsilon_spent float8, epsilon_budget float8, share_used float8, delta float8"
     ledger = "number text, at timestamptz, who text, sql text, epsilon text, cost text"
     for view, columns, about in (
         ("budget", budget, "how much of the privacy budget is spent, of the accounts that you may know"),
@@ -254,6 +276,8 @@ def _make_views(policy: Policy) -> Iterator[str]:
     )
     yield f"CREATE VIEW dp.columns AS SELECT * FROM ({'VALUES ' + rows if rows else nothing}) AS r({columns})"  # noqa: S608
     yield "COMMENT ON VIEW dp.columns IS 'the public facts of every column'"
+    for place, about in _ABOUT_VIEWS.items():
+        yield f"COMMENT ON COLUMN dp.{place} IS {literal(about)}"
     yield "GRANT SELECT ON ALL TABLES IN SCHEMA dp TO PUBLIC"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from dither.server.access import Access
@@ -39,8 +39,19 @@ class SignedIn:
     settings: Mapping[str, str]
 
 
-async def begin(wire: Wire, access: Access, *, tls: ssl.SSLContext | None, require_tls: bool) -> SignedIn | CancelKey:
-    """Lead a connection up to a sign-in, or to a request to cancel; raises if it comes to neither."""
+async def begin(
+    wire: Wire,
+    access: Access,
+    *,
+    tls: ssl.SSLContext | None,
+    require_tls: bool,
+    expect_room: Callable[[], None] = lambda: None,
+) -> SignedIn | CancelKey:
+    """Lead a connection up to a sign-in, or to a request to cancel; raises if it comes to neither.
+
+    ``expect_room`` raises if there is no place for another client. It is called after the startup message: a client
+    that asked for encryption waits for one letter, and would take an error in its stead for a broken protocol.
+    """
     code, body = await _after_requests(wire, tls)
     if code == messages.CANCEL_REQUEST:
         if len(body) != 8:
@@ -49,6 +60,7 @@ async def begin(wire: Wire, access: Access, *, tls: ssl.SSLContext | None, requi
         return CancelKey(process=process, secret=secret)
     if code >> 16 != MAJOR:
         raise fatal("0A000", "unsupported frontend protocol: this server speaks version 3")
+    expect_room()
     if require_tls and not wire.encrypted:
         raise fatal("28000", "this server wants TLS", hint="Connect with sslmode=require, or better verify-full.")
     settings = messages.read_startup(body)

@@ -7,7 +7,7 @@ about data from empty tables: so a name that could be a table of the policy coun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal, TypeAlias
 
@@ -33,6 +33,14 @@ from dither.server.pgwire.commands import (
 from dither.server.pgwire.copy_options import read_copy
 from dither.server.pgwire.lexer import Unclosed, Word
 from dither.server.pgwire.policy_tables import PolicyTables, Probe, probed
+from dither.server.pgwire.prepare_commands import (
+    ExecuteNamed,
+    PrepareAs,
+    literals_of,
+    read_execute,
+    read_prepare,
+    types_of,
+)
 from dither.server.pgwire.session_settings import setting_problem
 
 
@@ -47,6 +55,8 @@ class Route(Enum):
     DECLARE = "declare"
     FETCH = "fetch"
     CLOSE = "close"
+    PREPARE = "prepare"
+    EXECUTE = "execute"
     DEALLOCATE = "deallocate"
     DISCARD = "discard"
     SHADOW = "shadow"
@@ -64,7 +74,7 @@ class Refusal:
     position: tuple[int, int] | None = None
 
 
-Detail: TypeAlias = Transaction | Setting | CopyOut | Cursor | Fetch | Named | Refusal
+Detail: TypeAlias = Transaction | Setting | CopyOut | Cursor | Fetch | Named | PrepareAs | ExecuteNamed | Refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +188,10 @@ class _Reading:
         self._sql = message[self._start : self._end]
         self._head = words[0].keyword or ("SELECT" if words[0].is_symbol("(") else "")
 
+    @property
+    def _second(self) -> str:
+        return self._words[1].keyword if len(self._words) > 1 else ""
+
     def statement(self) -> Statement:
         try:
             return self._routed()
@@ -208,15 +222,16 @@ class _Reading:
             return self._declare()
         if self._head == "EXPLAIN":
             return self._explain()
+        if self._head == "PREPARE" and self._second != "TRANSACTION":
+            return self._prepare()
+        if self._head == "EXECUTE":
+            return self._execute()
         if self._head in _WRITES:
             return self._refused("25006", "read_only", f"{self._head} can't be used here", _NO_CHANGES, self._words[0])
         if not self._tables.read_in(self._words, self._message):
             return self._to_shadow()
         if self._head in _QUESTIONS:
             return self._question(self._words)
-        if self._head in ("PREPARE", "EXECUTE"):
-            hint = "Drivers prepare questions by the protocol; in psql, send the question itself or use \\bind."
-            return self._refused("0A000", "unsupported", "a question can't be prepared by PREPARE", hint)
         return self._refused("0A000", "unsupported", "this isn't a question", _ASK, self._words[0])
 
     # ------------------------------------------------------------------ what isn't about tables
@@ -265,8 +280,7 @@ class _Reading:
         return self._asked(Route.PRIVATE, words)
 
     def _explain(self) -> Statement:
-        second = self._words[1].keyword if len(self._words) > 1 else ""
-        if second == "PRIVACY":
+        if self._second == "PRIVACY":
             return self._asked(Route.PRIVATE, self._words)
         if not self._tables.read_in(self._words, self._message):
             return self._to_shadow()
@@ -290,6 +304,29 @@ class _Reading:
         if not self._tables.read_in(cursor.question, self._message):
             return self._to_shadow()
         return self._asked(Route.DECLARE, cursor.question, detail=cursor.cursor, tag="DECLARE CURSOR")
+
+    def _prepare(self) -> Statement:
+        """PREPARE of a question; of anything else it is the shadow's, and its name is noted."""
+        read = read_prepare(self._words)
+        made = self._made(Route.PREPARE, Command(tag="PREPARE", detail=None))
+        if not self._tables.read_in(read.query, self._message):
+            return replace(made, detail=PrepareAs(name=read.name))
+        if read.query[0].keyword not in _QUESTIONS and not read.query[0].is_symbol("("):
+            return self._refused("0A000", "unsupported", "this isn't a question", _ASK, read.query[0])
+        question = self._question(read.query)
+        if question.route is Route.SHADOW:
+            return replace(made, detail=PrepareAs(name=read.name))
+        return replace(
+            question, route=Route.PREPARE, tag="PREPARE", detail=PrepareAs(name=read.name, types=types_of(read.types))
+        )
+
+    def _execute(self) -> Statement:
+        read = read_execute(self._words)
+        if read.arguments and self._tables.read_in(read.arguments, self._message):
+            hint = "Write numbers, texts in quotes, TRUE, FALSE or NULL."
+            return self._refused("0A000", "unsupported", "an argument can't read a table", hint, read.arguments[0])
+        wanted = ExecuteNamed(name=read.name, arguments=literals_of(read.arguments, self._message))
+        return replace(self._to_shadow(), route=Route.EXECUTE, tag="EXECUTE", detail=wanted)
 
     # ------------------------------------------------------------------ statements
 

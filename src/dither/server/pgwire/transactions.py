@@ -6,6 +6,7 @@ from dither.server.pgwire.commands import Transaction
 from dither.server.pgwire.errors import Report, failure, notice
 
 IDLE, OPEN, FAILED = b"I", b"T", b"E"
+MOST_SAVEPOINTS = 1000
 
 
 def _none_open() -> Report:
@@ -43,6 +44,10 @@ class TransactionState:
             raise failure("25P01", f"{tag or 'this'} can only be used in transaction blocks")
         if wanted.action == "savepoint":
             self.expect_working()
+            if len(self.savepoints) >= MOST_SAVEPOINTS:
+                raise failure(
+                    "53400", f"a transaction may have {MOST_SAVEPOINTS} savepoints", hint="Release some first."
+                )
             self.savepoints.append(wanted.name)
             return tag, None
         if wanted.name not in self.savepoints:

@@ -57,12 +57,22 @@ class InvalidValue(Exception):  # noqa: N818
         super().__init__(f"parameter ${number} {reason}")
 
 
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def read_value(raw: bytes | None, oid: int, *, form: int, number: int) -> Parameter:
     """The value of parameter ``number``, sent as text (0) or binary (1)."""
     if oid not in NAMES:
         raise InvalidValue(number, "0A000", f"has a type (oid {oid}) that questions can't use")
     if raw is None:
         return None
+    if (not form or oid in types.TEXTS) and not _is_utf8(raw):
+        raise InvalidValue(number, "22021", "isn't UTF-8, the only encoding of this server")
     try:
         value = _binary(raw, oid) if form else _text(raw.decode(), oid)
     except (ValueError, ArithmeticError, struct.error, InvalidOperation):

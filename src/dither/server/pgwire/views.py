@@ -51,7 +51,7 @@ def _rows(curator: Curator, who: Identity) -> dict[str, list[dict[str, Any]]]:
             "account": line.account,
             "epsilon_spent": line.epsilon_spent,
             "epsilon_budget": line.epsilon_budget,
-            "share": line.share,
+            "share_used": line.share,
             "delta": line.delta,
         }
         for line in curator.budget(who.analyst)

@@ -9,10 +9,12 @@ from typing import Any
 from fastapi import Response
 from starlette.responses import RedirectResponse
 
+from dither.curator import OWNER, Quote
 from dither.errors import DitherError, Failed, InvalidParameter, OutOfBudget, Refused
 from dither.privacy import Guarantee
+from dither.server.http.guard import told
 from dither.server.identity import Scope
-from dither.server.problems import Problem, ServerRefusal, problem_of
+from dither.server.problems import Problem, ServerRefusal
 from dither.server.service import Wanted
 from dither.server.web.facts import shown_table
 from dither.server.web.meaning import meaning_of
@@ -20,6 +22,13 @@ from dither.server.web.showing import shown_answer
 from dither.server.web.visits import Visit
 
 DEFAULT_AMOUNT = "0.1"
+NOT_AGREED = Problem(
+    status=409,
+    sqlstate="55000",
+    code="not_agreed",
+    title="the button didn't state the price of this question",
+    hint="It was changed, or its price has. Look at the price and press the button again.",
+)
 MOST_AROUND = 120
 
 
@@ -36,6 +45,9 @@ class Excerpt:
 async def ask(visit: Visit) -> Response:
     """The editor, with the tables beside it."""
     visit.service.admit(visit.session.identity, Scope.PRICE)
+    if visit.analyst != OWNER:
+        # a name that the policy doesn't know can do nothing here: that is said at once
+        visit.service.curator.policy.analyst(visit.analyst)
     given = visit.request.query_params
     mode = "error" if "error" in given else "epsilon"
     amount = given.get(mode) or DEFAULT_AMOUNT
@@ -48,27 +60,48 @@ async def price(visit: Visit) -> Response:
         return _priced(visit, "_nothing.html")
     try:
         quote = await visit.service.price(visit.session.identity, _wanted(visit))
-        lines = await visit.service.budget(visit.session.identity)
+        shown = await _shown_price(visit, quote)
     except (DitherError, ServerRefusal, TimeoutError) as error:
         return _priced(visit, "_refused.html", **_refusal(visit, error, asked=False))
+    return _priced(visit, "_price.html", **shown)
+
+
+async def _shown_price(visit: Visit, quote: Quote) -> dict[str, Any]:
+    """What the template of a price needs; ``price`` is what the button states and the form sends back."""
+    lines = await visit.service.budget(visit.session.identity)
     meaning = None
     if 0 < quote.epsilon < math.inf:
         guarantee = Guarantee(epsilon=quote.epsilon, delta=quote.delta)
         meaning = meaning_of(guarantee, visit.service.curator.policy.schema.adjacency)
-    return _priced(
-        visit,
-        "_price.html",
-        quote=quote,
-        line=lines[0] if lines else None,
-        meaning=meaning,
-        noisy=[column for column in quote.columns if column.mechanism],
-    )
+    return {
+        "quote": quote,
+        "price": _stated(quote),
+        "line": lines[0] if lines else None,
+        "meaning": meaning,
+        "noisy": [column for column in quote.columns if column.mechanism],
+    }
+
+
+def _stated(quote: Quote) -> str:
+    """The price as the button states it."""
+    return "free" if quote.free or quote.explains else f"ε = {quote.epsilon:.4g}"
 
 
 async def run(visit: Visit) -> Response:
-    """Ask the question in the editor."""
+    """Ask the question in the editor, for the price that the pressed button stated: for another it isn't asked."""
     try:
-        answer = await visit.service.ask(visit.session.identity, _wanted(visit))
+        visit.service.admit(visit.session.identity, Scope.ASK)
+        wanted = _wanted(visit)
+        quote = await visit.service.price(visit.session.identity, wanted)
+        stated = _stated(quote)
+        if stated not in ("free", visit.form.get("agreed", "")):
+            refusal = _refusal(visit, ServerRefusal(NOT_AGREED), asked=True)
+            if visit.partly:
+                return visit.page("_refused.html", **refusal)
+            shown = await _shown_price(visit, quote)
+            parts = {"price_part": "_price.html", "answer_part": "_refused.html"}
+            return _again(visit, status=NOT_AGREED.status, **parts, **refusal, **shown)
+        answer = await visit.service.ask(visit.session.identity, wanted)
     except (DitherError, ServerRefusal, TimeoutError) as error:
         refusal = _refusal(visit, error, asked=True)
         if visit.partly:
@@ -130,7 +163,7 @@ def _priced(visit: Visit, part: str, **context: Any) -> Response:
 
 def _refusal(visit: Visit, error: BaseException, *, asked: bool) -> dict[str, Any]:
     """What is said about a question without an answer; ``asked`` tells the question itself from its price."""
-    problem = problem_of(error)
+    problem = told(error)
     return {
         "problem": problem,
         "excerpt": _excerpt(visit.form.get("sql", ""), problem),

@@ -61,8 +61,15 @@ def meaning_of(guarantee: Guarantee, adjacency: Adjacency) -> Meaning:
         suspects="that somebody is in the data" if present else "about what the data says of somebody",
         besides=f"For a suspicion about what the data says of somebody, count {twice}." if present else "",
         suspicions=tuple(_suspicion(guarantee, prior, failure) for prior in PRIORS),
-        but_for=f", but for a chance of {float(failure):.2g}" if failure else "",
+        but_for=f", but for a chance of {_one_in(failure)}" if failure else "",
     )
+
+
+def _one_in(chance: Fraction) -> str:
+    """A small chance as people say it, never made smaller: two digits of the other number, rounded down."""
+    number = math.floor(1 / chance)
+    step = 10 ** max(0, len(str(number)) - 2)
+    return f"1 in {number // step * step:,}"
 
 
 def _suspicion(guarantee: Guarantee, prior: Fraction, failure: Fraction) -> Suspicion:

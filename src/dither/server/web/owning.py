@@ -7,10 +7,10 @@ from typing import Any
 from fastapi import Response
 from starlette.responses import RedirectResponse
 
-from dither.curator import OWNER
-from dither.curator.requests import RequestKind, RequestState
+from dither.curator import OWNER, Curator, Request, RequestKind, RequestState
 from dither.errors import InvalidParameter, LedgerError
 from dither.server.identity import Scope
+from dither.server.web.outlook import Outlook, outlook_of
 from dither.server.web.visits import Visit
 
 PAGE = 50
@@ -59,11 +59,19 @@ async def _ledger(visit: Visit, *, verified: bool = False, **outcome: Any) -> Re
 
 async def approvals(visit: Visit) -> Response:
     """Requests: all for the owner, who decides; their own for analysts."""
-    who = visit.analyst
-    requests = await visit.service.do(
-        visit.session.identity, Scope.ASK, "requests", lambda curator: curator.requests(who)
-    )
-    return visit.page("approvals.html", requests=requests)
+    who, decides = visit.analyst, visit.session.identity.is_owner
+
+    def look(curator: Curator) -> tuple[tuple[Request, ...], dict[str, Outlook]]:
+        found = curator.requests(who)
+        waiting = [request for request in found if request.state is RequestState.WAITING] if decides else []
+        return found, {request.number: outlook_of(curator, request) for request in waiting}
+
+    requests, outlooks = await visit.service.do(visit.session.identity, Scope.ASK, "requests", look)
+    waits = sum(request.state is RequestState.WAITING for request in requests)
+    if decides:
+        # what waits comes first, each part newest first
+        requests = tuple(sorted(requests, key=lambda request: request.state is not RequestState.WAITING))
+    return visit.page("approvals.html", requests=requests, outlooks=outlooks, waits=waits)
 
 
 async def decide(visit: Visit) -> Response:
@@ -78,5 +86,5 @@ async def decide(visit: Visit) -> Response:
         lambda curator: curator.decide(number, approve=decision == "approve", why=why),
     )
     if visit.partly:
-        return visit.page("_request.html", request=request)
+        return visit.page("_request.html", request=request, outlooks={})
     return RedirectResponse(f"/approvals#request-{request.number}", status_code=303)

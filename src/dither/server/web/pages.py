@@ -60,14 +60,17 @@ def router(*, secure_cookies: bool = False) -> APIRouter:
         return to_sign_in(request) if known is None else RedirectResponse("/ask", status_code=303)
 
     async def sign_in_page(request: Request) -> Response:
-        return html("sign_in.html", problem=None, dataset=_dataset(request))
+        # a cookie without a session: of somebody who was signed in, and isn't any more
+        ended = bool(request.cookies.get(cookie)) and session_of(request, cookie) is None
+        return html("sign_in.html", problem=None, ended=ended, dataset=_dataset(request))
 
     async def sign_in(request: Request) -> Response:
         dataset, access = _dataset(request), access_of(request)
         token = (await read_form(request)).get("token", "").strip()
         made = access.sign_in(token) if 0 < len(token) <= LONGEST_TOKEN and same_site(request) else None
         if made is None:
-            return html("sign_in.html", status=401, problem="This token is unknown or has expired.", dataset=dataset)
+            problem = "This token is unknown or has expired."
+            return html("sign_in.html", status=401, problem=problem, ended=False, dataset=dataset)
         # whoever was signed in here before isn't any more
         access.sign_out(request.cookies.get(cookie, ""))
         response = RedirectResponse("/ask", status_code=303)
@@ -95,7 +98,17 @@ def router(*, secure_cookies: bool = False) -> APIRouter:
             return Response(status_code=304, headers=headers)
         return Response(content, media_type=STATIC[name], headers=headers)
 
+    async def again(request: Request) -> Response:
+        # the address of a form, typed or kept: back to the page that has it
+        return RedirectResponse("/" + request.url.path.split("/")[1], status_code=303)
+
     for method, path, endpoint in (
+        ("GET", "/ask/price", again),
+        ("GET", "/ask/run", again),
+        ("GET", "/ask/request", again),
+        ("GET", "/budget/request", again),
+        ("GET", "/ledger/verify", again),
+        ("GET", "/approvals/{number}", again),
         ("GET", "/", start),
         ("GET", "/sign-in", sign_in_page),
         ("POST", "/sign-in", sign_in),

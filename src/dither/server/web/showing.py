@@ -15,12 +15,16 @@ KINDS: tuple[ChartKind, ...] = ("bar", "line", "dot")
 
 @dataclass(frozen=True, slots=True)
 class ShownCell:
-    """A value as text; a noisy one with its interval, and half of its width where the value is in the middle."""
+    """A value as text; a noisy one with its interval, and half of its width where the value is in the middle.
+
+    ``drowned`` says that the interval holds 0, so that the value can't be told from nothing.
+    """
 
     text: str
     half: str = ""
     interval: str = ""
     noisy: bool = False
+    drowned: bool = False
 
 
 def shown_answer(answer: Answer, *, kind: ChartKind | None = None) -> dict[str, Any]:
@@ -35,6 +39,7 @@ def shown_answer(answer: Answer, *, kind: ChartKind | None = None) -> dict[str, 
         "drawing": answer_chart(answer, kind=kind),
         "kind": kind,
         "kinds": KINDS,
+        "mostly_noise": _mostly_noise(columns),
         "texts": [(name, bars.text) for name, bars in answer.bars.items() if bars.low is None and bars.text],
     }
 
@@ -53,5 +58,12 @@ def _cells(answer: Answer, name: str, values: list[Any]) -> list[ShownCell]:
             # an interval that was cut at a bound isn't around its value: ± would say another one
             around = abs(float(value) - low - half) <= 1e-9 * max(abs(low), abs(high))
             between = f"{number(low)} … {number(high)}"
-            cells.append(ShownCell(cell(value), number(half) if around else "", between, noisy=True))
+            drowned = low <= 0 <= high
+            cells.append(ShownCell(cell(value), number(half) if around else "", between, noisy=True, drowned=drowned))
     return cells
+
+
+def _mostly_noise(columns: list[list[ShownCell]]) -> bool:
+    """Whether more than half of the values with intervals can't be told from nothing."""
+    told = [one.drowned for cells in columns for one in cells if one.interval]
+    return 2 * sum(told) > len(told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,10 +19,12 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from dither.curator import OWNER
 from dither.curator.answer import cell, number
 from dither.curator.charts import meter
+from dither.errors import InvalidParameter
 from dither.server.access import Session
 from dither.server.http.door import access_of, service_of
+from dither.server.http.guard import told
 from dither.server.identity import Scope
-from dither.server.problems import Problem, problem_of
+from dither.server.problems import Problem
 from dither.server.service import Service
 
 # Under the prefix __Host- browsers take the cookie from this very host alone, and only over TLS (RFC 6265bis).
@@ -31,6 +34,8 @@ POLICY = (
     "frame-ancestors 'none'; base-uri 'none'"
 )
 MOST_FIELDS = 40
+NUMBER = re.compile(r"(?:[0-9]{1,40}|[0-9]{0,40}\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,2})?|[0-9]{1,40}/[1-9][0-9]{0,39}")
+NOT_ZERO = re.compile(r"[0.]*[1-9]")
 STATIC = {
     "htmx-2.0.11.min.js": "text/javascript",
     "dither.js": "text/javascript",
@@ -62,8 +67,11 @@ class Visit:
         return self.session.identity.analyst
 
     def amount(self, name: str) -> str:
-        """A number that somebody wrote, with a decimal comma or point; the curator reads and checks it."""
-        return self.form.get(name, "").strip().replace(",", ".")
+        """A number above 0 that somebody wrote, with a decimal comma or point; empty where they wrote nothing."""
+        written = self.form.get(name, "").strip().replace(",", ".")
+        if written and (not NUMBER.fullmatch(written) or not NOT_ZERO.match(written)):
+            raise InvalidParameter("the amount must be a number above 0, such as 0.1")
+        return written
 
     @property
     def partly(self) -> bool:
@@ -102,6 +110,13 @@ def html(template: str, *, status: int = 200, **context: Any) -> Response:
     return HTMLResponse(text, status_code=status, headers=headers)
 
 
+def lost(request: Request, problem: Problem) -> Response:
+    """A page for somebody whose address leads nowhere, signed in or not."""
+    dataset = service_of(request).curator.policy.source.name
+    plain = replace(problem, hint="The address may be mistyped, or what was there is gone.")
+    return html("problem.html", status=problem.status, problem=plain, dataset=dataset, here="")
+
+
 def visited(handler: Handler, *, cookie: str) -> Callable[[Request], Awaitable[Response]]:
     """The handler, for those who are signed in; others are sent to sign in, and forms of other sites are refused.
 
@@ -122,7 +137,7 @@ def visited(handler: Handler, *, cookie: str) -> Callable[[Request], Awaitable[R
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - every problem is told in the same way, and says nothing of data
-            return visit.problem(problem_of(error))
+            return visit.problem(told(error))
 
     return endpoint
 

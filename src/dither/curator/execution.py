@@ -1,0 +1,130 @@
+"""The run of a question after its charge: exact cells from the engine, noise, and the bytes that the ledger keeps."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from dither.curator.asked import Asked
+from dither.curator.charging import LOG, cause_of
+from dither.curator.policy.policy import Policy
+from dither.curator.pricing import Prepared, Pricing
+from dither.curator.release import release
+from dither.curator.search import Stored, find_bounds
+from dither.engines import Engine
+from dither.errors import SourceError
+from dither.query.measures import Measured, Measurement
+from dither.query.price import Priced
+
+MOST_BYTES = 64 * 2**20
+# what the objects around the numbers take, about
+OVERHEAD = 4000
+
+
+class Execution:
+    """Runs questions that were charged, on data that must stay as it was when it was opened."""
+
+    def __init__(self, policy: Policy, engine: Engine, pricing: Pricing, *, opened: str) -> None:
+        self._policy, self._engine, self._pricing, self._opened = policy, engine, pricing, opened
+        self._cells = KeptCells()
+
+    @property
+    def changed(self) -> bool:
+        """Whether the data isn't what was opened any more."""
+        return self._engine.version() != self._opened
+
+    def expect_same_data(self) -> None:
+        """Files are read with the layout that they had when they were opened, and answers are named by their version.
+
+        So a change is noticed before anything is charged, and again before anything is released.
+        """
+        if self.changed:
+            raise SourceError(
+                "the data changed since it was opened; nothing is answered from it: open the policy again"
+            )
+
+    def stored(self, sql: str, asked: Asked, prepared: Prepared, *, closing: Callable[[], bool]) -> Stored:
+        """Run and add noise. The receipt is on disk; from here on nothing is refunded."""
+        salt = secrets.token_bytes(16)
+        if prepared.search_budget is None:
+            return Stored(bounds={}, released=self._released(sql, asked, prepared.priced, salt))
+        found = find_bounds(self._engine, self._policy.schema, prepared.searched, prepared.search_budget, salt)
+        try:
+            bounds, priced = self._pricing.on_found(sql, prepared, asked, found)
+            return Stored(bounds=bounds, released=self._released(sql, asked, priced, salt))
+        except Exception as problem:
+            # What fails now may have failed because of the noise in the bounds. Run again at no cost, it would show
+            # fresh noise each time: so this is the answer. Closing and changed files have nothing to do with noise.
+            if closing() or self.changed:
+                raise
+            LOG.error("a question has no answer after its bounds were found: %s", type(problem).__name__)
+            return Stored(bounds=found, released=None, cause=cause_of(problem))
+
+    def _released(self, sql: str, asked: Asked, priced: Priced, salt: bytes) -> bytes:
+        # by analyst, so that the time of an answer doesn't tell what others asked
+        name, wanted = (asked.analyst, sql), priced.measurement
+        measured = self._cells.get(name, wanted)
+        if measured is not None:
+            self.expect_same_data()
+        else:
+            measured = self._engine.run(wanted, salt=salt)
+            self.expect_same_data()
+            self._cells.keep(name, wanted, measured)
+        return release(priced, measured).to_bytes()
+
+    def forget(self) -> None:
+        """Forget all exact cells."""
+        self._cells.forget()
+
+
+class KeptCells:
+    """Exact cells of the questions run last: the same again with more ε needs only fresh noise, not another pass.
+
+    Cells are what the engine gave for some salt, and one unit's part in them is bounded for every salt. So answers read
+    off the same cells compose as those read off cells of another salt do: each has noise of its own.
+    """
+
+    def __init__(self, *, size: int = MOST_BYTES) -> None:
+        self._largest, self._bytes = size, 0
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, str], tuple[Measurement, Measured, int]] = OrderedDict()
+
+    def get(self, name: tuple[str, str], wanted: Measurement) -> Measured | None:
+        """The cells of this measurement, if they were those of the last question of this name (analyst and text)."""
+        with self._lock:
+            found = self._kept.get(name)
+            # one text has another measurement once other bounds were found for it
+            if found is None or found[0] != wanted:
+                return None
+            self._kept.move_to_end(name)
+            return found[1]
+
+    def keep(self, name: tuple[str, str], wanted: Measurement, measured: Measured) -> None:
+        """Remember cells, unless they are many; the oldest are forgotten first."""
+        size = OVERHEAD + len(name[1]) + _size(measured)
+        if size > self._largest // 4:
+            return
+        with self._lock:
+            old = self._kept.pop(name, None)
+            self._bytes += size - (old[2] if old else 0)
+            self._kept[name] = (wanted, measured, size)
+            while self._bytes > self._largest:
+                _, (_, _, gone) = self._kept.popitem(last=False)
+                self._bytes -= gone
+
+    def forget(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._kept.clear()
+            self._bytes = 0
+
+
+def _size(measured: Measured) -> int:
+    arrays = [*measured.totals, *measured.distinct]
+    arrays += [array for found in measured.bins for array in (found.group, found.bin, found.count)]
+    for array in arrays:
+        # whoever asks again gets these very numbers
+        array.flags.writeable = False
+    return measured.keys.nbytes + sum(array.nbytes for array in arrays)

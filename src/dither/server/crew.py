@@ -1,0 +1,207 @@
+"""More processes for new questions: each has a curator of its own on the same data and the same ledger.
+
+Python runs one thread at a time in a process, so one process answers new questions on about one core. The crew's
+members are processes of this machine and user, started by the server, which sends them questions over a socket that
+nobody else has. They decide nothing that the curator of one process wouldn't: the ledger's file keeps their charges
+apart. A member that dies takes no charge with it: what it had charged is on disk, and the same question again is free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import pickle
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dither.curator import Answer, Policy
+from dither.errors import DitherError, LedgerUncertain
+from dither.server.frames import LENGTH, Log, Start, framed
+
+if TYPE_CHECKING:
+    from dither.server.service import Wanted
+
+LOG = logging.getLogger("dither.server")
+# seconds: to leave by itself, and between attempts to start one that died
+PATIENCE = 10.0
+PAUSES = (0.1, 0.5, 2.0, 10.0)
+# larger answers are read in a thread, so that others don't wait
+LARGE = 200_000
+# of the memory that an engine takes by default, all engines together
+SHARE_OF_MEMORY = 0.8
+
+
+@dataclass(slots=True, eq=False)
+class _Member:
+    """One process, and who waits for it."""
+
+    process: subprocess.Popen[bytes]
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    waiting: dict[int, asyncio.Future[Answer]] = field(default_factory=dict)
+
+    def ask(self, number: int, question: tuple[str, Wanted]) -> asyncio.Future[Answer]:
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.waiting[number] = future
+        self.writer.write(framed((number, question)))
+        return future
+
+    def abandon(self) -> None:
+        """Tell whoever waits that this member won't answer."""
+        waiting, self.waiting = self.waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(
+                    LedgerUncertain(
+                        "the process that worked on this question ended; ask the same again, at no further cost if "
+                        "it was charged"
+                    )
+                )
+
+
+class Crew:
+    """Processes that answer new questions for one server."""
+
+    def __init__(self, policy: Policy, *, size: int, threads: int) -> None:
+        self._start_with = Start(policy=policy, threads=threads, memory_limit=_share_of_memory(size + 1))
+        self._size = size
+        self._members: list[_Member] = []
+        self._keepers: list[asyncio.Task[None]] = []
+        self._numbers = itertools.count()
+        self._stopping = False
+        self.restarts = 0
+
+    @property
+    def ready(self) -> int:
+        """How many members can be asked now."""
+        return len(self._members)
+
+    async def start(self) -> None:
+        """Start all; returns when each has opened the data, or raises what kept the first one from it."""
+        started = await asyncio.gather(*(self._begin() for _ in range(self._size)), return_exceptions=True)
+        self._members = [member for member in started if isinstance(member, _Member)]
+        problem = next((found for found in started if isinstance(found, BaseException)), None)
+        if problem is not None:
+            await self.stop()
+            raise problem
+        self._keepers = [asyncio.create_task(self._keep(member)) for member in self._members]
+
+    def ask(self, analyst: str, wanted: Wanted) -> asyncio.Future[Answer] | None:
+        """The answer of the member that has least to do; None where there is no member."""
+        if not self._members or self._stopping:
+            return None
+        member = min(self._members, key=lambda one: len(one.waiting))
+        return member.ask(next(self._numbers), (analyst, wanted))
+
+    async def stop(self) -> None:
+        """Let all members go: what they are doing is stopped, and recorded as that."""
+        self._stopping = True
+        members, self._members = self._members, []
+        for member in members:
+            member.writer.close()
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        for member in members:
+            member.abandon()
+            await _ended(member.process)
+
+    async def _begin(self) -> _Member:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-m", "dither.server.member", str(theirs.fileno())]
+            nothing = subprocess.DEVNULL
+            # what a process prints when it crashes may quote data, so that nobody gets it
+            process = subprocess.Popen(  # noqa: S603
+                command, pass_fds=(theirs.fileno(),), stdin=nothing, stdout=nothing, stderr=nothing
+            )
+        ours.setblocking(False)  # noqa: FBT003
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        member = _Member(process, reader, writer)
+        problem: BaseException | None
+        try:
+            writer.write(framed(self._start_with))
+            problem = await _frame(reader)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            problem = DitherError("a process of the crew could not start")
+        except BaseException:
+            writer.close()
+            process.kill()
+            raise
+        if problem is None:
+            return member
+        writer.close()
+        await _ended(process)
+        raise problem
+
+    async def _keep(self, member: _Member) -> None:
+        """Hand on what a member says, for as long as it lives; then start another in its place."""
+        while True:
+            await self._listen(member)
+            member.writer.close()
+            if self._stopping:
+                return
+            # after that nobody asks it any more
+            self._members.remove(member)
+            member.abandon()
+            await _ended(member.process)
+            LOG.error("a process of the crew ended with code %s; another is started", member.process.returncode)
+            member = await self._begin_again()
+            self.restarts += 1
+            self._members.append(member)
+
+    async def _begin_again(self) -> _Member:
+        for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
+            await asyncio.sleep(pause)
+            try:
+                return await self._begin()
+            except DitherError as problem:
+                LOG.error("a process of the crew could not start: %s", type(problem).__name__)  # noqa: TRY400
+        raise AssertionError
+
+    async def _listen(self, member: _Member) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                said = await _frame(member.reader)
+                if isinstance(said, Log):
+                    logging.getLogger(said.name).log(said.level, "%s", said.text)
+                    continue
+                number, outcome = said
+                future = member.waiting.pop(number)
+                if future.done():
+                    continue
+                if isinstance(outcome, BaseException):
+                    future.set_exception(outcome)
+                else:
+                    future.set_result(outcome)
+
+
+async def _frame(reader: asyncio.StreamReader) -> Any:
+    size = LENGTH.unpack(await reader.readexactly(LENGTH.size))[0]
+    body = await reader.readexactly(size)
+    # from a process of our own, over a socket that only it has
+    if size > LARGE:
+        return await asyncio.get_running_loop().run_in_executor(None, pickle.loads, body)
+    return pickle.loads(body)  # noqa: S301
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process whose socket was closed; one that doesn't leave is ended."""
+    loop = asyncio.get_running_loop()
+    try:
+        await loop.run_in_executor(None, process.wait, PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        await loop.run_in_executor(None, process.wait)
+
+
+def _share_of_memory(engines: int) -> str:
+    """What one of so many engines may take."""
+    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return f"{max(256, int(size * SHARE_OF_MEMORY / engines) >> 20)}MiB"

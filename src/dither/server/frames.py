@@ -1,0 +1,35 @@
+"""What the server and the members of its crew say to each other: pickled objects, each behind its length."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from dataclasses import dataclass
+
+from dither.curator import Policy
+
+LENGTH = struct.Struct("!Q")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The first thing that a member is told: what to open, how many questions to work on at once, with what memory."""
+
+    policy: Policy
+    threads: int
+    memory_limit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A line for the server's log."""
+
+    name: str
+    level: int
+    text: str
+
+
+def framed(said: object) -> bytes:
+    """An object as it is sent."""
+    body = pickle.dumps(said, protocol=pickle.HIGHEST_PROTOCOL)
+    return LENGTH.pack(len(body)) + body

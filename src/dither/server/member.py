@@ -1,0 +1,111 @@
+"""A member of the crew: the process that ``crew`` starts. It answers what it is sent until its socket is closed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pickle
+import signal
+import socket
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from dither.curator import Answer, Curator
+from dither.errors import DitherError
+from dither.server.frames import LENGTH, Log, Start, framed
+
+if TYPE_CHECKING:
+    from dither.server.service import Wanted
+
+
+class _Link:
+    """The socket to the server."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link, self._stream = link, link.makefile("rb")
+        self._sending = threading.Lock()
+
+    def said(self) -> Any:
+        """The next thing that the server says; None when it has gone."""
+        with contextlib.suppress(ConnectionError):
+            head = self._stream.read(LENGTH.size)
+            if len(head) == LENGTH.size:
+                size = LENGTH.unpack(head)[0]
+                body = self._stream.read(size)
+                if len(body) == size:
+                    return pickle.loads(body)  # noqa: S301 - from the server that started this process
+        return None
+
+    def say(self, what: object) -> None:
+        """Send something; who has gone isn't told."""
+        body = framed(what)
+        with self._sending, contextlib.suppress(OSError):
+            self._link.sendall(body)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _LogToServer(logging.Handler):
+    def __init__(self, link: _Link) -> None:
+        super().__init__()
+        self._link = link
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._link.say(Log(name=record.name, level=record.levelno, text=record.getMessage()))
+
+
+def _answer(link: _Link, curator: Curator, number: int, analyst: str, wanted: Wanted) -> None:
+    outcome: Answer | Exception
+    try:
+        outcome = curator.sql(wanted.sql, analyst=analyst, **wanted.terms)
+    except DitherError as problem:
+        outcome = problem
+    except Exception as problem:  # noqa: BLE001 its text may quote data: the kind alone leaves this process
+        outcome = RuntimeError(type(problem).__name__)
+    link.say((number, outcome))
+
+
+def _work(link: _Link) -> None:
+    start = link.said()
+    assert isinstance(start, Start)
+    try:
+        curator = Curator.open(start.policy, memory_limit=start.memory_limit)
+    except DitherError as problem:
+        link.say(problem)
+        return
+    # pyarrow looks for pandas at its first conversion: now, rather than in the first question
+    pa.array([0]).to_numpy(zero_copy_only=False)
+    own = logging.getLogger("dither")
+    own.addHandler(_LogToServer(link))
+    with ThreadPoolExecutor(start.threads, thread_name_prefix="dither-question") as pool:
+        try:
+            link.say(None)
+            while (said := link.said()) is not None:
+                number, (analyst, wanted) = said
+                pool.submit(_answer, link, curator, number, analyst, wanted)
+        finally:
+            # stops what is running; its charge is on disk and the same again is free
+            pool.shutdown(wait=False, cancel_futures=True)
+            curator.close()
+
+
+def main() -> None:
+    """Answer until the server closes the socket whose number is the argument."""
+    # the server is told when to stop, and closes the socket then
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    with socket.socket(fileno=int(sys.argv[1])) as given:
+        link = _Link(given)
+        try:
+            _work(link)
+        finally:
+            link.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""What the owner sees beside a request before deciding: its price and error, and what is left now and afterwards.
+
+Every figure is the curator's: prices, balances and caps. Nothing is charged by looking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dither.curator import OWNER, BudgetLine, Curator, Quote, Request, RequestKind
+from dither.curator.accounts import Accounts
+from dither.curator.exchange import Exchange
+from dither.errors import DitherError
+from dither.server.problems import problem_of
+
+NEARLY_ALL, SMALLEST = 0.9995, 0.0001
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What an account has left before and after, in words."""
+
+    whose: str
+    now: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a decision would bring.
+
+    ``quote`` is the question's, as its analyst gets it; ``problem`` says why there is none, ``unfit`` whose budget it
+    doesn't fit in.
+    """
+
+    accounts: tuple[Left, ...]
+    quote: Quote | None = None
+    problem: str = ""
+    unfit: str = ""
+
+
+def outlook_of(curator: Curator, request: Request) -> Outlook:
+    """What is left now, and what would be if this request is approved and, for a question, asked."""
+    dataset = next(line for line in curator.budget(OWNER) if line.account == curator.policy.source.name)
+    try:
+        (own,) = curator.budget(request.analyst)
+        if request.kind is RequestKind.BUDGET:
+            return _raised(curator, request, own, dataset)
+        return _asked(curator, request, own, dataset)
+    except DitherError as error:
+        problem = problem_of(error)
+        now = Left(whose="everybody together", now=_left(dataset), after="–")
+        return Outlook(accounts=(now,), problem=f"{problem.title}. {problem.hint}".strip())
+
+
+def _asked(curator: Curator, request: Request, own: BudgetLine, dataset: BudgetLine) -> Outlook:
+    quote = _quote(curator, request, request.analyst)
+    accounts = [Left(whose=request.analyst, now=_left(own), after=_after(own, quote.share))]
+    unfit = "" if quote.fits else request.analyst
+    after = "–"
+    caps = curator.policy.analysts.get(OWNER)
+    if caps is None or caps.epsilon_budget is None:
+        # an owner without a cap of their own is told about the dataset's account
+        whole = _quote(curator, request, OWNER)
+        after = _after(dataset, whole.share)
+        unfit = unfit or ("" if whole.fits or quote.free else "everybody together")
+    accounts.append(Left(whose="everybody together", now=_left(dataset), after=after))
+    return Outlook(accounts=tuple(accounts), quote=quote, unfit=unfit)
+
+
+def _quote(curator: Curator, request: Request, analyst: str) -> Quote:
+    asked = request.asked
+    return curator.price(
+        request.sql,
+        analyst=analyst,
+        epsilon=asked.get("epsilon"),
+        error=asked.get("error"),
+        weights=asked.get("weights"),
+        confidence=asked.get("confidence", Fraction(19, 20)),
+    )
+
+
+def _raised(curator: Curator, request: Request, own: BudgetLine, dataset: BudgetLine) -> Outlook:
+    if own.epsilon_budget is None:
+        after = own
+    else:
+        stated = curator.policy.analyst(request.analyst).epsilon_budget or Fraction(0)
+        granted: Mapping[str, Fraction] = {
+            request.analyst: Fraction(own.epsilon_budget) - stated + Fraction(request.epsilon)
+        }
+        exchange = Exchange(curator.policy.budget.delta_budget)
+        # the curator's own accounts, as if the grant were made
+        (after,) = Accounts(curator.policy, exchange, curator.ledger, lambda: granted).lines(request.analyst)
+    return Outlook(
+        accounts=(
+            Left(whose=request.analyst, now=_left(own), after=_left(after)),
+            Left(whose="everybody together", now=_left(dataset), after="the same"),
+        )
+    )
+
+
+def _left(line: BudgetLine) -> str:
+    if line.share is None or line.epsilon_budget is None:
+        return "no budget of their own"
+    return f"{_percent(1 - line.share)} of ε = {line.epsilon_budget:g}"
+
+
+def _after(line: BudgetLine, taken: float | None) -> str:
+    """Shares add up; the larger of two parts of a budget may add up to less, so this is the least that is left."""
+    if line.share is None or taken is None:
+        return "–"
+    if not taken:
+        return "the same"
+    left = 1 - line.share - taken
+    if left < 0:
+        return "too little"
+    if left < SMALLEST:
+        return "next to nothing"
+    return _percent(left) if left >= NEARLY_ALL else f"at least {_percent(left)}"
+
+
+def _percent(share: float) -> str:
+    """A share with three digits; what isn't all is never called all, and what isn't nothing never nothing."""
+    if NEARLY_ALL <= share < 1:
+        return "over 99.9%"
+    return "under 0.01%" if 0 < share < SMALLEST else f"{100 * max(share, 0.0):.3g}%"

@@ -1,0 +1,224 @@
+"""What the generated SQL leaves out, levels, columns and a second plan, has no influence on any result."""
+
+import importlib.util
+import math
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dither.engines import DuckDBEngine, EngineFailure, duckdb_results
+from dither.engines.cells import Cells
+from dither.engines.duckdb_choice import SAMPLING
+from dither.engines.duckdb_functions import DUCKDB, _real_literal
+from dither.engines.duckdb_results import fetch, fetch_few, reader
+from dither.engines.sql import Relations
+from dither.query.expressions import Call, Column, Literal
+from dither.query.kinds import NOTHING, Kind
+from dither.query.measures import Cap, Total
+from dither.query.plan import Distinct, Field, Filter, Gridded, Join, JoinKind, Project, Union
+
+spec = importlib.util.spec_from_file_location("duckdb_files", Path(__file__).with_name("duckdb_files.py"))
+duckdb_files = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(duckdb_files)
+SALT, ORDERS, make, measure, scan, schema = (
+    getattr(duckdb_files, name) for name in ("SALT", "ORDERS", "make", "measure", "scan", "schema")
+)
+
+PLACE, AMOUNT = Column("c1", Kind.TEXT), Column("c2", Kind.DOUBLE)
+ROWS = """
+    CREATE TABLE orders AS SELECT * FROM (VALUES
+    (1, 'a', 1.0), (1, 'a', 2.0), (1, 'b', -0.0), (2, 'a', 'nan'::DOUBLE), (2, NULL, 3.0), (3, 'b', NULL),
+    (NULL, 'a', 1.0), (NULL, 'nobody', 7.0)) AS t(who, place, amount)
+"""
+
+
+@pytest.fixture
+def engine(tmp_path):
+    with DuckDBEngine.open(make(tmp_path / "data.duckdb", ROWS), schema(ORDERS)) as opened:
+        yield opened
+
+
+def cells(measured):
+    names = [f"k{place}" for place in range(len(measured.keys.column_names))]
+    keys = zip(*(measured.keys.column(name).to_pylist() for name in names), strict=True)
+    return {key: tuple(total[row] for total in measured.totals) for row, key in enumerate(keys)}
+
+
+def text_of(engine, measurement):
+    relations = Relations(DUCKDB, engine._opened.sources, measurement.units)
+    return Cells(relations, SAMPLING, measurement, SALT).totals().units
+
+
+def only(relation, *names):
+    return replace(
+        relation,
+        columns=tuple(pair for pair in relation.columns if pair[0] in names),
+        fields=tuple(field for field in relation.fields if field.name in names),
+    )
+
+
+def projected(relation, prefix, *expressions):
+    fields = tuple(Field(name=f"{prefix}{i}", kind=e.kind, facts=NOTHING) for i, e in enumerate(expressions))
+    return Project(input=relation, expressions=expressions, fields=fields)
+
+
+def test_columns_that_nothing_reads_change_nothing(engine):
+    wide, narrow = measure(scan(ORDERS), PLACE, groups=1), measure(only(scan(ORDERS), "c1"), PLACE, groups=1)
+    assert text_of(engine, wide) == text_of(engine, narrow)
+    assert "amount" not in text_of(engine, wide)
+    for salt in range(20):
+        one, other = (cells(engine.run(m, salt=salt.to_bytes(8, "big"))) for m in (wide, narrow))
+        assert one == other
+
+
+def test_rows_differ_by_columns_that_nothing_above_reads(engine):
+    # two rows of unit 1 in a differ by their amount alone
+    assert cells(engine.run(measure(Distinct(input=scan(ORDERS)), PLACE), salt=SALT))[("a",)] == (3,)
+    narrow = Distinct(input=only(scan(ORDERS), "c1"))
+    assert cells(engine.run(measure(narrow, PLACE), salt=SALT))[("a",)] == (2,)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_no_condition_lets_rows_of_nobody_in(engine, depth):
+    always = Call(
+        "or", (Call("is_null", (PLACE,), Kind.BOOLEAN), Call("is_not_null", (PLACE,), Kind.BOOLEAN)), Kind.BOOLEAN
+    )
+    relation = scan(ORDERS)
+    for _ in range(depth):
+        relation = Filter(input=relation, predicate=always)
+    assert cells(engine.run(measure(relation, PLACE), salt=SALT)) == {("a",): (3,), ("b",): (2,), (None,): (1,)}
+    assert engine.run(measure(relation), salt=SALT).totals[0].tolist() == [6]
+
+
+def test_a_condition_may_follow_a_join_and_what_it_adds(engine):
+    total = Total(factors=(), present=(Column("d1", Kind.DOUBLE),), low=0, high=50, cap=Cap.CLAMP)
+    right = projected(scan(ORDERS), "d", PLACE, AMOUNT)
+    same = Call("equal", (PLACE, Column("d0", Kind.TEXT)), Kind.BOOLEAN)
+    for kind, wanted in ((JoinKind.INNER, {("a",): 4, ("b",): 1}), (JoinKind.LEFT, {("a",): 4, ("b",): 1, (None,): 0})):
+        joined = Join(left=scan(ORDERS), right=right, kind=kind, on_unit=True, condition=same)
+        found = cells(engine.run(measure(joined, PLACE, totals=(total,)), salt=SALT))
+        assert found == {key: (count,) for key, count in wanted.items()}
+        missing = Filter(input=joined, predicate=Call("is_null", (Column("d0", Kind.TEXT),), Kind.BOOLEAN))
+        count = engine.run(measure(missing), salt=SALT).totals[0].tolist()
+        assert count == [0 if kind is JoinKind.INNER else 1]
+
+
+def test_semi_and_anti_joins_share_the_rows_out(engine):
+    right = projected(scan(ORDERS), "d", PLACE, AMOUNT)
+    larger = Call("less", (AMOUNT, Column("d1", Kind.DOUBLE)), Kind.BOOLEAN)
+    parts = [
+        Filter(
+            input=Join(left=scan(ORDERS), right=right, kind=kind, on_unit=True, condition=larger),
+            predicate=Call("is_not_null", (PLACE,), Kind.BOOLEAN),
+        )
+        for kind in (JoinKind.SEMI, JoinKind.ANTI)
+    ]
+    counts = [cells(engine.run(measure(part, PLACE), salt=SALT)) for part in parts]
+    assert counts == [{("a",): (1,), ("b",): (1,)}, {("a",): (2,), ("b",): (1,)}]
+
+
+def test_a_union_takes_its_columns_by_place(engine):
+    left, right = (
+        projected(scan(ORDERS), "d", PLACE, AMOUNT),
+        projected(scan(ORDERS), "e", Literal("z", Kind.TEXT), AMOUNT),
+    )
+    both = Union(inputs=(left, right), fields=left.fields)
+    found = cells(engine.run(measure(both, Column("d0", Kind.TEXT)), salt=SALT))
+    assert found == {("a",): (3,), ("b",): (2,), ("z",): (6,), (None,): (1,)}
+
+
+def test_an_expression_is_computed_below_where_it_is_written_twice(engine):
+    doubled = projected(scan(ORDERS), "d", PLACE, Call("add", (AMOUNT, AMOUNT), Kind.DOUBLE))
+    grid = Gridded(expression=Column("d1", Kind.DOUBLE), step=1, low=0, high=10)
+    total = Total(factors=(grid,), present=(), low=0, high=50, cap=Cap.CLAMP)
+    measurement = measure(doubled, Column("d0", Kind.TEXT), totals=(total,))
+    assert text_of(engine, measurement).count(" + r.") == 1
+    assert cells(engine.run(measurement, salt=SALT)) == {("a",): (6,), ("b",): (0,), (None,): (6,)}
+
+
+def test_names_of_the_owner_are_never_mistaken_for_generated_ones(tmp_path):
+    names = ["r", "l", "u", "_k0", "_n", "_h", "v", 'a"b', "a'; --"]
+    columns = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
+    values = ", ".join(f"i % {place + 2}" for place in range(len(names)))
+    create = f"CREATE TABLE orders({', '.join(f'{name} BIGINT' for name in columns.split(', '))})"
+    path = make(tmp_path / "odd.duckdb", create, f"INSERT INTO orders SELECT {values} FROM range(60) t(i)")
+    facts = duckdb_files.table(unit="u", **dict.fromkeys(names, Kind.INTEGER))
+    with DuckDBEngine.open(path, schema(facts)) as engine:
+        for place, name in enumerate(names):
+            column = Column(f"c{place}", Kind.INTEGER)
+            positive = Call("less", (column, Literal(2, Kind.INTEGER)), Kind.BOOLEAN)
+            many = Total(factors=(), present=(), low=0, high=100, cap=Cap.CLAMP)
+            measurement = measure(Filter(input=scan(facts), predicate=positive), column, totals=(many,))
+            rows = [i % (place + 2) for i in range(60)]
+            assert cells(engine.run(measurement, salt=SALT)) == {(k,): (rows.count(k),) for k in (0, 1)}, name
+
+
+# ------------------------------------------------------------------ two ways to fetch
+
+CELL = st.tuples(
+    st.none() | st.integers(-(2**63), 2**63 - 1),
+    st.none() | st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=6),
+    st.none() | st.floats(),
+    st.none() | st.booleans(),
+    st.none() | st.integers(0, 2**64 - 1),
+)
+KINDS = (pa.int64(), pa.string(), pa.float64(), pa.bool_(), pa.uint64())
+
+
+@pytest.fixture(scope="module")
+def connection():
+    with duckdb.connect() as opened:
+        yield opened
+
+
+@given(rows=st.lists(CELL, max_size=8))
+def test_both_ways_fetch_the_same(connection, rows):
+    made = pa.table({f"c{i}": pa.array([row[i] for row in rows], type=kind) for i, kind in enumerate(KINDS)})
+    connection.register("given", made)
+    many, few = (way(connection, "SELECT * FROM given AS r") for way in (fetch, fetch_few))
+    assert few.schema == many.schema
+    # NaN isn't equal to itself
+    assert [repr(row) for row in few.to_pylist()] == [repr(row) for row in many.to_pylist()]
+
+
+def test_other_types_than_those_are_no_result(connection):
+    with pytest.raises(EngineFailure):
+        fetch_few(connection, "SELECT DATE '2020-01-01' AS d")
+
+
+def test_small_tables_are_fetched_the_fast_way_with_the_same_result(engine, tmp_path, monkeypatch):
+    sources = engine._opened.sources
+    small, everything = measure(scan(ORDERS), PLACE, groups=1), []
+    assert reader(small, sources) is fetch_few
+    for most in (duckdb_results.MOST_FEW, 3):
+        monkeypatch.setattr(duckdb_results, "MOST_FEW", most)
+        everything.append([cells(engine.run(small, salt=salt.to_bytes(8, "big"))) for salt in range(10)])
+    assert reader(small, sources) is fetch
+    assert everything[0] == everything[1]
+
+
+def test_what_is_large_unknown_or_of_another_kind_is_fetched_as_arrow(engine):
+    one = scan(ORDERS)
+    sources = {"orders": replace(engine._opened.sources["orders"], rows=2000)}
+    assert reader(measure(one, PLACE), sources) is fetch_few
+    assert reader(measure(one, Column("c1", Kind.DATE)), sources) is fetch
+    joined = Join(left=one, right=projected(one, "d", PLACE), kind=JoinKind.INNER, on_unit=True, condition=None)
+    assert reader(measure(joined), sources) is fetch
+    assert reader(measure(replace(joined, kind=JoinKind.SEMI)), sources) is fetch_few
+    assert reader(measure(Union(inputs=(one, one), fields=one.fields)), sources) is fetch_few
+    for rows in (None, duckdb_results.MOST_FEW + 1):
+        assert reader(measure(one), {"orders": replace(sources["orders"], rows=rows)}) is fetch
+
+
+@given(value=st.floats())
+def test_a_double_is_written_so_that_it_is_read_back(connection, value):
+    sql = f"SELECT x, typeof(x) FROM (SELECT {_real_literal(value)} AS x)"
+    ((found, kind),) = connection.execute(sql).fetchall()
+    assert kind == "DOUBLE"
+    assert math.isnan(found) if math.isnan(value) else struct.pack("d", found) == struct.pack("d", value)

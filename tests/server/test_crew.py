@@ -1,0 +1,229 @@
+"""The crew: new questions in processes of their own, which charge one ledger and lose nothing when they die."""
+
+import asyncio
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from dither.curator import Curator, Policy
+from dither.errors import Failed, LedgerUncertain, OutOfBudget, Refused, SourceError
+from dither.server.crew import Crew
+from dither.server.identity import Identity, Scope
+from dither.server.run import Place, access_path, running
+from dither.server.service import Service, Wanted
+from dither.server.settings import Limits
+from dither.server.tokens import TokenFile
+
+ANA = Identity(analyst="ana", scope=Scope.ASK, token="1")
+BOB = Identity(analyst="bob", scope=Scope.ASK, token="2")
+COUNT = "SELECT COUNT(*) AS n FROM orders"
+
+
+def question(number: int) -> Wanted:
+    return Wanted(sql=f"SELECT COUNT(*) AS n FROM orders WHERE amount < {number + 1}", epsilon="0.01")
+
+
+def with_crew(shop: Path, story, *, size: int = 1):
+    """Run a story with a service whose new questions are answered by a crew."""
+
+    async def whole():
+        with Curator.open(shop / "dither.toml") as curator:
+            crew = Crew(curator.policy, size=size, threads=4)
+            await crew.start()
+            service = Service(curator, crew=crew)
+            try:
+                return await story(service, crew)
+            finally:
+                service.close()
+                await crew.stop()
+
+    return asyncio.run(whole())
+
+
+def processes(crew: Crew) -> list[subprocess.Popen[bytes]]:
+    return [member.process for member in crew._members]
+
+
+def test_many_questions_at_once_are_charged_once_each(shop):
+    async def story(service, crew):
+        wanted = [question(number % 8) for number in range(40)]
+        answers = await asyncio.gather(*(service.ask(ANA, one) for one in wanted))
+        # the curator of this process answered none of them, and delivers all of them again
+        again = [service.curator.remembered(one.sql, analyst="ana", **one.terms) for one in wanted]
+        return answers, again, service.curator.ledger.balance(service.curator._accounts.account("ana")).spent.main
+
+    answers, again, spent = with_crew(shop, story, size=2)
+    receipts = {answer.receipt.number for answer in answers}
+    assert len(receipts) == 8
+    assert sum(answer.cost.charged for answer in answers) == 8
+    assert spent == sum({a.receipt.number: a.receipt.amount.main for a in answers}.values())
+    assert all(first.table == second.table for first, second in zip(answers, again, strict=True))
+    with Curator.open(shop / "dither.toml") as curator:
+        # verify raises where the replay disagrees with the balances
+        curator.verify()
+        assert {past.number for past in curator.answers().items} == receipts
+
+
+def test_refusals_keep_their_place_and_hint(shop):
+    async def story(service, _):
+        with pytest.raises(Refused) as refused:
+            await service.ask(ANA, Wanted(sql="SELECT secret FROM orders", epsilon="0.1"))
+        with pytest.raises(Refused) as unknown:
+            await service.ask(replace(ANA, analyst="nobody"), question(1))
+        await service.ask(BOB, Wanted(sql=COUNT, epsilon="0.5"))
+        with pytest.raises(OutOfBudget, match="left"):
+            await service.ask(BOB, Wanted(sql=COUNT, epsilon="0.4"))
+        return refused.value, unknown.value
+
+    with Curator.open(shop / "dither.toml") as curator, pytest.raises(Refused) as here:
+        curator.sql("SELECT secret FROM orders", epsilon="0.1", analyst="ana")
+    refused, unknown = with_crew(shop, story)
+    assert (str(refused), refused.code, refused.hint) == (str(here.value), here.value.code, here.value.hint)
+    assert refused.position == here.value.position == (1, 8)
+    assert unknown.code == "unknown_analyst"
+    with Curator.open(shop / "dither.toml") as curator:
+        assert len(curator.answers().items) == 1
+
+
+def test_a_member_that_dies_takes_nothing_with_it(shop):
+    async def story(service, crew):
+        (process,) = processes(crew)
+        before = await service.ask(ANA, question(1))
+        # stopped, so that it has the question and can't answer
+        process.send_signal(signal.SIGSTOP)
+        asked = asyncio.create_task(service.ask(ANA, question(2)))
+        while not crew._members[0].waiting:
+            await asyncio.sleep(0.01)
+        process.kill()
+        with pytest.raises(LedgerUncertain, match="ask the same again"):
+            await asked
+        # meanwhile the server's own curator answers; then there is another member
+        assert not crew.ready
+        after = await service.ask(ANA, question(2))
+        while not crew.ready:
+            await asyncio.sleep(0.02)
+        (other,) = processes(crew)
+        later = await service.ask(ANA, question(3))
+        return process.returncode, other.pid != process.pid, crew.restarts, before, after, later
+
+    code, another, restarts, *answers = with_crew(shop, story)
+    assert (code, another, restarts) == (-signal.SIGKILL, True, 1)
+    assert all(answer.cost.charged for answer in answers)
+    with Curator.open(shop / "dither.toml") as curator:
+        curator.verify()
+        assert len(curator.answers().items) == 3
+
+
+def test_members_leave_with_the_server_and_survive_the_terminal(shop):
+    async def story(service, crew):
+        found = processes(crew)
+        for process in found:
+            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGTERM)
+        answer = await service.ask(ANA, question(1))
+        return found, [process.poll() for process in found], answer
+
+    found, alive, answer = with_crew(shop, story, size=2)
+    assert alive == [None, None]
+    assert answer.cost.charged
+    assert [process.returncode for process in found] == [0, 0]
+
+
+def test_members_leave_when_the_server_dies(shop):
+    # a server that can't say goodbye: its end of the socket is closed by the system
+    script = (
+        "import asyncio, os, sys\n"
+        "from dither.curator import Policy\n"
+        "from dither.server.crew import Crew\n"
+        "async def main():\n"
+        "    crew = Crew(Policy.load(sys.argv[1]), size=1, threads=1)\n"
+        "    await crew.start()\n"
+        "    print(crew._members[0].process.pid, flush=True)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "asyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", script, str(shop / "dither.toml")]
+    died = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert died.returncode == -signal.SIGKILL
+    member = int(died.stdout)
+    for _ in range(1000):
+        try:
+            os.kill(member, 0)
+        except ProcessLookupError:
+            break
+        if Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            break
+        time.sleep(0.02)
+    else:
+        pytest.fail("the member is still there")
+
+
+def test_what_can_not_be_opened_is_said_and_nobody_is_left(shop):
+    policy = Policy.load(shop / "dither.toml")
+    (shop / "shop.duckdb").unlink()
+
+    async def story():
+        crew = Crew(policy, size=2, threads=1)
+        with pytest.raises(SourceError):
+            await crew.start()
+        return crew.ready
+
+    assert asyncio.run(story()) == 0
+
+
+def test_a_server_with_more_processes(shop):
+    policy = Policy.load(shop / "dither.toml")
+    with TokenFile.open(access_path(policy)) as tokens:
+        token = tokens.create("ana", Scope.ASK)[1]
+
+    async def story():
+        limits = Limits(processes=1)
+        async with (
+            running(policy, Place(port=0, pg_port=None), limits=limits) as server,
+            httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as client,
+        ):
+            body = {"sql": COUNT, "epsilon": "0.1"}
+            first = await client.post(f"{server.url}/v1/ask", json=body)
+            again = await client.post(f"{server.url}/v1/ask", json=body)
+            return first, again
+
+    first, again = asyncio.run(story())
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert first.headers["dither-receipt"] == again.headers["dither-receipt"]
+    assert first.json()["rows"] == again.json()["rows"]
+    assert (first.json()["cost"]["charged"], again.json()["cost"]["charged"]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Refused("no", code="nothing", hint="Ask otherwise.", position=(2, 3)),
+        Failed("ab12"),
+        Failed("ab12", final=True),
+        OutOfBudget("spent"),
+    ],
+)
+def test_errors_are_the_same_in_another_process(problem):
+    copied = pickle.loads(pickle.dumps(problem))
+    assert type(copied) is type(problem)
+    assert str(copied) == str(problem)
+    assert copied.__dict__ == problem.__dict__
+
+
+def test_policies_are_the_same_in_another_process(shop):
+    policy = Policy.load(shop / "dither.toml")
+    copied = pickle.loads(pickle.dumps(policy))
+    assert copied == policy
+    assert copied.source == policy.source
+    assert copied.fingerprint() == policy.fingerprint()
+    changed = replace(policy, budget=replace(policy.budget, epsilon_budget=policy.budget.epsilon_budget * 2))
+    with pytest.raises(TypeError, match="isn't what its file says"):
+        pickle.dumps(changed)
