@@ -206,7 +206,8 @@ class Fresh:
     def epsilon(self) -> str:
         with self._lock:
             self._number += 1
-            return f"0.0001{self._number:015d}"
+            # the leading digits differ too: noise of another scale each time
+            return f"0.0{1 + self._number % 8}{self._number * 7919 % 10**12:012d}"
 
     def body(self) -> bytes:
         return json.dumps({"sql": SQL, "epsilon": self.epsilon()}).encode()

@@ -6,7 +6,7 @@ from itertools import pairwise
 import duckdb
 import pytest
 
-from dither.curator import curator as module
+from dither.curator import Curator, execution
 from dither.curator.open_bounds import TRIALS, widened
 from dither.curator.search import Stored
 from dither.engines.base import EngineFailure
@@ -169,7 +169,7 @@ def test_an_interrupt_after_the_search_is_nobody_s_noise_and_is_redeemed(opened)
 def test_bounds_that_leave_one_value_are_widened_to_an_answer(opened, monkeypatch, sql, found):
     made = opened()
     place, bounds = ("orders", "rating"), Interval(*map(Fraction, found))
-    monkeypatch.setattr(module, "find_bounds", lambda *_: {place: bounds})
+    monkeypatch.setattr(execution, "find_bounds", lambda *_: {place: bounds})
     answer = made.curator.sql(f"SELECT CORR({sql}, amount) AS c FROM orders", epsilon=2)
     assert len(answer) == 1
     stored = [entry for entry in made.ledger.entries() if entry.kind.value == "answer"]
@@ -219,7 +219,7 @@ def test_found_bounds_go_to_the_aggregate_that_waited_for_them(tmp_path, columns
         'uid = { type = "integer" }\nx = { type = "double", between = "auto" }\n'
         'y = { type = "double", between = "auto" }\n'
     )
-    with module.Curator.open(tmp_path / "dither.toml") as curator:
+    with Curator.open(tmp_path / "dither.toml") as curator:
         (row,) = curator.sql(f"SELECT {columns} FROM t", epsilon=300).to_pylist()
     # every x lies above 10 and below 1024, so nothing is clamped but where the question says so
     assert row["s"] == pytest.approx(5_742_500, rel=0.01)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dither.curator.computation import Computation
     from dither.curator.curator import Curator
     from dither.curator.history import Spending
+    from dither.curator.outlook import Outlook
     from dither.curator.owner import OWNER
     from dither.curator.past import AnswerPage, Past
     from dither.curator.policy.policy import Policy
@@ -30,6 +31,7 @@ __all__ = [
     "Computation",
     "Cost",
     "Curator",
+    "Outlook",
     "Past",
     "Policy",
     "PublicReceipt",
@@ -49,6 +51,7 @@ _HOMES = {
     "dither.curator.computation": ("Computation",),
     "dither.curator.curator": ("Curator",),
     "dither.curator.history": ("Spending",),
+    "dither.curator.outlook": ("Outlook",),
     "dither.curator.owner": ("OWNER",),
     "dither.curator.past": ("AnswerPage", "Past"),
     "dither.curator.policy.policy": ("Policy",),

@@ -21,6 +21,7 @@ from dither.curator.computation import Computation, decode, encode, expect_runna
 from dither.curator.exchange import Exchange
 from dither.curator.execution import Execution
 from dither.curator.history import Spending, history
+from dither.curator.outlook import Outlook, outlook_of
 from dither.curator.past import (
     ANOTHER,
     AnswerPage,
@@ -335,6 +336,10 @@ class Curator:
     def requests(self, analyst: str = OWNER, *, waiting_only: bool = False) -> tuple[Request, ...]:
         """What was asked of the owner, newest first: everybody's for the owner, their own for an analyst."""
         return self._approvals.all(analyst, waiting_only=waiting_only)
+
+    def outlook(self, request: Request) -> Outlook:
+        """What approving a request would bring, in words; for the owner alone."""
+        return outlook_of(self, request)
 
     def decide(self, number: str, *, approve: bool, why: str = "") -> Request:
         """Approve or refuse a request; for the owner alone. A budget that is raised stays so."""

@@ -62,6 +62,11 @@ INTERNAL = Problem(
     title="something went wrong in the server",
     hint="If the question was charged, the same again is free. Tell the owner of the data if it happens again.",
 )
+# what the curator says of such a name is true of the policy that the server has read
+READ_AT_THE_START = (
+    "The server read the policy when it was started: if the name was added since, the owner of the data has to start "
+    "the server again. Else ask the owner to add it, as a section [analysts.NAME]."
+)
 STOPPED_WAITING = Problem(
     status=504,
     sqlstate="57014",
@@ -152,12 +157,13 @@ def problem_of(error: BaseException) -> Problem:
 
 def _refused(error: Refused) -> Problem:
     status, sqlstate = REFUSALS.get(error.code, (400, "0A000"))
+    hint = READ_AT_THE_START if error.code == "unknown_analyst" else error.hint
     return Problem(
         status=status,
         sqlstate=sqlstate,
         code=error.code,
         title=error.reason,
-        hint=error.hint,
+        hint=hint,
         position=error.position,
     )
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 
 import orjson
 from starlette.requests import ClientDisconnect
@@ -29,11 +28,6 @@ DEFAULTS = {
     b"cross-origin-opener-policy": b"same-origin",
     b"permissions-policy": b"camera=(), geolocation=(), microphone=()",
 }
-# what the curator says of such a name is true of the policy that the server has read
-READ_AT_THE_START = (
-    "The server read the policy when it was started: if the name was added since, the owner of the data has to start "
-    "the server again. Else ask the owner to add it, as a section [analysts.NAME]."
-)
 STRICT_TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
 CHALLENGE = 'Bearer realm="dither"'
 
@@ -49,12 +43,6 @@ def too_large(most: int) -> ServerRefusal:
             hint="Nothing was charged.",
         )
     )
-
-
-def told(error: BaseException) -> Problem:
-    """What somebody at the page or over HTTP is told about an error."""
-    problem = problem_of(error)
-    return replace(problem, hint=READ_AT_THE_START) if problem.code == "unknown_analyst" else problem
 
 
 def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
@@ -108,7 +96,7 @@ class Guard:
             # whoever went away is told nothing; what they asked goes on
             return
         except Exception as error:  # noqa: BLE001  whatever it is, its text stays here
-            problem = told(error)
+            problem = problem_of(error)
             if problem.code == "internal":
                 # its text may quote data or name files: the kind alone is logged
                 LOG.error("a request ended in %s", type(error).__name__)  # noqa: TRY400

@@ -12,9 +12,8 @@ from starlette.responses import RedirectResponse
 from dither.curator import OWNER, Quote
 from dither.errors import DitherError, Failed, InvalidParameter, OutOfBudget, Refused
 from dither.privacy import Guarantee
-from dither.server.http.guard import told
 from dither.server.identity import Scope
-from dither.server.problems import Problem, ServerRefusal
+from dither.server.problems import Problem, ServerRefusal, problem_of
 from dither.server.service import Wanted
 from dither.server.web.facts import shown_table
 from dither.server.web.meaning import meaning_of
@@ -163,7 +162,7 @@ def _priced(visit: Visit, part: str, **context: Any) -> Response:
 
 def _refusal(visit: Visit, error: BaseException, *, asked: bool) -> dict[str, Any]:
     """What is said about a question without an answer; ``asked`` tells the question itself from its price."""
-    problem = told(error)
+    problem = problem_of(error)
     return {
         "problem": problem,
         "excerpt": _excerpt(visit.form.get("sql", ""), problem),

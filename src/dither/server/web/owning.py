@@ -7,10 +7,9 @@ from typing import Any
 from fastapi import Response
 from starlette.responses import RedirectResponse
 
-from dither.curator import OWNER, Curator, Request, RequestKind, RequestState
+from dither.curator import OWNER, Curator, Outlook, Request, RequestKind, RequestState
 from dither.errors import InvalidParameter, LedgerError
 from dither.server.identity import Scope
-from dither.server.web.outlook import Outlook, outlook_of
 from dither.server.web.visits import Visit
 
 PAGE = 50
@@ -64,7 +63,7 @@ async def approvals(visit: Visit) -> Response:
     def look(curator: Curator) -> tuple[tuple[Request, ...], dict[str, Outlook]]:
         found = curator.requests(who)
         waiting = [request for request in found if request.state is RequestState.WAITING] if decides else []
-        return found, {request.number: outlook_of(curator, request) for request in waiting}
+        return found, {request.number: curator.outlook(request) for request in waiting}
 
     requests, outlooks = await visit.service.do(visit.session.identity, Scope.ASK, "requests", look)
     waits = sum(request.state is RequestState.WAITING for request in requests)

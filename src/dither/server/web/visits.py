@@ -22,9 +22,8 @@ from dither.curator.charts import meter
 from dither.errors import InvalidParameter
 from dither.server.access import Session
 from dither.server.http.door import access_of, service_of
-from dither.server.http.guard import told
 from dither.server.identity import Scope
-from dither.server.problems import Problem
+from dither.server.problems import Problem, problem_of
 from dither.server.service import Service
 
 # Under the prefix __Host- browsers take the cookie from this very host alone, and only over TLS (RFC 6265bis).
@@ -137,7 +136,7 @@ def visited(handler: Handler, *, cookie: str) -> Callable[[Request], Awaitable[R
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - every problem is told in the same way, and says nothing of data
-            return visit.problem(told(error))
+            return visit.problem(problem_of(error))
 
     return endpoint
 

@@ -1,6 +1,6 @@
 """What the owner sees beside a request before deciding: its price and error, and what is left now and afterwards.
 
-Every figure is the curator's: prices, balances and caps. Nothing is charged by looking.
+Nothing is charged by looking.
 """
 
 from __future__ import annotations
@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
-from dither.curator import OWNER, BudgetLine, Curator, Quote, Request, RequestKind
-from dither.curator.accounts import Accounts
+from dither.curator.accounts import OWNER, Accounts, BudgetLine
 from dither.curator.exchange import Exchange
+from dither.curator.quote import Quote
+from dither.curator.requests import Request, RequestKind
 from dither.errors import DitherError
-from dither.server.problems import problem_of
+
+if TYPE_CHECKING:
+    from dither.curator.curator import Curator
 
 NEARLY_ALL, SMALLEST = 0.9995, 0.0001
 
@@ -50,9 +54,8 @@ def outlook_of(curator: Curator, request: Request) -> Outlook:
             return _raised(curator, request, own, dataset)
         return _asked(curator, request, own, dataset)
     except DitherError as error:
-        problem = problem_of(error)
         now = Left(whose="everybody together", now=_left(dataset), after="–")
-        return Outlook(accounts=(now,), problem=f"{problem.title}. {problem.hint}".strip())
+        return Outlook(accounts=(now,), problem=str(error))
 
 
 def _asked(curator: Curator, request: Request, own: BudgetLine, dataset: BudgetLine) -> Outlook:
