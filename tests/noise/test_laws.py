@@ -11,10 +11,11 @@ from scipy import stats
 from dither.entropy import (
     DiscreteGaussianSampler,
     DiscreteLaplaceSampler,
+    InsecureSeededSource,
     gaussian_sampler,
     laplace_sampler,
 )
-from dither.entropy.blocks import IntegerSampler
+from dither.entropy.blocks import COARSE, IntegerSampler
 from dither.entropy.table import FAST, LazyTable, Resolution
 from dither.errors import InvalidParameter
 
@@ -45,6 +46,78 @@ def test_draws_have_the_stated_law(statistics, family, scale):
     assert statistics.fit(sampler(family, scale).sample(n), law, float(scale)) > statistics.alpha
     mutant = sampler(family, scale * Fraction(97, 100)).sample(n)
     assert statistics.fit(mutant, law, float(scale)) < statistics.alpha
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("scale", [Fraction(scale) for scale in SCALES], ids=SCALES)
+def test_wide_blocks_have_the_stated_law(statistics, family, scale):
+    # What few draws come from. Catches a scale 5 % off, and accepting all that is proposed.
+    n, law = 250_000, cdf(statistics, family, scale)
+    drawn = sampler(family, scale, COARSE)
+    assert statistics.fit(drawn.sample(n), law, float(scale)) > statistics.alpha
+    mutant = sampler(family, scale * Fraction(95, 100), COARSE).sample(n)
+    assert statistics.fit(mutant, law, float(scale)) < statistics.alpha
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_offsets_within_wide_blocks_fall_as_the_law_does(statistics, family, monkeypatch):
+    # Without the acceptance step they are uniform instead of tilted by a few per cent.
+    scale = 2**20 + 1
+    drawer = sampler(family, Fraction(scale), COARSE)
+    width = 1 << drawer._shift
+    ends = np.arange(1000)[:, None] * width + np.arange(9) * (width // 8)
+    above = np.exp(-ends / scale) if family == "laplace" else stats.norm.sf(ends / scale)
+    weights = -np.diff(above, axis=1).sum(axis=0)
+
+    def p_value() -> float:
+        x = drawer.sample(2_000_000)
+        offsets = (x ^ (x >> 63)) & (width - 1)
+        return statistics.chi_square(np.bincount(offsets // (width // 8), minlength=8), weights / weights.sum())
+
+    assert p_value() > statistics.alpha
+    monkeypatch.setattr(IntegerSampler, "_accept", lambda self, x, coins, source: coins == coins)
+    assert p_value() < statistics.alpha
+
+
+def test_suspects_of_wide_blocks_are_all_that_may_be_rejected():
+    # U ≥ e^-t may happen only where the first bits of U say so: checked with integers for every block and coin
+    for variance in (Fraction(300) ** 2, Fraction(16) ** 2 + Fraction(1, 10**9), Fraction(2**40 + 12345)):
+        drawer = DiscreteGaussianSampler(variance, COARSE)
+        assert drawer._shift > 0
+        width = 1 << drawer._shift
+        for code in (0, 1, 5, 20, 63, 64, 65, 100, 200, 2000, -1, -2, -64, -65, -2000):
+            near = code if code >= 0 else ~code
+            # the furthest point of the block has the smallest chance
+            far = (near + 1) * width - 1 if code >= 0 else -(near + 1) * width
+            fall = drawer._fall(far)
+            assert fall <= Fraction((abs(code) + 1) * width**2) / variance
+            coins = np.arange(2**16).astype(np.uint16)
+            suspects = drawer._suspects(np.full(2**16, code, np.int16), coins)
+            sure = int(np.count_nonzero(~suspects))
+            assert suspects[sure:].all()
+            # (u + 1)/2^16 ≤ 1 - t ≤ e^-t for all that is sure
+            assert Fraction(sure, 2**16) <= max(Fraction(0), 1 - fall)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_number_of_draws_alone_decides_how_they_are_made(family):
+    # draws from a source don't depend on what was drawn before, from this sampler or by anybody
+    scale = Fraction(1234, 3)
+    used = sampler(family, scale)
+    used.sample(10_000)
+    for n in (1, 3, 64, 65, 500):
+        fresh = sampler(family, scale)
+        assert (fresh.sample(n, InsecureSeededSource(n)) == used.sample(n, InsecureSeededSource(n))).all()
+    few = sampler(family, scale, COARSE)
+    assert (few.sample(64, InsecureSeededSource(1)) == used.sample(64, InsecureSeededSource(1))).all()
+    assert (few.sample(65, InsecureSeededSource(1)) != used.sample(65, InsecureSeededSource(1))).any()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_few_draws_at_a_time_have_the_stated_law(statistics, family):
+    drawer, scale = sampler(family, Fraction(300)), Fraction(300)
+    drawn = np.concatenate([drawer.sample(3) for _ in range(20_000)])
+    assert statistics.fit(drawn, cdf(statistics, family, scale), 300.0, bins=100) > statistics.alpha
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -190,7 +190,12 @@ def test_a_price_makes_no_table_to_draw_from(mechanism):
     made.loss(Sensitivity.contribution(groups=3, per_group=2))
     made.error(0.95)
     assert made._noise._table._built is None
+    assert made._noise._few is None
+    # few draws make the short table alone
     made.release(np.zeros(3, dtype=np.int64))
+    assert made._noise._table._built is None
+    assert made._noise._few._table._built is not None
+    made.release(np.zeros(65, dtype=np.int64))
     assert made._noise._table._built is not None
 
 

@@ -26,18 +26,28 @@ from dither.errors import InvalidParameter
 _COIN_BITS = 16 + 64
 # Block numbers from here on are looked at in full: 16-bit arithmetic on them could wrap.
 _FAR = 1 << 11
+# So few draws come from wide blocks, whose short table is made sooner. The number alone decides, so that draws from a
+# given source are always the same.
+_FEW = 64
+COARSE = Resolution(first=8)
+"""For tables that are made for few draws."""
 
 
 class IntegerSampler(ABC):
     """Draws from an exact law on the integers; subclasses state the law."""
 
-    __slots__ = ("_doubt", "_pool", "_shift", "_table")
+    __slots__ = ("_doubt", "_few", "_pool", "_shift", "_table")
 
     def __init__(self, law: Law, shift: int, resolution: Resolution = FAST) -> None:
+        self._few: IntegerSampler | None = None if resolution is FAST else self
         self._table = LazyTable(law, resolution)
         self._shift = shift
         self._doubt = resolution.doubt
         self._pool = Pool()
+
+    @abstractmethod
+    def _of_wide_blocks(self) -> IntegerSampler:
+        """A sampler of the same law with fewer, wider blocks."""
 
     @abstractmethod
     def _suspects(self, codes: NDArray[np.int16], coins: NDArray[np.uint16]) -> NDArray[np.bool_]:
@@ -57,20 +67,28 @@ class IntegerSampler(ABC):
     def sample(self, n: int, source: Source = SYSTEM) -> NDArray[np.int64]:
         """``n`` independent draws."""
         out = np.empty(n, np.int64)
-        self._fill(out, source)
+        self._for(n)._fill(out, source)  # noqa: SLF001
         return out
 
     def into(self, out: NDArray[np.int64], source: Source = SYSTEM) -> None:
         """Fills ``out``, a contiguous int64 array of any shape, with independent draws."""
         if out.dtype != np.int64 or not out.flags.c_contiguous or not out.flags.writeable:
             raise InvalidParameter("out must be a writable, contiguous array of int64")
-        self._fill(out.reshape(-1), source)
+        self._for(out.size)._fill(out.reshape(-1), source)  # noqa: SLF001
 
     def one(self, source: Source = SYSTEM) -> int:
         """One draw; from the system's source it comes out of a pool drawn ahead."""
         if isinstance(source, SystemSource):
             return self._pool.pop(self.sample)
         return int(self.sample(1, source)[0])
+
+    def _for(self, n: int) -> IntegerSampler:
+        """Who draws so many."""
+        if n > _FEW:
+            return self
+        if self._few is None:
+            self._few = self._of_wide_blocks()
+        return self._few
 
     def _fill(self, out: NDArray[np.int64], source: Source) -> None:
         if self._shift == 0:
@@ -85,7 +103,9 @@ class IntegerSampler(ABC):
                 rejected.append(refused + start)
         if rejected:
             again = np.concatenate(rejected)
-            out[again] = self.sample(again.size, source)
+            drawn = np.empty(again.size, np.int64)
+            self._fill(drawn, source)
+            out[again] = drawn
 
     def _propose(self, out: NDArray[np.int64], codes: NDArray[np.int16], source: Source) -> NDArray[np.intp]:
         """Fills ``out`` with proposals and returns the places of those that were rejected."""

@@ -13,7 +13,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from dither.entropy.blocks import IntegerSampler
+from dither.entropy.blocks import COARSE, IntegerSampler
 from dither.entropy.intervals import exp_neg_bounds
 from dither.entropy.table import FAST, Resolution, Thresholds
 from dither.errors import InvalidParameter
@@ -45,8 +45,10 @@ class DiscreteLaplaceSampler(IntegerSampler):
             raise InvalidParameter("the scale of discrete Laplace noise must lie above 0, up to 2^56")
         self.scale = scale
         self._rate = 1 / scale
-        # Blocks of 1 below scale 128; above, 64 to 128 blocks per scale keep t(x) below 1/64.
-        shift = (scale.numerator // scale.denominator >> 7).bit_length()
+        # Blocks of 1 below scale 128; above, 64 to 128 blocks per scale keep t(x) below 1/64. Wide
+        # blocks: 16 instead of 128, and below 1/8.
+        bits = 4 if resolution is COARSE else 7
+        shift = (scale.numerator // scale.denominator >> bits).bit_length()
         self._quick = 0
         self._rate_float = 0.0
         if shift:
@@ -59,6 +61,9 @@ class DiscreteLaplaceSampler(IntegerSampler):
 
     def __repr__(self) -> str:
         return f"DiscreteLaplaceSampler({self.scale})"
+
+    def _of_wide_blocks(self) -> DiscreteLaplaceSampler:
+        return DiscreteLaplaceSampler(self.scale, COARSE)
 
     def _suspects(self, codes: NDArray[np.int16], coins: NDArray[np.uint16]) -> NDArray[np.bool_]:
         del codes  # the same in every block
