@@ -112,6 +112,7 @@ def test_a_member_that_dies_takes_nothing_with_it(shop):
             await asyncio.sleep(0.02)
         (other,) = processes(crew)
         later = await service.ask(ANA, question(3))
+        assert service.gauges == {"under_way": 0, "crew_ready": 1, "crew_restarts": 1}
         return process.returncode, other.pid != process.pid, crew.restarts, before, after, later
 
     code, another, restarts, *answers = with_crew(shop, story)

@@ -133,6 +133,7 @@ class Crew:
         except BaseException:
             writer.close()
             process.kill()
+            process.wait()
             raise
         if problem is None:
             return member

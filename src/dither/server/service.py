@@ -154,6 +154,14 @@ class Service:
         """How many requests are worked on or wait."""
         return self._under_way
 
+    @property
+    def gauges(self) -> dict[str, float]:
+        """What metrics say of this moment."""
+        now: dict[str, float] = {"under_way": self._under_way}
+        if self._crew is not None:
+            now |= {"crew_ready": self._crew.ready, "crew_restarts": self._crew.restarts}
+        return now
+
     def close(self) -> None:
         """Let go of the workers once they are done; the curator is closed by whoever opened it."""
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -141,5 +141,5 @@ async def metrics(request: Request, who: Who) -> Response:
     """How many requests there were, how they ended and how long they took. For the owner."""
     service = service_of(request)
     service.admit(who, Scope.OWNER)
-    text = service.metrics.text({"under_way": service.under_way})
+    text = service.metrics.text(service.gauges)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
