@@ -102,6 +102,9 @@ class InvalidPolicy(DitherError, ValueError):  # noqa: N818
         self.problems = problems
         super().__init__("\n".join(problems))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.problems,)
+
 
 class LedgerError(DitherError):
     """The ledger can't be used as asked; the call that raised this charged nothing (but see LedgerUncertain)."""

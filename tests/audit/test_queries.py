@@ -22,8 +22,7 @@ from dither.audit.synthetic import constants_of, tables_of, unit_id, values_of
 from dither.audit.telling import telling_delta
 from dither.audit.worlds import worlds
 from dither.checks.statistics import chi_square
-from dither.curator import Curator, Policy
-from dither.curator import curator as curator_module
+from dither.curator import Curator, Policy, execution
 from dither.engines import cells
 from dither.errors import InvalidParameter, InvalidPolicy, Refused
 from dither.mechanisms import GaussianLoss
@@ -192,13 +191,13 @@ def test_a_broken_price_and_a_broken_engine_are_caught_twice(monkeypatch, mutant
 
 def test_answers_that_skip_the_noise_are_caught_though_releases_have_it(monkeypatch):
     """What the analyst gets is what is tested: a fault behind the release is seen in whole answers alone."""
-    honest = curator_module.release
+    honest = execution.release
 
     def exact(priced, measured, **more):
         found = honest(priced, measured, **more)
         return replace(found, cells=tuple(np.array(total, dtype=np.int64) for total in measured.totals))
 
-    monkeypatch.setattr(curator_module, "release", exact)
+    monkeypatch.setattr(execution, "release", exact)
     found = audit_query(policy(), COUNT, epsilon="1/2", pairs=6, budget=7, confidence=0.9999, workers=1)
     assert found.neighbours.broken == ()
     assert found.release.verdict is Verdict.HELD

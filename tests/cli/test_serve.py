@@ -113,7 +113,7 @@ def test_no_policy_no_tokens(empty, run, command):
 
 def test_revoked_and_expired_are_told_apart(shop, run):
     (kept, first), (secret, second) = create(run, "ana"), create(run, "ana")
-    _, third = create(run, "ana", "--days", "0.000001")
+    _, third = create(run, "ana", "--days", "1e-9")
     said = run("token", "revoke", second)
     assert (said.status, said.out.strip()) == (0, f"{second} of ana is revoked")
     with TokenFile.open(shop / "shop.ledger.access") as tokens:

@@ -357,3 +357,18 @@ def test_many_threads_and_two_holders_lose_nothing(tmp_path):
         holder.close()
         with pytest.raises(LedgerError):
             holder.granted()
+
+
+def test_a_cap_that_was_stated_late_by_another_process_stands_in_nobody_s_way(on_disk):
+    with on_disk(delta="0") as one, on_disk(delta="0") as other:
+        late = other._accounts.limits()
+        for epsilon in ("0.25", "0.2"):
+            one.sql(COUNTS, epsilon=epsilon, analyst="bob")
+        one.decide(one.request_budget("bob", epsilon="0.5").number, approve=True)
+        # read before the owner decided, written after
+        other.ledger.set_limits(late)
+        assert one.sql(COUNTS, epsilon="0.24", analyst="bob").cost.charged
+        assert other.sql(COUNTS, epsilon="0.23", analyst="bob").cost.charged
+        with pytest.raises(OutOfBudget, match="spent of 1 "):
+            one.sql(COUNTS, epsilon="0.22", analyst="bob")
+        one.verify()

@@ -4,6 +4,7 @@ import importlib.util
 import math
 import struct
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import duckdb
@@ -15,13 +16,15 @@ from hypothesis import strategies as st
 from dither.engines import DuckDBEngine, EngineFailure, duckdb_results
 from dither.engines.cells import Cells
 from dither.engines.duckdb_choice import SAMPLING
-from dither.engines.duckdb_functions import DUCKDB, _real_literal
+from dither.engines.duckdb_functions import DUCKDB, TYPES, _real_literal
 from dither.engines.duckdb_results import fetch, fetch_few, reader
 from dither.engines.sql import Relations
+from dither.errors import Refused
 from dither.query.expressions import Call, Column, Literal
+from dither.query.functions import FUNCTIONS, Typed, apply, literal
 from dither.query.kinds import NOTHING, Kind
 from dither.query.measures import Cap, Total
-from dither.query.plan import Distinct, Field, Filter, Gridded, Join, JoinKind, Project, Union
+from dither.query.plan import Distinct, Field, Filter, Gridded, Join, JoinKind, Key, Project, Union
 
 spec = importlib.util.spec_from_file_location("duckdb_files", Path(__file__).with_name("duckdb_files.py"))
 duckdb_files = importlib.util.module_from_spec(spec)
@@ -201,6 +204,60 @@ def test_small_tables_are_fetched_the_fast_way_with_the_same_result(engine, tmp_
         everything.append([cells(engine.run(small, salt=salt.to_bytes(8, "big"))) for salt in range(10)])
     assert reader(small, sources) is fetch
     assert everything[0] == everything[1]
+
+
+def texts(*values):
+    """An array that nobody checks."""
+    ends = [sum(map(len, values[:place])) for place in range(len(values) + 1)]
+    offsets = struct.pack(f"{len(ends)}i", *ends)
+    return pa.Array.from_buffers(
+        pa.string(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
+    )
+
+
+@pytest.mark.parametrize("column", ["who", "place"])
+def test_one_name_that_is_no_text_decides_about_no_other_rows(tmp_path, column):
+    # behind a text with an accent DuckDB stores whatever bytes it is given
+    facts = duckdb_files.table(who=Kind.TEXT, place=Kind.TEXT, amount=Kind.DOUBLE)
+    found = []
+    for last in (b"z", b"\xff\xfe"):
+        columns = {"who": texts(b"1", b"2", b"3", b"4"), "place": texts(b"a", b"a", b"b", b"b"), "amount": [1.0] * 4}
+        columns[column] = texts("é".encode(), b"a", b"b", last)
+        path = tmp_path / f"{last[0]}.duckdb"
+        duckdb_files.write(path, {"orders": pa.table(columns)})
+        public = Key(expression=PLACE, kind=Kind.TEXT, values=("a", "b", "c"))
+        with DuckDBEngine.open(path, schema(facts)) as engine:
+            found.append(cells(engine.run(replace(measure(scan(facts)), keys=(public,)), salt=SALT)))
+            assert engine.run(measure(scan(facts), PLACE), salt=SALT).size == (2 if column == "who" else 4)
+    assert found[0] == found[1] == ({("a",): (2,), ("b",): (2,)} if column == "who" else {("a",): (1,), ("b",): (1,)})
+
+
+def test_text_of_any_characters_is_fetched_the_fast_way(tmp_path):
+    path = make(
+        tmp_path / "data.duckdb", "CREATE TABLE orders AS SELECT 1 AS who, 'é' || chr(0) AS place, 1.0 AS amount"
+    )
+    with DuckDBEngine.open(path, schema(ORDERS)) as engine:
+        assert reader(measure(scan(ORDERS), PLACE), engine._opened.sources) is fetch_few
+        assert cells(engine.run(measure(scan(ORDERS), PLACE), salt=SALT)) == {("é\0",): (1,)}
+
+
+def test_every_expression_has_the_type_of_its_kind(connection):
+    # NumPy would make a double of an integer of 128 bits and of a decimal
+    samples = [Typed(Column(kind.value, kind), NOTHING) for kind in Kind]
+    samples += [literal(2, Kind.INTEGER), literal("day", Kind.TEXT)]
+    scope = {kind.value: f"CAST(NULL AS {TYPES[kind]})" for kind in Kind}
+    kinds, listed = [], []
+    for name, size in product(FUNCTIONS, (1, 2, 3)):
+        for arguments in product(samples, repeat=size):
+            try:
+                expression = apply(name, arguments).expression
+            except Refused:
+                continue
+            kinds.append((name, TYPES[expression.kind]))
+            listed.append(f"typeof({DUCKDB.expression(expression, scope)})")
+    found = connection.execute(f"SELECT {', '.join(listed)}").fetchone()
+    assert [(name, kind) for (name, _), kind in zip(kinds, found, strict=True)] == kinds
+    assert {name for name, _ in kinds} == set(FUNCTIONS)
 
 
 def test_what_is_large_unknown_or_of_another_kind_is_fetched_as_arrow(engine):

@@ -14,9 +14,11 @@ import httpx
 import pytest
 
 from dither.curator import Curator, Policy
-from dither.errors import Failed, LedgerUncertain, OutOfBudget, Refused, SourceError
+from dither.errors import Failed, InvalidPolicy, LedgerUncertain, OutOfBudget, Refused, SourceError
 from dither.server.crew import Crew
+from dither.server.frames import LENGTH, framed
 from dither.server.identity import Identity, Scope
+from dither.server.member import _answer
 from dither.server.run import Place, access_path, running
 from dither.server.service import Service, Wanted
 from dither.server.settings import Limits
@@ -210,6 +212,7 @@ def test_a_server_with_more_processes(shop):
         Failed("ab12"),
         Failed("ab12", final=True),
         OutOfBudget("spent"),
+        InvalidPolicy(["one thing", "another"]),
     ],
 )
 def test_errors_are_the_same_in_another_process(problem):
@@ -228,3 +231,139 @@ def test_policies_are_the_same_in_another_process(shop):
     changed = replace(policy, budget=replace(policy.budget, epsilon_budget=policy.budget.epsilon_budget * 2))
     with pytest.raises(TypeError, match="isn't what its file says"):
         pickle.dumps(changed)
+
+
+def test_a_member_without_a_sign_of_life_is_replaced(shop, monkeypatch):
+    monkeypatch.setattr("dither.server.crew.PULSE", 0.2)
+
+    async def story(service, crew):
+        (process,) = processes(crew)
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(LedgerUncertain, match="ask the same again"):
+            await service.ask(ANA, question(1))
+        # from here on members may be as slow as this machine
+        monkeypatch.setattr("dither.server.crew.PULSE", 10.0)
+        while not crew.ready:
+            await asyncio.sleep(0.02)
+        return process.returncode, await service.ask(ANA, question(1)), service.under_way
+
+    code, answer, under_way = with_crew(shop, story)
+    assert (code, under_way) == (-signal.SIGKILL, 0)
+    assert answer.cost.charged
+
+
+def test_a_member_that_answers_nothing_for_long_lives_on(shop, monkeypatch):
+    monkeypatch.setattr("dither.server.crew.PULSE", 0.2)
+
+    async def story(service, crew):
+        # more pulses than may be missed: each is answered
+        await asyncio.sleep(8 * 0.2)
+        return crew.restarts, crew.ready, await service.ask(ANA, question(1))
+
+    restarts, ready, answer = with_crew(shop, story)
+    assert (restarts, ready) == (0, 1)
+    assert answer.cost.charged
+
+
+def test_what_a_member_says_that_can_not_be_read_keeps_nobody_waiting(shop):
+    async def story(service, crew):
+        (member,) = crew._members
+        asked = asyncio.create_task(service.ask(ANA, question(1)))
+        while not member.waiting:
+            await asyncio.sleep(0)
+        # an answer to something that nobody asked, before the member's own
+        member.reader.feed_data(framed((10**6, None)))
+        with pytest.raises(LedgerUncertain):
+            await asked
+        while not crew.ready:
+            await asyncio.sleep(0.02)
+        return await service.ask(ANA, question(1)), crew.restarts
+
+    answer, restarts = with_crew(shop, story)
+    assert restarts == 1
+    assert answer.receipt is not None
+
+
+class Unsendable(OutOfBudget):
+    def __reduce__(self):
+        raise TypeError("never")
+
+
+@pytest.mark.parametrize("problem", [Unsendable("no"), SystemExit("quotes data"), ZeroDivisionError("quotes data")])
+def test_whoever_waits_is_told_whatever_a_question_ends_in(problem):
+    sent = []
+
+    class Broken:
+        def sql(self, *_, **__):
+            raise problem
+
+    class Link:
+        def send(self, body):
+            sent.append(pickle.loads(body[LENGTH.size :]))
+
+    _answer(Link(), Broken(), 7, "ana", question(1))
+    ((number, outcome),) = sent
+    assert (number, type(outcome)) == (7, RuntimeError)
+    assert "quotes" not in str(outcome)
+
+
+def test_members_have_the_data_that_the_server_has(shop):
+    async def story():
+        with Curator.open(shop / "dither.toml") as curator:
+            crew = Crew(curator.policy, size=1, threads=1, version=curator.version)
+            await crew.start()
+            service = Service(curator, crew=crew)
+            try:
+                await service.ask(ANA, question(1))
+                os.utime(shop / "shop.duckdb", ns=(1, 1))
+                (process,) = processes(crew)
+                process.kill()
+                while crew.ready:
+                    await asyncio.sleep(0.01)
+                # a member that starts now would open other data, under a question's other name: another charge
+                with pytest.raises(SourceError, match="isn't what the server opened"):
+                    await crew._begin()
+                with pytest.raises(SourceError, match="the data changed"):
+                    await service.ask(ANA, question(2))
+            finally:
+                service.close()
+                await crew.stop()
+            return len(curator.answers().items)
+
+    assert asyncio.run(story()) == 1
+
+
+def test_what_the_owner_decides_reaches_all_processes(shop_with):
+    async def story(service, crew):
+        async def everyone(first: int, epsilon: str):
+            asked = [
+                member.ask(next(crew._numbers), ("bob", replace(question(first + place), epsilon=epsilon)))
+                for place, member in enumerate(crew._members)
+            ]
+            return await asyncio.gather(*asked, return_exceptions=True)
+
+        owner = service.curator
+        assert all(answer.cost.charged for answer in await everyone(0, "0.3"))
+        assert [type(found) for found in await everyone(2, "0.39")] == [OutOfBudget] * 2
+        assert {found.code for found in await everyone(4, "0.45")} == {"needs_approval"}
+        owner.decide(owner.request_budget("bob", epsilon=5).number, approve=True)
+        for place in (4, 5):
+            wanted = replace(question(place), epsilon="0.45")
+            owner.decide(owner.request_question(wanted.sql, analyst="bob", **wanted.terms).number, approve=True)
+        return [*await everyone(2, "0.39"), *await everyone(4, "0.45")]
+
+    answers = with_crew(shop_with(more="needs_approval_above = 0.4"), story, size=2)
+    assert [answer.cost.charged for answer in answers] == [True] * 4
+
+
+def test_who_has_lost_its_socket_is_not_asked(shop):
+    async def story(service, crew):
+        (member,) = crew._members
+        # known to the transport and not yet to the keeper, which has had no turn
+        member.writer.transport.abort()
+        answer = await service.ask(ANA, question(1))
+        return answer, member.waiting
+
+    answer, waiting = with_crew(shop, story)
+    assert answer.cost.charged
+    assert waiting == {}

@@ -1,6 +1,7 @@
 """Where a server may listen, and what it says to whoever starts it."""
 
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import psycopg
 import pytest
 
 import dither as dp
+from dither.curator import Policy
 from dither.errors import InvalidParameter
-from dither.server.run import Place, Running, access_path, background
+from dither.server.run import Place, Running, access_path, background, serve
 from dither.server.tokens import TokenFile
 
 
@@ -126,3 +128,16 @@ def test_the_command_prints_what_to_do_and_stops_on_an_interrupt(shop):
     assert "dither token create NAME" in said
     assert "stopped" in rest
     assert "Traceback" not in errors
+
+
+def test_whoever_serves_gets_their_interrupts_back(shop):
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    seen = []
+
+    def started(server):
+        seen.append(server.url)
+        signal.raise_signal(signal.SIGINT)
+
+    serve(Policy.load(shop / "dither.toml"), Place(port=0, pg_port=None), started=started)
+    assert len(seen) == 1
+    assert {number: signal.getsignal(number) for number in before} == before

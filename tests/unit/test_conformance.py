@@ -173,4 +173,4 @@ class Cheaper:
 )
 def test_cheaper_mutants_fail(name, share):
     with pytest.raises(ConformanceFailed, match="neighbours"):
-        check_mechanism(Cheaper(MECHANISMS[name](), share), draws=30_000)
+        check_mechanism(Cheaper(MECHANISMS[name](), share), draws=20_000)

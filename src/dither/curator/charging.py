@@ -51,8 +51,7 @@ class Charging:
         reservation: Reservation | None = None
         stopped: BaseException | None = None
         try:
-            self.state_limits()
-            reservation = self._ledger.reserve(key=key, account=account, loss=loss, note=note)
+            reservation = self._reserved(key=key, account=account, loss=loss, note=note)
             if reservation.answer is not None:
                 return reservation
             with self._claim(key):
@@ -72,6 +71,16 @@ class Charging:
             raise stopped
         assert reservation is not None
         raise Failed(reservation.receipt.number) from None
+
+    def _reserved(self, *, key: str, account: Account, loss: PrivacyLoss, note: Mapping[str, Any]) -> Reservation:
+        self.state_limits()
+        try:
+            return self._ledger.reserve(key=key, account=account, loss=loss, note=note)
+        except OutOfBudget:
+            # another process may have stated caps that it read before the owner raised them
+            self._stated = None
+        self.state_limits()
+        return self._ledger.reserve(key=key, account=account, loss=loss, note=note)
 
     def stored(self, *, key: str, account: Account, loss: PrivacyLoss) -> Reservation:
         """The recorded answer of a question that this account paid for; payments last, so nothing is charged."""

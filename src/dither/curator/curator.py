@@ -104,7 +104,9 @@ class Curator:
         rules = policy if isinstance(policy, Policy) else Policy.load(Path(policy))
         with ExitStack() as undo:
             # what was opened here is closed if the rest can't be opened
-            held = engine or undo.enter_context(_engine(rules, memory_limit))
+            held = engine or undo.enter_context(
+                DuckDBEngine.open(rules.source.location, rules.schema, memory_limit=memory_limit)
+            )
             book = ledger or undo.enter_context(open_ledger(rules))
             curator = cls(rules, held, book)
             undo.pop_all()
@@ -423,6 +425,11 @@ class Curator:
         return self._accounts.lines(analyst)
 
     @property
+    def version(self) -> str:
+        """A fingerprint of the data as it was opened; for the owner's side only."""
+        return self._execution.opened
+
+    @property
     def ledger(self) -> Ledger:
         """The record of everything that was spent; for the owner."""
         return self._ledger
@@ -470,10 +477,6 @@ class Curator:
         if step > 0:
             passed = time.monotonic() - started
             time.sleep(step - passed % step)
-
-
-def _engine(policy: Policy, memory_limit: str | None) -> DuckDBEngine:
-    return DuckDBEngine.open(policy.source.location, policy.schema, memory_limit=memory_limit)
 
 
 def _unnamed(answer: Answer) -> Answer:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dither.curator.asked import Asked
 from dither.curator.charging import LOG, cause_of
 from dither.curator.policy.policy import Policy
-from dither.curator.pricing import Prepared, Pricing
+from dither.curator.pricing import LONGEST_KEPT, Prepared, Pricing
 from dither.curator.release import release
 from dither.curator.search import Stored, find_bounds
 from dither.engines import Engine
@@ -19,21 +19,21 @@ from dither.query.measures import Measured, Measurement
 from dither.query.price import Priced
 
 MOST_BYTES = 64 * 2**20
-# what the objects around the numbers take, about
-OVERHEAD = 4000
+# what the objects around the numbers take, about; then for each character of the text and each public value of a key
+OVERHEAD, EACH_CHARACTER, EACH_VALUE = 4000, 40, 100
 
 
 class Execution:
     """Runs questions that were charged, on data that must stay as it was when it was opened."""
 
     def __init__(self, policy: Policy, engine: Engine, pricing: Pricing, *, opened: str) -> None:
-        self._policy, self._engine, self._pricing, self._opened = policy, engine, pricing, opened
+        self._policy, self._engine, self._pricing, self.opened = policy, engine, pricing, opened
         self._cells = KeptCells()
 
     @property
     def changed(self) -> bool:
         """Whether the data isn't what was opened any more."""
-        return self._engine.version() != self._opened
+        return self._engine.version() != self.opened
 
     def expect_same_data(self) -> None:
         """Files are read with the layout that they had when they were opened, and answers are named by their version.
@@ -65,13 +65,15 @@ class Execution:
     def _released(self, sql: str, asked: Asked, priced: Priced, salt: bytes) -> bytes:
         # by analyst, so that the time of an answer doesn't tell what others asked
         name, wanted = (asked.analyst, sql), priced.measurement
-        measured = self._cells.get(name, wanted)
+        # every question has its own salt, so what a salt decides isn't used twice
+        measured = None if wanted.chooses else self._cells.get(name, wanted)
         if measured is not None:
             self.expect_same_data()
         else:
             measured = self._engine.run(wanted, salt=salt)
             self.expect_same_data()
-            self._cells.keep(name, wanted, measured)
+            if not wanted.chooses:
+                self._cells.keep(name, wanted, measured)
         return release(priced, measured).to_bytes()
 
     def forget(self) -> None:
@@ -82,8 +84,7 @@ class Execution:
 class KeptCells:
     """Exact cells of the questions run last: the same again with more ε needs only fresh noise, not another pass.
 
-    Cells are what the engine gave for some salt, and one unit's part in them is bounded for every salt. So answers read
-    off the same cells compose as those read off cells of another salt do: each has noise of its own.
+    Only cells that are the same for every salt are put here, so that answers are as if the data had been read again.
     """
 
     def __init__(self, *, size: int = MOST_BYTES) -> None:
@@ -102,9 +103,9 @@ class KeptCells:
             return found[1]
 
     def keep(self, name: tuple[str, str], wanted: Measurement, measured: Measured) -> None:
-        """Remember cells, unless they are many; the oldest are forgotten first."""
-        size = OVERHEAD + len(name[1]) + _size(measured)
-        if size > self._largest // 4:
+        """Remember cells, unless they are many or the text is long; the oldest are forgotten first."""
+        size = _size(name[1], wanted, measured)
+        if len(name[1]) > LONGEST_KEPT or size > self._largest // 4:
             return
         with self._lock:
             old = self._kept.pop(name, None)
@@ -121,10 +122,12 @@ class KeptCells:
             self._bytes = 0
 
 
-def _size(measured: Measured) -> int:
+def _size(sql: str, wanted: Measurement, measured: Measured) -> int:
     arrays = [*measured.totals, *measured.distinct]
     arrays += [array for found in measured.bins for array in (found.group, found.bin, found.count)]
     for array in arrays:
         # whoever asks again gets these very numbers
         array.flags.writeable = False
-    return measured.keys.nbytes + sum(array.nbytes for array in arrays)
+    values = sum(len(key.values) for key in wanted.keys if key.values is not None)
+    around = OVERHEAD + EACH_CHARACTER * len(sql) + EACH_VALUE * values
+    return around + measured.keys.nbytes + sum(array.nbytes for array in arrays)

@@ -1,7 +1,8 @@
 """The owner's tables as DuckDB has them: opened read-only, every column read in its declared kind, never raising.
 
 The connection is locked before the first question: no file but the declared ones can be opened, no setting changed, no
-extension loaded. Nothing here reads values, except public ones that are declared as unique.
+extension loaded. Nothing here reads values, except public ones that are declared as unique, and the texts of small
+tables to see how they can be fetched.
 """
 
 # ruff: noqa: S608 (all of it is generated from plans: names are quoted, literals written by kind)
@@ -23,6 +24,7 @@ import duckdb
 from dither.engines.dialect import quoted, text_literal
 from dither.engines.duckdb_connections import Database, open_database
 from dither.engines.duckdb_functions import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, ZERO, parsed
+from dither.engines.duckdb_results import MOST_FEW
 from dither.engines.files import State, expect_separate, state_of
 from dither.engines.sql import Source
 from dither.errors import SourceError
@@ -151,15 +153,15 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str]) ->
         catalogue = _catalogue(connection)
         collated = _collated(connection)
         sizes = _sizes(connection)
-        sources = {
-            name: replace(_source(table, catalogue, collated=name in collated), rows=sizes.get(name))
-            for name, table in schema.tables.items()
-        }
+        sources = {name: _source(table, catalogue, collated=name in collated) for name, table in schema.tables.items()}
         _check_units(schema, catalogue)
-        for name, source in sources.items():
+        for name, source in list(sources.items()):
             _try_out(connection, name, source)
             _check_collation(connection, source)
             _check_unique(connection, schema.tables[name], source)
+            rows = sizes.get(name)
+            if rows is not None and (rows > MOST_FEW or _valid_texts(connection, schema.tables[name], source)):
+                sources[name] = replace(source, rows=rows)
     except BaseException:
         database.release(connection)
         raise
@@ -273,6 +275,24 @@ def _sizes(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
         "AND database_name = current_database() AND estimated_size IS NOT NULL"
     ).fetchall()
     return dict(rows)
+
+
+def _valid_texts(connection: duckdb.DuckDBPyConnection, table: TableFacts, source: Source) -> bool:
+    """Whether all texts are valid UTF-8, which DuckDB makes sure of only up to the first one in a block with an accent.
+
+    It can't make Python objects of others: a question would fail because of one unit's name. Arrow takes them as they
+    are, so a table with such a text is one whose size isn't known.
+    """
+    texts = [sql for name, sql in source.columns.items() if table.columns[name].kind is Kind.TEXT]
+    texts += [source.unit] if source.unit is not None and source.unit_type == "VARCHAR" else []
+    if not texts:
+        return True
+    listed = ", ".join(f"max(strlen(decode(encode({sql}))))" for sql in texts)
+    try:
+        connection.execute(f"SELECT {listed} FROM {source.relation} AS r").fetchall()
+    except duckdb.Error:
+        return False
+    return True
 
 
 def _collated(connection: duckdb.DuckDBPyConnection) -> set[str]:

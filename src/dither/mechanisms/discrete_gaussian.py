@@ -61,9 +61,10 @@ _below = lru_cache(maxsize=16)(_sum_below)
 def _quantile(variance: Fraction, failure: float) -> int | None:
     """The smallest m with Pr[|z| > m] ≤ ``failure``, or None where only the sum itself can tell.
 
-    The sum of all weights beyond m is an integral and a few derivatives at its end (Euler–Maclaurin). Where the
-    exponent's slope s = m/σ² is below 1/10, what is left out is about s⁶/30240 of it, less than 1e-10. So the sum is
-    believed wherever it is further than ``CLOSE`` from the failure.
+    The sum of all weights beyond m is an integral and a few derivatives at its end (Euler–Maclaurin). What is left out
+    is at most |B₆|/6! = 1/30240 times the fifth derivative there and its variation beyond. With 10·m/σ ≤ σ − 10, as
+    here, that is less than 1e-9 of the sum, most where σ is near 10. So the sum is believed wherever it is further
+    than ``CLOSE`` from the failure.
     """
     sigma, normal = math.sqrt(float(variance)), -float(ndtri(failure / 2))
     if 10 * normal > sigma - 10:

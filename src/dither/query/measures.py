@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
 from typing import Literal as OneOf
 
 import numpy as np
@@ -81,6 +82,20 @@ class Measurement:
     totals: tuple[Total, ...]
     bins: tuple[Bins, ...] = ()
     distinct: tuple[DistinctValues, ...] = ()
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a unit may have more than it may keep, so that the salt decides; known without looking at data.
+
+        Capped totals need no choice. Where no unit can be in more groups than it may, or rows are units, cells are the
+        same for every salt.
+        """
+        if self.units == "row":
+            return False
+        if self.bins or self.distinct:
+            return True
+        sizes = [len(key.values) for key in self.keys if key.values is not None]
+        return len(sizes) < len(self.keys) or prod(sizes) > self.groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

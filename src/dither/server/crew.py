@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from dither.curator import Answer, Policy
 from dither.errors import DitherError, LedgerUncertain
-from dither.server.frames import LENGTH, Log, Start, framed
+from dither.server.frames import LENGTH, Log, Pulse, Start, framed
 
 if TYPE_CHECKING:
     from dither.server.service import Wanted
@@ -31,6 +31,8 @@ LOG = logging.getLogger("dither.server")
 # seconds: to leave by itself, and between attempts to start one that died
 PATIENCE = 10.0
 PAUSES = (0.1, 0.5, 2.0, 10.0)
+# seconds between signs of life that a member is asked for, and how many it may leave out before it is ended
+PULSE, MOST_MISSED = 10.0, 6
 # larger answers are read in a thread, so that others don't wait
 LARGE = 200_000
 # of the memory that an engine takes by default, all engines together
@@ -45,6 +47,7 @@ class _Member:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     waiting: dict[int, asyncio.Future[Answer]] = field(default_factory=dict)
+    missed: int = 0
 
     def ask(self, number: int, question: tuple[str, Wanted]) -> asyncio.Future[Answer]:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -68,8 +71,10 @@ class _Member:
 class Crew:
     """Processes that answer new questions for one server."""
 
-    def __init__(self, policy: Policy, *, size: int, threads: int) -> None:
-        self._start_with = Start(policy=policy, threads=threads, memory_limit=_share_of_memory(size + 1))
+    def __init__(self, policy: Policy, *, size: int, threads: int, version: str | None = None) -> None:
+        self._start_with = Start(
+            policy=policy, version=version, threads=threads, memory_limit=_share_of_memory(size + 1)
+        )
         self._size = size
         self._members: list[_Member] = []
         self._keepers: list[asyncio.Task[None]] = []
@@ -94,9 +99,11 @@ class Crew:
 
     def ask(self, analyst: str, wanted: Wanted) -> asyncio.Future[Answer] | None:
         """The answer of the member that has least to do; None where there is no member."""
-        if not self._members or self._stopping:
+        # one whose socket was lost is gone, though its keeper may not have heard of it yet
+        there = [member for member in self._members if not member.writer.is_closing()]
+        if not there or self._stopping:
             return None
-        member = min(self._members, key=lambda one: len(one.waiting))
+        member = min(there, key=lambda one: len(one.waiting))
         return member.ask(next(self._numbers), (analyst, wanted))
 
     async def stop(self) -> None:
@@ -110,41 +117,42 @@ class Crew:
         await asyncio.gather(*self._keepers, return_exceptions=True)
         for member in members:
             member.abandon()
-            await _ended(member.process)
+        await asyncio.gather(*(_ended(member.process) for member in members))
 
     async def _begin(self) -> _Member:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            command = [sys.executable, "-m", "dither.server.member", str(theirs.fileno())]
-            nothing = subprocess.DEVNULL
-            # what a process prints when it crashes may quote data, so that nobody gets it
-            process = subprocess.Popen(  # noqa: S603
-                command, pass_fds=(theirs.fileno(),), stdin=nothing, stdout=nothing, stderr=nothing
-            )
-        ours.setblocking(False)  # noqa: FBT003
-        reader, writer = await asyncio.open_unix_connection(sock=ours)
-        member = _Member(process, reader, writer)
+        ours, process = _process()
+        writer: asyncio.StreamWriter | None = None
         problem: BaseException | None
         try:
+            ours.setblocking(False)  # noqa: FBT003
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
             writer.write(framed(self._start_with))
             problem = await _frame(reader)
         except (asyncio.IncompleteReadError, ConnectionError):
             problem = DitherError("a process of the crew could not start")
         except BaseException:
-            writer.close()
+            (writer or ours).close()
             process.kill()
             process.wait()
             raise
         if problem is None:
-            return member
-        writer.close()
+            assert writer is not None
+            return _Member(process, reader, writer)
+        (writer or ours).close()
         await _ended(process)
         raise problem
 
     async def _keep(self, member: _Member) -> None:
         """Hand on what a member says, for as long as it lives; then start another in its place."""
         while True:
-            await self._listen(member)
+            watching = asyncio.create_task(_watch(member))
+            try:
+                await self._listen(member)
+            except Exception as problem:  # noqa: BLE001 - its text may quote data
+                # without one who listens, whoever asks this member would wait for ever
+                LOG.error("a process of the crew said what can't be read: %s", type(problem).__name__)  # noqa: TRY400
+            finally:
+                watching.cancel()
             member.writer.close()
             if self._stopping:
                 return
@@ -162,7 +170,7 @@ class Crew:
             await asyncio.sleep(pause)
             try:
                 return await self._begin()
-            except DitherError as problem:
+            except Exception as problem:  # noqa: BLE001 - the system may have no process or file to give, for now
                 LOG.error("a process of the crew could not start: %s", type(problem).__name__)  # noqa: TRY400
         raise AssertionError
 
@@ -170,6 +178,9 @@ class Crew:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 said = await _frame(member.reader)
+                member.missed = 0
+                if isinstance(said, Pulse):
+                    continue
                 if isinstance(said, Log):
                     logging.getLogger(said.name).log(said.level, "%s", said.text)
                     continue
@@ -183,6 +194,34 @@ class Crew:
                     future.set_result(outcome)
 
 
+def _process() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """A new process, and our end of the socket to it."""
+    ours, theirs = socket.socketpair()
+    with contextlib.ExitStack() as undo, theirs:
+        undo.callback(ours.close)
+        command = [sys.executable, "-m", "dither.server.member", str(theirs.fileno())]
+        nothing = subprocess.DEVNULL
+        # what a process prints when it crashes may quote data, so that nobody gets it
+        process = subprocess.Popen(  # noqa: S603
+            command, pass_fds=(theirs.fileno(),), stdin=nothing, stdout=nothing, stderr=nothing
+        )
+        undo.pop_all()
+    return ours, process
+
+
+async def _watch(member: _Member) -> None:
+    """End a member that gives no sign of life: it may hold the ledger, and whoever it was given to waits in vain."""
+    # counted, not timed: when a server that was stopped itself goes on, its members have missed nothing
+    while member.missed < MOST_MISSED:
+        if member.writer.is_closing():
+            return
+        member.missed += 1
+        member.writer.write(framed(Pulse()))
+        await asyncio.sleep(PULSE)
+    LOG.error("a process of the crew gives no sign of life, and is ended")
+    member.process.kill()
+
+
 async def _frame(reader: asyncio.StreamReader) -> Any:
     size = LENGTH.unpack(await reader.readexactly(LENGTH.size))[0]
     body = await reader.readexactly(size)
@@ -193,13 +232,15 @@ async def _frame(reader: asyncio.StreamReader) -> Any:
 
 
 async def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a process whose socket was closed; one that doesn't leave is ended."""
+    """Wait for a process whose socket was closed; one that doesn't leave is ended, at once if we may not wait."""
     loop = asyncio.get_running_loop()
     try:
         await loop.run_in_executor(None, process.wait, PATIENCE)
-    except subprocess.TimeoutExpired:
+    except BaseException as problem:
         process.kill()
-        await loop.run_in_executor(None, process.wait)
+        process.wait()
+        if not isinstance(problem, subprocess.TimeoutExpired):
+            raise
 
 
 def _share_of_memory(engines: int) -> str:

@@ -13,11 +13,20 @@ LENGTH = struct.Struct("!Q")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The first thing that a member is told: what to open, how many questions to work on at once, with what memory."""
+    """The first thing that a member is told: what to open, how many questions to work on at once, with what memory.
+
+    ``version`` is the fingerprint of the data that the server opened, if a member must have the same.
+    """
 
     policy: Policy
+    version: str | None
     threads: int
     memory_limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """A sign of life: the server sends it, and the member sends it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from dither.curator import Answer, Curator
-from dither.errors import DitherError
-from dither.server.frames import LENGTH, Log, Start, framed
+from dither.errors import DitherError, SourceError
+from dither.server.frames import LENGTH, Log, Pulse, Start, framed
 
 if TYPE_CHECKING:
     from dither.server.service import Wanted
@@ -42,7 +42,10 @@ class _Link:
 
     def say(self, what: object) -> None:
         """Send something; who has gone isn't told."""
-        body = framed(what)
+        self.send(framed(what))
+
+    def send(self, body: bytes) -> None:
+        """Send what was framed."""
         with self._sending, contextlib.suppress(OSError):
             self._link.sendall(body)
 
@@ -62,19 +65,30 @@ class _LogToServer(logging.Handler):
 def _answer(link: _Link, curator: Curator, number: int, analyst: str, wanted: Wanted) -> None:
     outcome: Answer | Exception
     try:
-        outcome = curator.sql(wanted.sql, analyst=analyst, **wanted.terms)
-    except DitherError as problem:
-        outcome = problem
-    except Exception as problem:  # noqa: BLE001 its text may quote data: the kind alone leaves this process
-        outcome = RuntimeError(type(problem).__name__)
-    link.say((number, outcome))
+        try:
+            outcome = curator.sql(wanted.sql, analyst=analyst, **wanted.terms)
+        except DitherError as problem:
+            outcome = problem
+        body = framed((number, outcome))
+    except BaseException as problem:  # noqa: BLE001 its text may quote data: the kind alone leaves this process
+        # whatever it is, and if the answer can't be sent: whoever waits is told
+        body = framed((number, RuntimeError(type(problem).__name__)))
+    link.send(body)
+
+
+def _opened(start: Start) -> Curator:
+    curator = Curator.open(start.policy, memory_limit=start.memory_limit)
+    if start.version not in (None, curator.version):
+        curator.close()
+        raise SourceError("the data isn't what the server opened any more: start the server again")
+    return curator
 
 
 def _work(link: _Link) -> None:
     start = link.said()
     assert isinstance(start, Start)
     try:
-        curator = Curator.open(start.policy, memory_limit=start.memory_limit)
+        curator = _opened(start)
     except DitherError as problem:
         link.say(problem)
         return
@@ -86,6 +100,9 @@ def _work(link: _Link) -> None:
         try:
             link.say(None)
             while (said := link.said()) is not None:
+                if isinstance(said, Pulse):
+                    link.say(said)
+                    continue
                 number, (analyst, wanted) = said
                 pool.submit(_answer, link, curator, number, analyst, wanted)
         finally:

@@ -126,7 +126,7 @@ async def running(
         tokens = stack.enter_context(TokenFile.open(access_path(policy)))
         crew = None
         if limits is not None and limits.processes:
-            crew = Crew(policy, size=limits.processes, threads=limits.workers)
+            crew = Crew(policy, size=limits.processes, threads=limits.workers, version=curator.version)
             stack.push_async_callback(crew.stop)
             await crew.start()
         service = Service(curator, limits, crew=crew)
@@ -172,13 +172,24 @@ def serve(
             started(server)
             await stopped.wait()
 
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    # uvloop leaves its handlers behind, which would swallow the interrupts of whoever called this
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(until_stopped())
-            return
-    asyncio.run(until_stopped())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The faster loop, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dither.engines import cells, duckdb, duckdb_choice, duckdb_functions, duckd
 from dither.privacy import Adjacency
 from dither.query import price
 from dither.query.kinds import Kind
-from dither.query.plan import Inner
+from dither.query.plan import Distinct, Inner
 from dither.query.sql import joins
 
 _DUCKDB = duckdb_functions.DUCKDB
@@ -65,9 +65,9 @@ def units_of_nobody(patch):
     """Rows without a unit are read like others."""
     scan = sql.Relations._scan
 
-    def kept(self, node):
-        rendered = scan(self, node)
-        return replace(rendered, sql=rendered.sql.partition(" WHERE ")[0])
+    def kept(self, node, used):
+        rendered = scan(self, node, used)
+        return replace(rendered, select=replace(rendered.select, where=()))
 
     patch.setattr(sql.Relations, "_scan", kept)
 
@@ -76,13 +76,14 @@ def join_of_strangers(patch):
     """Two private tables are joined, but not on the unit."""
     join = sql.Relations._join
 
-    def loose(self, node):
-        return join(self, node) if not node.on_unit else _without_unit(join(self, node))
-
-    def _without_unit(rendered):
+    def loose(self, node, used):
+        rendered = join(self, node, used)
+        if not node.on_unit:
+            return rendered
+        relation = rendered.select.relation
         for equal in ("l.u = r.u", f"CAST(l.u AS {self_text}) = CAST(r.u AS {self_text})"):
-            rendered = replace(rendered, sql=_last_replaced(rendered.sql, equal, "TRUE"))
-        return rendered
+            relation = _last_replaced(relation, equal, "TRUE")
+        return replace(rendered, select=replace(rendered.select, relation=relation))
 
     self_text = _DUCKDB.types[Kind.TEXT]
     patch.setattr(sql.Relations, "_join", loose)
@@ -100,7 +101,7 @@ def join_that_copies_rows(patch):
 
 def keys_not_filtered(patch):
     """Keys that aren't public take part when units choose their groups."""
-    patch.setattr(cells.Cells, "_where", lambda _self: "")
+    patch.setattr(cells.Cells, "_where", lambda _self, _names: ())
 
 
 def ties_by_storage(patch):
@@ -147,13 +148,13 @@ def distinct_of_everybody(patch):
     """DISTINCT keeps one row for all units."""
     render = sql.Relations.render
 
-    def shared(self, node):
-        rendered = render(self, node)
-        if not rendered.sql.startswith("SELECT DISTINCT") or rendered.unit_type is None:
+    def shared(self, node, used):
+        rendered = render(self, node, used)
+        if not isinstance(node, Distinct) or rendered.unit_type is None:
             return rendered
         names = ", ".join(f"r.{sql.quoted(field.name)}" for field in node.fields)
-        alone = f"SELECT DISTINCT ON ({names}) r.* FROM ({rendered.sql}) AS r ORDER BY r.u"
-        return replace(rendered, sql=alone)
+        alone = f"SELECT DISTINCT ON ({names}) r.* FROM ({rendered.select.sql}) AS r ORDER BY r.u"
+        return replace(rendered, select=sql.closed(alone, rendered.select.columns))
 
     patch.setattr(sql.Relations, "render", shared)
 
