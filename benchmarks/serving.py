@@ -215,7 +215,9 @@ class Fresh:
     def new_body(self) -> bytes:
         with self._lock:
             self._number += 1
-        sql = f"SELECT city, COUNT(*) AS n FROM orders WHERE amount < 49.{self._number:015d} GROUP BY city"
+        # no more digits than a double tells apart
+        below = f"49.{self._number * 7919 % 10**10:010d}"
+        sql = f"SELECT city, COUNT(*) AS n FROM orders WHERE amount < {below} GROUP BY city"
         return json.dumps({"sql": sql, "epsilon": "0.0001"}).encode()
 
     def statement(self) -> tuple[str, str]:
