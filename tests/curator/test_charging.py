@@ -249,6 +249,29 @@ def test_an_owner_who_sets_up_logging_sees_receipts(opened):
     assert "secret-value" not in shown.getvalue()
 
 
+class FullDisk(io.StringIO):
+    def write(self, _text):
+        raise OSError(28, "no space left on device")
+
+
+@pytest.mark.parametrize("cause", [EngineFailure("secret-value"), ValueError("secret-value")])
+def test_a_log_that_can_not_be_written_shows_no_data(opened, capfd, cause):
+    """Python's logging then prints to stderr what was being handled, with all causes and their texts."""
+    made = opened()
+    handler = logging.StreamHandler(FullDisk())
+    logging.getLogger("dither").addHandler(handler)
+    try:
+        made.engine.fails_with = cause
+        with pytest.raises(Failed):
+            made.curator.sql(COUNTS, epsilon="1/2")
+    finally:
+        logging.getLogger("dither").removeHandler(handler)
+    shown = capfd.readouterr().err
+    assert "no space left" in shown  # or nothing was tried
+    assert "secret-value" not in shown
+    assert "secret-value" in causes(made)[0]
+
+
 # ---------------------------------------------------------------- data that changes while it is open
 
 

@@ -8,18 +8,14 @@ import httpx
 import pytest
 
 from dither.server.http.app import make_app
-from dither.server.logs import JsonLines, RequestLog, write_logs
+from dither.server.logs import JsonLines, RequestLog, writing_logs
 
 
 @pytest.fixture
 def log():
     stream = io.StringIO()
-    root, own = logging.getLogger().level, logging.getLogger("dither").level
-    handler = write_logs(stream)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    logging.getLogger().removeHandler(handler)
-    logging.getLogger().setLevel(root)
-    logging.getLogger("dither").setLevel(own)
+    with writing_logs(stream):
+        yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 def test_own_records_are_written_with_their_fields(log):
@@ -51,6 +47,28 @@ def test_of_an_exception_the_kind_alone_is_written(log):
     (line,) = log()
     assert line["kind"] == "ValueError"
     assert "4711" not in json.dumps(line)
+
+
+class Closed(io.StringIO):
+    def write(self, _text):
+        raise ValueError("I/O operation on closed file")
+
+
+def test_a_log_that_can_not_be_written_is_left_out(capfd):
+    with writing_logs(Closed()):
+        try:
+            int("value 4711")
+        except ValueError:
+            logging.getLogger("dither.server").error("it went wrong")
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_logging_is_as_before_afterwards():
+    root, own = logging.getLogger(), logging.getLogger("dither")
+    before = root.level, own.level, list(root.handlers)
+    with pytest.raises(KeyError), writing_logs(io.StringIO()):
+        raise KeyError
+    assert (root.level, own.level, list(root.handlers)) == before
 
 
 def test_one_record_is_one_line():

@@ -19,7 +19,7 @@ from dither.cli.screen import console
 from dither.cli.shop import POLICY, make_shop
 from dither.curator.owner import OWNER
 from dither.errors import InvalidParameter
-from dither.server.logs import write_logs
+from dither.server.logs import writing_logs
 from dither.server.settings import Limits
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def serve(
         place = Place(
             host=host, port=port, pg_port=None if without_pgwire else pg_port, certificate=certificate, key=key
         )
-        handler = write_logs(sys.stderr if log is None else stack.enter_context(_log(log)))
-        stack.callback(handler.close)
+        stack.enter_context(writing_logs(sys.stderr if log is None else stack.enter_context(_log(log))))
         path = _demo(stack) if demo else policy
         rules = Policy.load(path)
         limits = Limits(rate=rate, burst=max(1, round(10 * rate)), processes=processes)

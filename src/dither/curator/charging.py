@@ -49,7 +49,6 @@ class Charging:
         """The reservation with its recorded answer, from the record or from ``work``, which runs after the charge."""
         account = self._accounts.account(analyst)
         reservation: Reservation | None = None
-        stopped: BaseException | None = None
         try:
             reservation = self._reserved(key=key, account=account, loss=loss, note=note)
             if reservation.answer is not None:
@@ -61,14 +60,17 @@ class Charging:
                 raise self._out_of_budget(loss, epsilon, analyst) from None
             if reservation is None and isinstance(problem, Exception):
                 raise  # in the ledger's own words: it says whether anything was charged
+            ended = problem
+        # behind the except block: neither what is raised from here on, nor what logging prints when a log can't be
+        # written, has it as its context
+        try:
             held = reservation or self._claim_of(key, account)
             if held is not None:
-                self._end(held, problem)
-            if not isinstance(problem, Exception):
-                stopped = problem
-        # behind the except block, so that what was raised isn't kept as a context
-        if stopped is not None:
-            raise stopped
+                self._end(held, ended)
+            if not isinstance(ended, Exception):
+                raise ended
+        finally:
+            del ended
         assert reservation is not None
         raise Failed(reservation.receipt.number) from None
 

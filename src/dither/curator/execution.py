@@ -59,8 +59,10 @@ class Execution:
             # fresh noise each time: so this is the answer. Closing and changed files have nothing to do with noise.
             if closing() or self.changed:
                 raise
-            LOG.error("a question has no answer after its bounds were found: %s", type(problem).__name__)
-            return Stored(bounds=found, released=None, cause=cause_of(problem))
+            kind, cause = type(problem).__name__, cause_of(problem)
+        # behind the except block: logging prints what it was called in when a log can't be written
+        LOG.error("a question has no answer after its bounds were found: %s", kind)
+        return Stored(bounds=found, released=None, cause=cause)
 
     def _released(self, sql: str, asked: Asked, priced: Priced, salt: bytes) -> bytes:
         # by analyst, so that the time of an answer doesn't tell what others asked

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -50,16 +51,34 @@ def _worth_writing(record: logging.LogRecord) -> bool:
     return _own(record) or record.levelno >= least
 
 
-def write_logs(stream: TextIO, level: int = logging.INFO) -> logging.Handler:
-    """Send what the server logs to a stream; the handler is returned so that it can be removed."""
-    handler = logging.StreamHandler(stream)
+class _Lines(logging.StreamHandler[TextIO]):
+    """Writes lines to a stream, and says nothing where that can't be done.
+
+    Python's own handler prints what was being handled then, with the texts of all exceptions, to stderr.
+    """
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """A full disk, or a stream that was closed: the line is lost, and the server goes on."""
+
+
+@contextmanager
+def writing_logs(stream: TextIO, level: int = logging.INFO) -> Iterator[None]:
+    """Send what the server logs to a stream, for as long as the block lasts."""
+    handler = _Lines(stream)
     handler.setFormatter(JsonLines())
     handler.addFilter(_worth_writing)
-    root = logging.getLogger()
+    root, own = logging.getLogger(), logging.getLogger("dither")
+    before = root.level, own.level
     root.addHandler(handler)
     root.setLevel(min(level, root.level) if root.level else level)
-    logging.getLogger("dither").setLevel(level)
-    return handler
+    own.setLevel(level)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before[0])
+        own.setLevel(before[1])
+        handler.close()
 
 
 class RequestLog:

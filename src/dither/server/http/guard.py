@@ -96,14 +96,15 @@ class Guard:
             # whoever went away is told nothing; what they asked goes on
             return
         except Exception as error:  # noqa: BLE001  whatever it is, its text stays here
-            problem = problem_of(error)
-            if problem.code == "internal":
-                # its text may quote data or name files: the kind alone is logged
-                LOG.error("a request ended in %s", type(error).__name__)  # noqa: TRY400
-            if started:
-                return
-            response = problem_response(problem)
-            await response(scope, receive, guarded)
+            problem, kind = problem_of(error), type(error).__name__
+        else:
+            return
+        # behind the except block: logging prints what it was called in when a log can't be written
+        if problem.code == "internal":
+            # its text may quote data or name files: the kind alone is logged
+            LOG.error("a request ended in %s", kind)
+        if not started:
+            await problem_response(problem)(scope, receive, guarded)
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
         """Refuses a body that is too large: at once if it says so, else as soon as it is."""

@@ -116,6 +116,7 @@ class PgServer:
 
     async def _serve(self, wire: Wire) -> None:
         """Serve a client to its end; if it doesn't come of itself, say why."""
+        kind = ""
         try:
             await self._begin(wire)
         except (Gone, ConnectionError):
@@ -126,10 +127,12 @@ class PgServer:
             self._service.metrics.count("pgwire", "refused")
             last = told(error)
         except Exception as error:  # noqa: BLE001 - one client's trouble must not be another's
-            LOG.error("a connection ended in %s", type(error).__name__)  # noqa: TRY400 - a trace could hold values
-            last = told(ServerRefusal(INTERNAL))
+            kind, last = type(error).__name__, told(ServerRefusal(INTERNAL))
         else:
             return
+        if kind:
+            # the kind alone, and not while it is handled: a log that can't be written prints that
+            LOG.error("a connection ended in %s", kind)
         wire.send(_as_fatal(last).message())
 
     async def _begin(self, wire: Wire) -> None:

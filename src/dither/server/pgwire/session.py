@@ -202,6 +202,7 @@ class Session:
 
     async def _guarded(self, handle: Callable[[bytes], Awaitable[None]], body: bytes) -> bool:
         """Handle a message; what goes wrong with it is told the client. Whether all went well."""
+        kind = ""
         try:
             self._expect_valid_token()
             await handle(body)
@@ -216,10 +217,13 @@ class Session:
         except (WireError, InvalidValue, Refused, ServerRefusal) as error:
             self._report(error)
         except Exception as error:  # noqa: BLE001 - nothing that goes wrong may reach the client or end the server
-            LOG.error("a message ended in %s", type(error).__name__)  # noqa: TRY400 - a trace could hold values
-            self._report(ServerRefusal(INTERNAL))
+            kind = type(error).__name__
         else:
             return True
+        if kind:
+            # the kind alone, and not while it is handled: a log that can't be written prints that
+            LOG.error("a message ended in %s", kind)
+            self._report(ServerRefusal(INTERNAL))
         return False
 
     def _report(self, error: Exception) -> None:
