@@ -263,6 +263,13 @@ SAME = [
     ),
     ("SELECT SUM(amount + quantity) FROM orders", "SELECT SUM(quantity + amount) FROM orders"),
     ("SELECT COUNT(*) FROM orders WHERE NOT product IS NULL", "SELECT COUNT(*) FROM orders WHERE product IS NOT NULL"),
+    # what clients send for the same number
+    ("SELECT COUNT(*) FROM orders WHERE amount < 20", "SELECT COUNT(*) FROM orders WHERE amount < 20.0"),
+    ("SELECT COUNT(*) FROM orders WHERE amount < 20", "SELECT COUNT(*) FROM orders WHERE 2e1 > amount"),
+    ("SELECT COUNT(*) FROM orders WHERE amount < 20", "SELECT COUNT(*) FROM orders WHERE amount < CAST(20 AS DOUBLE)"),
+    ("SELECT COUNT(*) FROM orders WHERE amount < 20", "SELECT COUNT(*) FROM orders WHERE NOT amount >= 20"),
+    ("SELECT COUNT(*) FROM orders WHERE amount IN (1, 2)", "SELECT COUNT(*) FROM orders WHERE amount IN (2.0, 1, 1.0)"),
+    ("SELECT COUNT(*) FROM orders WHERE amount = 0", "SELECT COUNT(*) FROM orders WHERE amount = -0.0"),
 ]
 
 DIFFERENT = [
@@ -344,8 +351,15 @@ def test_outputs_follow_their_columns():
     assert found == {"s": Function.SUM, "a": Function.AVG, "n": Function.COUNT}
 
 
-A, B, X, Y = (
-    Column(n, k) for n, k in (("a", Kind.BOOLEAN), ("b", Kind.BOOLEAN), ("x", Kind.INTEGER), ("y", Kind.INTEGER))
+A, B, X, Y, Z = (
+    Column(n, k)
+    for n, k in (
+        ("a", Kind.BOOLEAN),
+        ("b", Kind.BOOLEAN),
+        ("x", Kind.INTEGER),
+        ("y", Kind.INTEGER),
+        ("z", Kind.DOUBLE),
+    )
 )
 NUMBERS = st.recursive(
     st.one_of(st.sampled_from([X, Y]), st.integers(-2, 2).map(lambda v: Literal(v, Kind.INTEGER))),
@@ -357,12 +371,32 @@ NUMBERS = st.recursive(
     ),
     max_leaves=4,
 )
+COMPARISONS = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "distinct_from"]
+# whole numbers as doubles and as integers, also where a double is the nearest of several integers
+WHOLE = [Literal(v, Kind.INTEGER) for v in (-2, 0, 2, 2**53, 2**53 + 1, -(2**53) - 1)]
+CONSTANTS = [
+    *WHOLE,
+    *(Literal(v, Kind.DOUBLE) for v in (-2.0, -0.0, 0.5, 2.0, 2.0**53, 2.0**54, math.inf)),
+    *(Call("to_double", (one,), Kind.DOUBLE) for one in WHOLE),
+]
 CONDITIONS = st.recursive(
     st.one_of(
         st.sampled_from([A, B]),
         st.builds(
+            lambda name, p, q, swap: Call(name, (q, p) if swap else (p, q), Kind.BOOLEAN),
+            st.sampled_from(COMPARISONS),
+            st.sampled_from([X, Z]),
+            st.sampled_from(CONSTANTS),
+            st.booleans(),
+        ),
+        st.builds(
+            lambda p, values: Call("in", (p, *values), Kind.BOOLEAN),
+            st.sampled_from([X, Z]),
+            st.lists(st.sampled_from(CONSTANTS), min_size=1, max_size=3),
+        ),
+        st.builds(
             lambda name, p, q: Call(name, (p, q), Kind.BOOLEAN),
-            st.sampled_from(["equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "distinct_from"]),
+            st.sampled_from(COMPARISONS),
             NUMBERS,
             NUMBERS,
         ),
@@ -380,11 +414,10 @@ CONDITIONS = st.recursive(
     max_leaves=6,
 )
 ROWS = [
-    {"a": a, "b": b, "x": x, "y": y}
-    for a in (None, False, True)
-    for b in (None, True)
-    for x in (None, -1, 2)
-    for y in (None, 0, 2)
+    {"a": a, "b": b, "x": x, "y": y, "z": z}
+    for a, b in ((None, None), (None, True), (False, None), (False, True), (True, None), (True, True))
+    for x in (None, -1, 2, 2**53 + 1)
+    for y, z in ((None, None), (0, -0.0), (2, 2.0), (0, 0.5), (2, math.nan), (2, math.inf), (0, 2.0**53), (2, -2.0))
 ]
 
 
@@ -397,6 +430,14 @@ def test_expressions_with_one_normal_form_have_one_value(one, other):
     if normal(one) == normal(other):
         assert all(evaluate(one, row) == evaluate(other, row) for row in ROWS)
     assert normal(normal(one)) == normal(one)
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons_with_any_spelling_of_a_number_keep_their_value(name):
+    for column, constant, turned, negated in itertools.product([X, Z], CONSTANTS, (False, True), (False, True)):
+        compared = Call(name, (constant, column) if turned else (column, constant), Kind.BOOLEAN)
+        one = Call("not", (compared,), Kind.BOOLEAN) if negated else compared
+        assert [evaluate(normal(one), row) for row in ROWS] == [evaluate(one, row) for row in ROWS], one
 
 
 def test_plan_names_do_not_matter():

@@ -40,6 +40,11 @@ LONGEST_EXPRESSION = 100_000
 _SYMMETRIC = {"equal", "not_equal", "distinct_from", "add", "multiply"}
 _SETS = {"greatest", "least"}
 _MIRRORED = {"greater": "less", "greater_equal": "less_equal"}
+_COMPARED = {"equal", "not_equal", "less", "less_equal", "distinct_from", "in"}
+# Every kind has a total order on every engine: NaN is the largest double and equals itself.
+_NEGATED = {"less": "less_equal", "less_equal": "less"}
+# Up to here every whole number is a double of its own.
+_EXACT = 2**53
 
 
 def canonical_aggregation(aggregation: Aggregation) -> str:
@@ -70,6 +75,8 @@ def normal(expression: Expression) -> Expression:
     name, arguments = expression.function, [normal(argument) for argument in expression.arguments]
     if name in _MIRRORED:
         name, arguments = _MIRRORED[name], arguments[::-1]
+    if name in _COMPARED and any(a.kind is Kind.DOUBLE and not _constant(a) for a in arguments):
+        arguments = [_whole(argument) for argument in arguments]
     if name in ("and", "or"):
         # associative, commutative and idempotent in three-valued logic
         operands = _ordered(part for argument in arguments for part in _operands(argument, name))
@@ -86,11 +93,31 @@ def normal(expression: Expression) -> Expression:
             return inner.arguments[0]
         if inner.function in opposite:
             return Call(opposite[inner.function], inner.arguments, expression.kind)
+        if inner.function in _NEGATED:
+            return Call(_NEGATED[inner.function], inner.arguments[::-1], expression.kind)
     if name in _SETS:
         arguments = _ordered(arguments)
     elif name in _SYMMETRIC:
         arguments = sorted(arguments, key=_sort_key)
     return Call(name, tuple(arguments), expression.kind)
+
+
+def _constant(expression: Expression) -> bool:
+    return isinstance(expression, Literal) or (
+        isinstance(expression, Call) and expression.function == "to_double" and _constant(expression.arguments[0])
+    )
+
+
+def _whole(expression: Expression) -> Expression:
+    """A whole number as an integer: compared with doubles, 20, 20.0 and CAST(20 AS DOUBLE) are one number."""
+    if isinstance(expression, Call) and expression.function == "to_double" and _constant(expression):
+        inner = expression.arguments[0]
+        exact = isinstance(inner, Literal) and type(inner.value) is int and abs(inner.value) <= _EXACT
+        return inner if exact else expression
+    if isinstance(expression, Literal) and isinstance(expression.value, float):
+        value = expression.value
+        return Literal(int(value), Kind.INTEGER) if abs(value) <= _EXACT and value.is_integer() else expression
+    return expression
 
 
 def _operands(expression: Expression, name: str) -> tuple[Expression, ...]:
