@@ -5,10 +5,13 @@ server runs in a process of its own, started by the command ``dither serve``; th
 loopback, so the two share the machine. Results go to ``benchmarks/results/server.json``.
 
 - *repeated*: one question, asked again and again by many connections.
-- *fresh*: every question has to be charged, because its ε is another one; beside it, in the same run, how many charges
-  a second the ledger alone can reserve and record from eight threads: the durable commits that each fresh answer needs.
-  Once with new questions answered in the server's own process, once with ``--processes`` more.
+- *fresh*: every question has to be charged, because its ε is another one; beside it, in the same run, how many such
+  charges a second the ledger alone can reserve and record from eight threads: the durable commits that each fresh
+  answer needs. Once with new questions answered in the server's own process, once with ``--processes`` more.
+- *choosing*: the same for a question in which units choose among their groups by a salt of each question, so that the
+  data is read each time.
 - *new*: the same with another text each time, so that every question is parsed, analysed and run on the data.
+- *alone*: one analyst who asks one fresh question after the other, beside the ledger alone from one thread.
 - *mixed*: both over both protocols at once; afterwards every answer that a client got must be in the ledger.
 - *wire*: the time of one repeated question over the PostgreSQL protocol, beside the same question to the curator in
   this process.
@@ -32,15 +35,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from dither.curator import Curator, Policy
-from dither.ledger import Account, Amount
-from dither.privacy import Adjacency, ZcdpLoss
+from dither.ledger import Account, Amount, Kind
+from dither.privacy import PrivacyLoss
 from dither.server.run import Place, serve
 from dither.server.settings import Limits
 from serving import CONNECTIONS, REPEATED, SQL, Fresh, Told, http_load, post, quantiles, serving, shop, wire_client
@@ -64,20 +66,23 @@ def repeated(seconds: float) -> dict[str, Any]:
         }
 
 
-def ledger_alone(seconds: float, threads: int = 8) -> float:
-    """Questions a second that the ledger alone can reserve and record."""
+def ledger_alone(seconds: float, body: bytes, threads: int = Limits().workers) -> float:
+    """Questions a second that the ledger alone can reserve and record: with the loss, note and answer of this one."""
+    asked = json.loads(body)
     with shop() as (directory, _), Curator.open(directory / "dither.toml") as curator:
-        curator.sql(SQL, epsilon="0.1", analyst="ana")  # which states the limits
-        ledger = curator.ledger
-        loss, account = ZcdpLoss(Fraction(1, 10**6), Adjacency.ADD_REMOVE), Account(("shop", "ana"))
+        curator.sql(asked["sql"], epsilon=asked["epsilon"], analyst="ana")  # which states the limits
+        ledger, account = curator.ledger, Account(("shop", "ana"))
+        first = next(entry for entry in ledger.entries() if entry.kind is Kind.RESERVE)
+        loss, note, key = PrivacyLoss.from_json(first.body["loss"]), first.body["note"], first.body["key"]
+        answer = ledger.reserve(key=key, account=account, loss=loss, note=note).answer
+        assert answer is not None
         until = time.perf_counter() + seconds
-        note = {"sql": SQL, "analyst": "ana"}
 
         def work(_: int) -> int:
             done = 0
             while time.perf_counter() < until:
-                reserved = ledger.reserve(key=os.urandom(16).hex(), account=account, loss=loss, note=note)
-                ledger.record(reserved, b"x" * 1200)
+                reserved = ledger.reserve(key=os.urandom(32).hex(), account=account, loss=loss, note=note)
+                ledger.record(reserved, answer)
                 done += 1
             return done
 
@@ -86,6 +91,10 @@ def ledger_alone(seconds: float, threads: int = 8) -> float:
 
 
 def fresh(seconds: float, processes: int) -> dict[str, Any]:
+    return _charged(seconds, processes, Fresh().plain_body)
+
+
+def choosing(seconds: float, processes: int) -> dict[str, Any]:
     return _charged(seconds, processes, Fresh().body)
 
 
@@ -95,19 +104,31 @@ def new(seconds: float, processes: int) -> dict[str, Any]:
 
 def _charged(seconds: float, processes: int, body: Callable[[], bytes]) -> dict[str, Any]:
     """Questions that are all charged, without more processes and with them, between two looks at the ledger alone."""
-    before = ledger_alone(seconds / 2)
+    before = ledger_alone(seconds / 2, body())
     found = {str(number): _load(seconds, number, body) for number in (0, processes)}
-    alone = (before + ledger_alone(seconds / 2)) / 2
+    alone = (before + ledger_alone(seconds / 2, body())) / 2
     for one in found.values():
         one["share_of_ledger"] = round(one["answers_per_second"] / alone, 3)
     return {"ledger_alone_per_second": round(alone), "processes": found}
 
 
-def _load(seconds: float, processes: int, body: Callable[[], bytes]) -> dict[str, Any]:
+def alone(seconds: float) -> dict[str, Any]:
+    body = Fresh().plain_body
+    before = ledger_alone(seconds / 2, body(), 1)
+    found = _load(seconds, 0, body, connections=1)
+    ledger = (before + ledger_alone(seconds / 2, body(), 1)) / 2
+    return {
+        **found,
+        "ledger_alone_per_second": round(ledger),
+        "share_of_ledger": round(found["answers_per_second"] / ledger, 3),
+    }
+
+
+def _load(seconds: float, processes: int, body: Callable[[], bytes], connections: int = CONNECTIONS) -> dict[str, Any]:
     with shop() as (directory, token), serving(directory, pg=False, processes=processes) as server:
-        asyncio.run(http_load(server.port, token, body, 1.0, CONNECTIONS))
+        asyncio.run(http_load(server.port, token, body, 1.0, connections))
         began, memory = server.worked(), server.memory()
-        told = asyncio.run(http_load(server.port, token, body, seconds, CONNECTIONS))
+        told = asyncio.run(http_load(server.port, token, body, seconds, connections))
         worked = server.worked() - began
         return {
             "answers_per_second": round(len(told.times) / seconds),
@@ -276,7 +297,7 @@ async def _until_killed(
     await asyncio.gather(*clients)
 
 
-PARTS = ("repeated", "fresh", "new", "mixed", "wire", "kills")
+PARTS = ("repeated", "fresh", "choosing", "new", "alone", "mixed", "wire", "kills")
 
 
 def main() -> None:
@@ -291,7 +312,7 @@ def main() -> None:
         busy = os.getloadavg()[0]
         if part == "kills":
             found = kills(chosen.kills)
-        elif part in ("fresh", "new"):
+        elif part in ("fresh", "choosing", "new"):
             found = globals()[part](chosen.seconds, chosen.processes)
         else:
             found = globals()[part](chosen.seconds)

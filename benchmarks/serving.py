@@ -56,6 +56,7 @@ CREATE TABLE orders AS SELECT (i % 400)::BIGINT AS customer, ['Basel', 'Bern', '
 ((i * 7) % 100) / 2.0 AS amount FROM range(1200) AS t(i)
 """
 SQL = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
+PLAIN = "SELECT COUNT(*) AS n FROM orders"
 CONNECTIONS = 16
 
 
@@ -211,6 +212,9 @@ class Fresh:
 
     def body(self) -> bytes:
         return json.dumps({"sql": SQL, "epsilon": self.epsilon()}).encode()
+
+    def plain_body(self) -> bytes:
+        return json.dumps({"sql": PLAIN, "epsilon": self.epsilon()}).encode()
 
     def new_body(self) -> bytes:
         with self._lock:
