@@ -102,3 +102,12 @@ def test_polynomial_error():
     for point, value in zip(x, intervals.exp_neg_polynomial(x), strict=True):
         # The stated error allows for a relative 2^-49 in x; without it the polynomial is closer.
         assert abs(Decimal(float(value)) - exp_neg(Fraction(float(point)))) < Decimal(2) ** -50
+
+
+def test_power_error():
+    x = np.concatenate([np.linspace(0, 1, 2000), [2.0**-40, 2.0**-1000]])
+    # x itself may be off by a relative 2^-49
+    for moved in (x * (1 - 2.0**-49), x, np.minimum(x * (1 + 2.0**-49), 1.0)):
+        for point, value in zip(x, intervals.exp_neg_power(moved), strict=True):
+            off = abs(Decimal(float(value)) - exp_neg(Fraction(float(point))))
+            assert off < Decimal(intervals.POWER_ERROR)

@@ -5,6 +5,10 @@ the weight of its point nearest to 0; l is uniform; and x is accepted with proba
 where t(x) is how much further the law has fallen at x than at that nearest point. What is accepted
 has the law's weights, exactly (rejection sampling; the blocks are narrow, so t is small and about
 99 in 100 draws are accepted). Small scales have m = 0 and no rejection.
+
+Few draws are made otherwise: from wider blocks, whose short table is made sooner, and each by the
+same steps, so that their time doesn't tell what they are. Only how often a proposal is rejected
+varies, and that is independent of what is accepted in the end.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dither.entropy.bernoulli import less_than_exp
-from dither.entropy.intervals import POLYNOMIAL_LIMIT, exp_neg_polynomial
+from dither.entropy.intervals import POLYNOMIAL_LIMIT, POWER_LIMIT, exp_neg_polynomial, exp_neg_power
 from dither.entropy.pool import Pool
 from dither.entropy.source import SYSTEM, Source, SystemSource
 from dither.entropy.table import CHUNK, FAST, Law, LazyTable, Resolution
@@ -26,28 +30,27 @@ from dither.errors import InvalidParameter
 _COIN_BITS = 16 + 64
 # Block numbers from here on are looked at in full: 16-bit arithmetic on them could wrap.
 _FAR = 1 << 11
-# So few draws come from wide blocks, whose short table is made sooner. The number alone decides, so that draws from a
-# given source are always the same.
+# How few draws are made by the same steps. The number alone decides, so that draws from a given source are always the
+# same.
 _FEW = 64
-COARSE = Resolution(first=8)
-"""For tables that are made for few draws."""
 
 
 class IntegerSampler(ABC):
     """Draws from an exact law on the integers; subclasses state the law."""
 
-    __slots__ = ("_doubt", "_few", "_pool", "_shift", "_table")
+    __slots__ = ("_alike", "_doubt", "_few", "_pool", "_shift", "_table")
 
     def __init__(self, law: Law, shift: int, resolution: Resolution = FAST) -> None:
         self._few: IntegerSampler | None = None if resolution is FAST else self
         self._table = LazyTable(law, resolution)
         self._shift = shift
+        self._alike = resolution.alike
         self._doubt = resolution.doubt
         self._pool = Pool()
 
     @abstractmethod
-    def _of_wide_blocks(self) -> IntegerSampler:
-        """A sampler of the same law with fewer, wider blocks."""
+    def _for_few(self) -> IntegerSampler:
+        """A sampler of the same law with wider blocks, whose draws are all made by the same steps."""
 
     @abstractmethod
     def _suspects(self, codes: NDArray[np.int16], coins: NDArray[np.uint16]) -> NDArray[np.bool_]:
@@ -87,10 +90,13 @@ class IntegerSampler(ABC):
         if n > _FEW:
             return self
         if self._few is None:
-            self._few = self._of_wide_blocks()
+            self._few = self._for_few()
         return self._few
 
     def _fill(self, out: NDArray[np.int64], source: Source) -> None:
+        if self._alike:
+            self._fill_alike(out, source)
+            return
         if self._shift == 0:
             self._table.into(out, source)
             return
@@ -107,6 +113,25 @@ class IntegerSampler(ABC):
             self._fill(drawn, source)
             out[again] = drawn
 
+    def _fill_alike(self, out: NDArray[np.int64], source: Source) -> None:
+        """Draws by the same steps whatever comes out."""
+        waiting = np.arange(out.size)
+        while waiting.size:
+            x, accepted = self._table.search(waiting.size, source), np.ones(waiting.size, np.bool_)
+            if self._shift:
+                x = self._blocks(x) | (source.u64(x.size).view(np.int64) & np.int64((1 << self._shift) - 1))
+                accepted = self._accept(x, source.u16(x.size), source)
+            out[waiting] = x
+            waiting = waiting[~accepted]
+
+    def _blocks(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where blocks begin, by their numbers."""
+        # Blocks beyond the range of int64 are drawn with a probability below 2^-184 (Laplace)
+        # or 2^-11000 (Gaussian) at the largest scale allowed; they saturate.
+        limit = np.iinfo(np.int64).max >> self._shift
+        begins: NDArray[np.int64] = np.clip(codes, -limit, limit) << self._shift
+        return begins
+
     def _propose(self, out: NDArray[np.int64], codes: NDArray[np.int16], source: Source) -> NDArray[np.intp]:
         """Fills ``out`` with proposals and returns the places of those that were rejected."""
         table, shift = self._table, self._shift
@@ -116,11 +141,8 @@ class IntegerSampler(ABC):
         suspect = self._suspects(codes, coins)
         self._join(codes, out, source)
         if ambiguous.size:
-            # Blocks beyond the range of int64 are drawn with a probability below 2^-184 (Laplace)
-            # or 2^-11000 (Gaussian) at the largest scale allowed; they saturate.
-            limit = np.iinfo(np.int64).max >> shift
-            blocks = np.clip(table.refine(prefixes[ambiguous], source), -limit, limit)
-            out[ambiguous] = (blocks << shift) | (out[ambiguous] & ((1 << shift) - 1))
+            blocks = table.refine(prefixes[ambiguous], source)
+            out[ambiguous] = self._blocks(blocks) | (out[ambiguous] & ((1 << shift) - 1))
             suspect[ambiguous] = (np.absolute(blocks) >= _FAR) | self._suspects(
                 blocks.astype(np.int16), coins[ambiguous]
             )
@@ -152,12 +174,14 @@ class IntegerSampler(ABC):
     def _accept(self, x: NDArray[np.int64], coins: NDArray[np.uint16], source: Source) -> NDArray[np.bool_]:
         """Exactly U < e^-t(x), for each x, where ``coins`` are the first 16 bits of U."""
         falls = self._falls(x)
-        small = falls <= POLYNOMIAL_LIMIT
-        bound = exp_neg_polynomial(np.where(small, falls, 0.0))
+        # falls are larger in wide blocks, and what floats don't settle would take longer
+        limit, exp_neg = (POWER_LIMIT, exp_neg_power) if self._alike else (POLYNOMIAL_LIMIT, exp_neg_polynomial)
+        small = falls <= limit
+        bound = exp_neg(np.where(small, falls, 0.0))
         words = source.u64(x.size)
         u = (coins + words * 2.0**-64) * 2.0**-16
         accepted: NDArray[np.bool_] = u < bound
-        # Doubt is twice the polynomial's error, which leaves room for the rounding of u (2^-52).
+        # Doubt is twice the error of the bound, which leaves room for the rounding of u (2^-52).
         for i in np.flatnonzero((np.abs(u - bound) < self._doubt) | ~small):
             bits = int(coins[i]) << 64 | int(words[i])
             accepted[i] = less_than_exp(bits, _COIN_BITS, self._fall(int(x[i])), source)

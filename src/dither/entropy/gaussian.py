@@ -14,9 +14,9 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from dither.entropy.blocks import COARSE, IntegerSampler
+from dither.entropy.blocks import IntegerSampler
 from dither.entropy.intervals import exp_neg_bounds
-from dither.entropy.table import FAST, Resolution, Thresholds
+from dither.entropy.table import ALIKE, FAST, Resolution, Thresholds
 from dither.errors import InvalidParameter
 
 MAX_VARIANCE = Fraction(2**112)
@@ -24,8 +24,6 @@ _CACHED = 64
 # At most so many, and more than half as many; the second number is for few draws.
 _BLOCKS_PER_SIGMA, _WIDE_BLOCKS_PER_SIGMA = 128, 16
 _WEIGHT_GUARD = 64
-# the most units that a block may take for products of 16 bits
-_NARROW = 16
 
 
 class DiscreteGaussianSampler(IntegerSampler):
@@ -39,7 +37,7 @@ class DiscreteGaussianSampler(IntegerSampler):
         (dtype('int64'), <class 'int'>)
     """
 
-    __slots__ = ("_half_inverse", "_per_block", "_share", "variance")
+    __slots__ = ("_half_inverse", "_per_block", "variance")
 
     def __init__(self, variance: Fraction, resolution: Resolution = FAST) -> None:
         variance = Fraction(variance)
@@ -47,19 +45,17 @@ class DiscreteGaussianSampler(IntegerSampler):
             raise InvalidParameter("the variance of discrete Gaussian noise must lie above 0, up to 2^112")
         self.variance = variance
         shift = 0
-        blocks = _WIDE_BLOCKS_PER_SIGMA if resolution is COARSE else _BLOCKS_PER_SIGMA
+        blocks = _WIDE_BLOCKS_PER_SIGMA if resolution.alike else _BLOCKS_PER_SIGMA
         while variance > (blocks << shift) ** 2:
             shift += 1
-        self._share = 0
         self._per_block = np.uint16(0)
         self._half_inverse = 0.0
         if shift:
             # t(x) ≤ ((h+1)² - h²)B²/2v ≤ (h + 1)·B²/v; minus 2^16·B²/v, rounded away from 0, as a
-            # 16-bit word, so that (h + 1) times it is 2^16(1 - t) modulo 2^16. B²/v ≤ 1/4096, or
-            # 1/64 for wide blocks.
+            # 16-bit word, so that (h + 1) times it is 2^16(1 - t) modulo 2^16. B²/v ≤ 1/4096; wide
+            # blocks, whose B²/v may be 1/64, are for draws without this short cut.
             share = Fraction(4**shift * 2**16) / variance
-            self._share = -(-share.numerator // share.denominator)
-            self._per_block = np.uint16(2**16 - self._share)
+            self._per_block = np.uint16(2**16 + (-share.numerator // share.denominator))
             self._half_inverse = float(1 / (2 * variance))
         law = _Points(variance) if shift == 0 else _Blocks(variance / 4**shift)
         super().__init__(law, shift, resolution)
@@ -67,15 +63,12 @@ class DiscreteGaussianSampler(IntegerSampler):
     def __repr__(self) -> str:
         return f"DiscreteGaussianSampler({self.variance})"
 
-    def _of_wide_blocks(self) -> DiscreteGaussianSampler:
-        return DiscreteGaussianSampler(self.variance, COARSE)
+    def _for_few(self) -> DiscreteGaussianSampler:
+        return DiscreteGaussianSampler(self.variance, ALIKE)
 
     def _suspects(self, codes: NDArray[np.int16], coins: NDArray[np.uint16]) -> NDArray[np.bool_]:
         # |c| + 1 ≥ h + 1. U < e^-t is certain if u + 1 ≤ 2^16(1 - t). Up to 2^11 blocks of 16 units
         # each stay below 2^16, so the product means what it should.
-        if self._share > _NARROW:
-            wide = 2**16 - (np.absolute(codes.astype(np.int64)) + 1) * self._share
-            return coins >= wide
         least = np.absolute(codes).view(np.uint16)
         least += np.uint16(1)
         least *= self._per_block

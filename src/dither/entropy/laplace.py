@@ -13,16 +13,16 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from dither.entropy.blocks import COARSE, IntegerSampler
+from dither.entropy.blocks import IntegerSampler
 from dither.entropy.intervals import exp_neg_bounds
-from dither.entropy.table import FAST, Resolution, Thresholds
+from dither.entropy.table import ALIKE, FAST, Resolution, Thresholds
 from dither.errors import InvalidParameter
 
 MAX_SCALE = Fraction(2**56)
 _CACHED = 64
 # The tail beyond the table has mass e^-11 < 2^-15; being without memory it is drawn from the same
-# table.
-_TAIL_EXPONENT = 11
+# table. For few draws, whose time should not tell that they are from the tail, e^-22 < 2^-31.
+_TAIL_EXPONENT, _RARE_TAIL_EXPONENT = 11, 22
 
 
 class DiscreteLaplaceSampler(IntegerSampler):
@@ -47,7 +47,7 @@ class DiscreteLaplaceSampler(IntegerSampler):
         self._rate = 1 / scale
         # Blocks of 1 below scale 128; above, 64 to 128 blocks per scale keep t(x) below 1/64. Wide
         # blocks: 16 instead of 128, and below 1/8.
-        bits = 4 if resolution is COARSE else 7
+        bits = 4 if resolution.alike else 7
         shift = (scale.numerator // scale.denominator >> bits).bit_length()
         self._quick = 0
         self._rate_float = 0.0
@@ -57,13 +57,14 @@ class DiscreteLaplaceSampler(IntegerSampler):
             least = (1 - self._rate * ((1 << shift) - 1)) * 2**16
             self._quick = least.numerator // least.denominator
             self._rate_float = float(self._rate)
-        super().__init__(_Blocks(self._rate, 1 << shift), shift, resolution)
+        tail = _RARE_TAIL_EXPONENT if resolution.alike else _TAIL_EXPONENT
+        super().__init__(_Blocks(self._rate, 1 << shift, tail), shift, resolution)
 
     def __repr__(self) -> str:
         return f"DiscreteLaplaceSampler({self.scale})"
 
-    def _of_wide_blocks(self) -> DiscreteLaplaceSampler:
-        return DiscreteLaplaceSampler(self.scale, COARSE)
+    def _for_few(self) -> DiscreteLaplaceSampler:
+        return DiscreteLaplaceSampler(self.scale, ALIKE)
 
     def _suspects(self, codes: NDArray[np.int16], coins: NDArray[np.uint16]) -> NDArray[np.bool_]:
         del codes  # the same in every block
@@ -90,10 +91,10 @@ class _Blocks:
 
     __slots__ = ("_block_exponent", "_rate", "period")
 
-    def __init__(self, rate: Fraction, width: int) -> None:
+    def __init__(self, rate: Fraction, width: int, tail: int = _TAIL_EXPONENT) -> None:
         self._rate = rate
         self._block_exponent = rate * width
-        inverse = _TAIL_EXPONENT / self._block_exponent
+        inverse = tail / self._block_exponent
         self.period = inverse.numerator // inverse.denominator + 1
 
     def codes(self, symbols: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -24,7 +24,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dither.entropy.intervals import POLYNOMIAL_ERROR
+from dither.entropy.intervals import POLYNOMIAL_ERROR, POWER_ERROR
 from dither.entropy.source import Source
 
 AMBIGUOUS = np.int16(-32768)
@@ -40,15 +40,23 @@ CHUNK = 1 << 16
 class Resolution:
     """How many bits each stage reads and how wide a float comparison counts as doubtful.
 
-    Changes speed, never the law: tests set tiny words to make the rare stages common.
+    Changes speed, never the law: tests set tiny words to make the rare stages common. Without a first stage every draw
+    takes the same steps.
     """
 
     first: int = 16
     second: int = 64
     doubt: float = 2 * POLYNOMIAL_ERROR
 
+    @property
+    def alike(self) -> bool:
+        """Whether there is no short cut for common outcomes, from which their time could be told."""
+        return self.first == 0
+
 
 FAST = Resolution()
+ALIKE = Resolution(first=0, doubt=2 * POWER_ERROR)
+"""For few draws, whose time would tell what was drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,8 @@ class LazyTable:
         codes = law.codes(np.arange(floors.size))
         if law.period:
             codes[-1] = _TAIL
-        return _Stages(cells=self._first_stage(floors, codes), floors=floors, codes=codes)
+        cells = np.zeros(0, np.int16) if self._resolution.alike else self._first_stage(floors, codes)
+        return _Stages(cells=cells, floors=floors, codes=codes)
 
     def _first_stage(self, floors: NDArray[np.uint64], codes: NDArray[np.int64]) -> NDArray[np.int16]:
         shift = np.uint64(self._second_shift)
@@ -153,9 +162,17 @@ class LazyTable:
 
     def refine(self, prefixes: NDArray[np.uint16], source: Source) -> NDArray[np.int64]:
         """Stages 2 and 3: the codes of uniform numbers with ambiguous prefixes."""
-        shift, floors = self._second_shift, self._stages.floors
+        shift = self._second_shift
         u = source.u64(prefixes.size) >> np.uint64(64 - shift)
         u |= prefixes.astype(np.uint64) << np.uint64(shift)
+        return self._searched(u, source)
+
+    def search(self, n: int, source: Source) -> NDArray[np.int64]:
+        """Stages 2 and 3 alone: n codes, each found by the same steps."""
+        return self._searched(source.u64(n) >> np.uint64(64 - self._resolution.second), source)
+
+    def _searched(self, u: NDArray[np.uint64], source: Source) -> NDArray[np.int64]:
+        floors = self._stages.floors
         symbols = np.searchsorted(floors, u, side="right") - 1
         codes: NDArray[np.int64] = self._stages.codes[symbols]
         # u ≥ floor + 2 implies U ≥ C_i, and u < the next floor implies U < C_(i+1).
@@ -166,7 +183,7 @@ class LazyTable:
             codes[i] = self._decide(int(u[i]), source)
         tail = np.flatnonzero(codes == _TAIL)
         if tail.size:
-            inner = self.draw(tail.size, source)
+            inner = self.search(tail.size, source) if self._resolution.alike else self.draw(tail.size, source)
             codes[tail] = np.where(inner >= 0, inner + self._law.period, inner - self._law.period)
         return codes
 
