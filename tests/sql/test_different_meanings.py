@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dither.errors import Refused
+from dither.query import canonical
 from dither.query.canonical import canonical_aggregation
 from dither.query.sql import bind
 
@@ -69,6 +70,48 @@ def test_expressions_that_double_at_each_level_are_refused_at_once():
     with pytest.raises(Refused) as refusal:
         bind(", ".join(levels) + " SELECT COUNT(z) FROM a40", SHOP)
     assert refusal.value.code in ("too_long", "too_deep")
+
+
+@pytest.mark.parametrize("levels", [12, 20, 50])
+@pytest.mark.parametrize("outer", ["CAST({} BETWEEN 1 AND 2 AS INTEGER)", "CASE {} WHEN 1 THEN 1 WHEN 2 THEN 2 END"])
+def test_operators_that_write_an_expression_twice_at_each_level_are_refused_at_once(outer, levels):
+    expression = "quantity"
+    for _ in range(levels):
+        expression = outer.format(expression)
+    with pytest.raises(Refused) as refusal:
+        bind(f"SELECT COUNT(*) FROM orders WHERE {expression} = 1", SHOP)
+    assert refusal.value.code in ("too_long", "too_deep")
+
+
+def nested(operation: str, levels: int, conditions: int) -> str:
+    rows = "SELECT amount AS a FROM orders"
+    for _ in range(levels):
+        rows = f"SELECT {operation} AS a FROM ({rows}) AS t"
+    return f"SELECT COUNT(*) FROM ({rows}) AS t WHERE " + " AND ".join(f"a <> {i}" for i in range(conditions))
+
+
+@pytest.mark.parametrize("operation", ["a + a", "least(a + 1, a)", "greatest(a, a)", "coalesce(a, a, 1)"])
+def test_what_columns_share_is_read_once(operation, monkeypatch):
+    # 8 levels are some hundred parts when written out, and these are in each of 10 conditions
+    made = []
+    normal = canonical._Forms._normal
+    monkeypatch.setattr(canonical._Forms, "_normal", lambda forms, one: made.append(one) or normal(forms, one))
+    question = bind(nested(operation, 8, 10), SHOP)
+    made.clear()
+    canonical_aggregation(question.aggregation)
+    assert len(made) < 120
+
+
+def test_all_conditions_together_are_bounded():
+    with pytest.raises(Refused) as refusal:
+        bind(nested("a + a", 13, 100), SHOP)
+    assert refusal.value.code == "too_long"
+
+
+def test_long_expressions_that_double_nothing_are_read():
+    many = " AND ".join(f"(amount BETWEEN {i} AND {i + 1} OR quantity IN ({i}, {i + 1}))" for i in range(600))
+    branches = " ".join(f"WHEN '{i}' THEN {i}" for i in range(600))
+    assert bind(f"SELECT COUNT(*) FROM orders WHERE {many} AND CASE upper(product) {branches} END > 2", SHOP)
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("ARRAY[", "]"), ("DATE (", ")"), ("ROW((", "))")])

@@ -36,11 +36,13 @@ from dither.query.plan import (
     Windowed,
 )
 
-LONGEST_EXPRESSION = 100_000
+# How many parts one expression, and all that are written out, may have.
+LONGEST_EXPRESSION, LONGEST_QUESTION = 100_000, 300_000
 _SYMMETRIC = {"equal", "not_equal", "distinct_from", "add", "multiply"}
 _SETS = {"greatest", "least"}
 _MIRRORED = {"greater": "less", "greater_equal": "less_equal"}
 _COMPARED = {"equal", "not_equal", "less", "less_equal", "distinct_from", "in"}
+_OPPOSITE = {"equal": "not_equal", "not_equal": "equal", "is_null": "is_not_null", "is_not_null": "is_null"}
 # Every kind has a total order on every engine: NaN is the largest double and equals itself.
 _NEGATED = {"less": "less_equal", "less_equal": "less"}
 # Up to here every whole number is a double of its own.
@@ -70,36 +72,102 @@ def canonical_order(aggregation: Aggregation) -> tuple[tuple[int, ...], tuple[in
 
 def normal(expression: Expression) -> Expression:
     """The expression with operands in a fixed order and equal spellings made one; the value is always the same."""
-    if not isinstance(expression, Call):
-        return expression
-    name, arguments = expression.function, [normal(argument) for argument in expression.arguments]
-    if name in _MIRRORED:
-        name, arguments = _MIRRORED[name], arguments[::-1]
-    if name in _COMPARED and any(a.kind is Kind.DOUBLE and not _constant(a) for a in arguments):
-        arguments = [_whole(argument) for argument in arguments]
-    if name in ("and", "or"):
-        # associative, commutative and idempotent in three-valued logic
-        operands = _ordered(part for argument in arguments for part in _operands(argument, name))
-        return operands[0] if len(operands) == 1 else Call(name, tuple(operands), expression.kind)
-    if name == "in":
-        values = _ordered(arguments[1:])
-        if len(values) > 1:
-            return Call(name, (arguments[0], *values), expression.kind)
-        name, arguments = "equal", [arguments[0], values[0]]
-    if name == "not" and isinstance(arguments[0], Call):
-        inner = arguments[0]
-        opposite = {"equal": "not_equal", "not_equal": "equal", "is_null": "is_not_null", "is_not_null": "is_null"}
-        if inner.function == "not":
-            return inner.arguments[0]
-        if inner.function in opposite:
-            return Call(opposite[inner.function], inner.arguments, expression.kind)
-        if inner.function in _NEGATED:
-            return Call(_NEGATED[inner.function], inner.arguments[::-1], expression.kind)
-    if name in _SETS:
-        arguments = _ordered(arguments)
-    elif name in _SYMMETRIC:
-        arguments = sorted(arguments, key=_sort_key)
-    return Call(name, tuple(arguments), expression.kind)
+    return _Forms().of(expression)
+
+
+class _Forms:
+    """Normal forms and their texts, each made once.
+
+    Columns that are computed from columns share what they are computed from: written out, an expression may be a
+    million times as large as in memory.
+    """
+
+    def __init__(self) -> None:
+        # by identity, with the expression beside each so that no identity is given out again
+        self._made: dict[int, tuple[Expression, Expression]] = {}
+        self._texts: dict[int, tuple[Expression, str]] = {}
+        self._sizes: dict[int, tuple[Expression, int]] = {}
+        self._shown = 0
+
+    def shown(self, expression: Expression) -> str:
+        """The text of the normal form; Refused where all texts together would be beyond reason."""
+        self._shown += self.size(expression)
+        if self._shown > LONGEST_QUESTION:
+            raise _too_long()
+        return self._text(self.of(expression))
+
+    def size(self, expression: Expression) -> int:
+        """How many parts the expression has when it is written out."""
+        known = self._sizes.get(id(expression))
+        if known is not None:
+            return known[1]
+        size = 1
+        if isinstance(expression, Call):
+            size += sum(self.size(argument) for argument in expression.arguments)
+        self._sizes[id(expression)] = (expression, size)
+        return size
+
+    def of(self, expression: Expression) -> Expression:
+        """The normal form."""
+        if not isinstance(expression, Call):
+            return expression
+        known = self._made.get(id(expression))
+        if known is None:
+            known = self._made[id(expression)] = (expression, self._normal(expression))
+        return known[1]
+
+    def _normal(self, expression: Call) -> Expression:
+        name, arguments = expression.function, [self.of(argument) for argument in expression.arguments]
+        if name in _MIRRORED:
+            name, arguments = _MIRRORED[name], arguments[::-1]
+        if name in _COMPARED and any(a.kind is Kind.DOUBLE and not _constant(a) for a in arguments):
+            arguments = [_whole(argument) for argument in arguments]
+        if name in ("and", "or"):
+            # associative, commutative and idempotent in three-valued logic
+            operands = self._ordered(part for argument in arguments for part in _operands(argument, name))
+            return operands[0] if len(operands) == 1 else Call(name, tuple(operands), expression.kind)
+        if name == "in":
+            values = self._ordered(arguments[1:])
+            if len(values) > 1:
+                return Call(name, (arguments[0], *values), expression.kind)
+            name, arguments = "equal", [arguments[0], values[0]]
+        if name == "not" and isinstance(arguments[0], Call):
+            inner = arguments[0]
+            if inner.function == "not":
+                return inner.arguments[0]
+            if inner.function in _OPPOSITE:
+                return Call(_OPPOSITE[inner.function], inner.arguments, expression.kind)
+            if inner.function in _NEGATED:
+                return Call(_NEGATED[inner.function], inner.arguments[::-1], expression.kind)
+        if name in _SETS:
+            arguments = self._ordered(arguments)
+        elif name in _SYMMETRIC:
+            arguments = sorted(arguments, key=self._sort_key)
+        return Call(name, tuple(arguments), expression.kind)
+
+    def _ordered(self, expressions: Iterable[Expression]) -> list[Expression]:
+        """Each once: equal texts of one kind are equal expressions."""
+        different = {self._sort_key(expression): expression for expression in expressions}
+        return [different[key] for key in sorted(different)]
+
+    def _sort_key(self, expression: Expression) -> tuple[str, str]:
+        return self._text(expression), expression.kind.value
+
+    def _text(self, expression: Expression) -> str:
+        if not isinstance(expression, Call):
+            return canonical(expression)
+        known = self._texts.get(id(expression))
+        if known is None:
+            known = self._texts[id(expression)] = (expression, canonical(expression, self._text))
+        return known[1]
+
+
+def _too_long() -> Refused:
+    return Refused(
+        "the expressions of this question become too long when they are written out",
+        code="too_long",
+        hint="Use each computed column less often.",
+    )
 
 
 def _constant(expression: Expression) -> bool:
@@ -122,14 +190,6 @@ def _whole(expression: Expression) -> Expression:
 
 def _operands(expression: Expression, name: str) -> tuple[Expression, ...]:
     return expression.arguments if isinstance(expression, Call) and expression.function == name else (expression,)
-
-
-def _ordered(expressions: Iterable[Expression]) -> list[Expression]:
-    return sorted(set(expressions), key=_sort_key)
-
-
-def _sort_key(expression: Expression) -> tuple[str, str]:
-    return canonical(expression), expression.kind.value
 
 
 def _name(text: str) -> str:
@@ -156,8 +216,7 @@ class _Normaliser:
 
     def __init__(self) -> None:
         self._parts = 0
-        # sizes by identity, with the expression beside each so that no identity is given out again
-        self._sizes: dict[int, tuple[Expression, int]] = {}
+        self._forms = _Forms()
 
     def rows(self, relation: Relation) -> _Rows:
         if isinstance(relation, Scan):
@@ -176,7 +235,7 @@ class _Normaliser:
             return self._union(relation)
         if isinstance(relation, Distinct):
             inner = self.rows(relation.input)
-            listed = " ".join(sorted({_shown(column) for column in inner.columns.values()}))
+            listed = " ".join(sorted({self._shown(column) for column in inner.columns.values()}))
             return _Rows(f"(distinct {inner.text} ({listed}))", frozenset(), inner.columns)
         if isinstance(relation, PerUnit):
             return self._per_unit(relation)
@@ -184,23 +243,16 @@ class _Normaliser:
 
     def _bounded(self, expression: Expression) -> Expression:
         """The expression, unless its text would grow beyond reason: each level of subqueries may double it."""
-        if self._size(expression) > LONGEST_EXPRESSION:
-            raise Refused(
-                "the expressions of this question become too long when they are written out",
-                code="too_long",
-                hint="Use each computed column less often.",
-            )
+        if self._forms.size(expression) > LONGEST_EXPRESSION:
+            raise _too_long()
         return expression
 
-    def _size(self, expression: Expression) -> int:
-        known = self._sizes.get(id(expression))
-        if known is not None:
-            return known[1]
-        size = 1
-        if isinstance(expression, Call):
-            size += sum(self._size(argument) for argument in expression.arguments)
-        self._sizes[id(expression)] = (expression, size)
-        return size
+    def shown(self, expression: Expression, rows: _Rows) -> str:
+        """The text of an expression over these rows."""
+        return self._shown(self._bounded(_resolved(expression, rows)))
+
+    def _shown(self, expression: Expression) -> str:
+        return self._forms.shown(expression)
 
     def _part(self, letter: str) -> str:
         self._parts += 1
@@ -218,7 +270,8 @@ class _Normaliser:
         return _Rows(f"(scan {part} {_name(relation.table)} {unit})", frozenset(), columns)
 
     def _conditions(self, predicate: Expression, rows: _Rows) -> frozenset[str]:
-        return frozenset(_shown(part) for part in _operands(normal(_resolved(predicate, rows)), "and"))
+        whole = self._forms.of(self._bounded(_resolved(predicate, rows)))
+        return frozenset(self._shown(part) for part in _operands(whole, "and"))
 
     def _join(self, relation: Join) -> _Rows:
         left, right = self.rows(relation.left), self.rows(relation.right)
@@ -230,7 +283,7 @@ class _Normaliser:
         if relation.kind is JoinKind.LEFT:
             # where nothing matches these are NULL, whatever they were computed from
             part = self._part("j")
-            columns |= {name: Column(f"({part} {_shown(c)})", c.kind) for name, c in right.columns.items()}
+            columns |= {name: Column(f"({part} {self._shown(c)})", c.kind) for name, c in right.columns.items()}
         elif relation.kind is JoinKind.INNER:
             columns |= right.columns
         return _Rows(source, frozenset(), columns)
@@ -239,7 +292,7 @@ class _Normaliser:
         parts = []
         for each in relation.inputs:
             rows = self.rows(each)
-            listed = " ".join(_shown(rows.columns[field.name]) for field in each.fields)
+            listed = " ".join(self._shown(rows.columns[field.name]) for field in each.fields)
             parts.append(f"({rows.text} ({listed}))")
         part = self._part("u")
         columns: dict[str, Expression] = {
@@ -252,21 +305,54 @@ class _Normaliser:
         part = self._part("p")
         keys = [_resolved(key, inner) for key in relation.keys]
         units = [field.unit for field in relation.fields[: len(keys)]]
-        listed = " ".join(sorted({_shown(key) for key, unit in zip(keys, units, strict=True) if not unit}))
+        listed = " ".join(sorted({self._shown(key) for key, unit in zip(keys, units, strict=True) if not unit}))
         columns: dict[str, Expression] = {field.name: key for field, key in zip(relation.fields, keys, strict=False)}
         for field, aggregate in zip(relation.fields[len(keys) :], relation.aggregates, strict=True):
-            columns[field.name] = Column(f"({part} {_inner(aggregate, inner)})", field.kind)
+            columns[field.name] = Column(f"({part} {self._inner(aggregate, inner)})", field.kind)
         return _Rows(f"(per-unit {part} {inner.text} ({listed}))", frozenset(), columns)
 
     def _window(self, relation: Window) -> _Rows:
         inner = self.rows(relation.input)
         part = self._part("w")
         # rows that the order leaves tied are ordered by all columns of the input, one after the other
-        ties = " ".join(_shown(inner.columns[field.name]) for field in relation.input.fields)
+        ties = " ".join(self._shown(inner.columns[field.name]) for field in relation.input.fields)
         columns = dict(inner.columns)
         for field, item in zip(relation.fields[len(relation.input.fields) :], relation.items, strict=True):
-            columns[field.name] = Column(f"({part} {_windowed(item, inner)})", field.kind)
+            columns[field.name] = Column(f"({part} {self._windowed(item, inner)})", field.kind)
         return _Rows(f"(window {part} {inner.text} ({ties}))", frozenset(), columns)
+
+    # ------------------------------------------------------------------ what is computed from rows
+
+    def _inner(self, aggregate: InnerAggregate, rows: _Rows) -> str:
+        argument = "*" if aggregate.argument is None else self.shown(aggregate.argument, rows)
+        return f"{aggregate.function.value} {argument} {_grid(aggregate.grid)}"
+
+    def _windowed(self, item: Windowed, rows: _Rows) -> str:
+        argument = "-" if item.argument is None else self.shown(item.argument, rows)
+        aggregate = "-" if item.aggregate is None else f"({self._inner(item.aggregate, rows)})"
+        partition = " ".join(sorted({self.shown(part, rows) for part in item.partition}))
+        order = " ".join(self._ordering(each, rows) for each in item.order)
+        return f"{item.function} {argument} {aggregate} {item.offset} ({partition}) ({order})"
+
+    def _ordering(self, each: Ordering, rows: _Rows) -> str:
+        ends = f"{'down' if each.descending else 'up'}-{'first' if each.nulls_first else 'last'}"
+        return f"({ends} {self.shown(each.expression, rows)})"
+
+    def key(self, key: Key, rows: _Rows) -> str:
+        """The text of a group key."""
+        values = "-" if key.values is None else " ".join(canonical(Literal(value, key.kind)) for value in key.values)
+        return f"({self.shown(key.expression, rows)} ({values}))"
+
+    def aggregate(self, aggregate: Aggregate, rows: _Rows) -> str:
+        """The text of an aggregate."""
+        arguments = " ".join(self._argument(argument, rows) for argument in aggregate.arguments)
+        per_group = "-" if aggregate.per_group is None else f"{aggregate.per_group[0]}:{aggregate.per_group[1]}"
+        quantile = "-" if aggregate.quantile is None else str(aggregate.quantile)
+        return f"({aggregate.function.value} ({arguments}) {per_group} {quantile} {aggregate.weight})"
+
+    def _argument(self, argument: Argument, rows: _Rows) -> str:
+        kind = argument.expression.kind
+        return f"({self.shown(argument.expression, rows)} {_facts(argument.facts, kind)})"
 
 
 def _resolved(expression: Expression, rows: _Rows) -> Expression:
@@ -279,54 +365,16 @@ def _resolved(expression: Expression, rows: _Rows) -> Expression:
     return expression
 
 
-def _shown(expression: Expression) -> str:
-    return canonical(normal(expression))
-
-
-def _inner(aggregate: InnerAggregate, rows: _Rows) -> str:
-    argument = "*" if aggregate.argument is None else _shown(_resolved(aggregate.argument, rows))
-    return f"{aggregate.function.value} {argument} {_grid(aggregate.grid)}"
-
-
 def _grid(grid: Gridded | None) -> str:
     return "-" if grid is None else f"(grid {grid.step} {grid.low} {grid.high} {grid.offset})"
 
 
-def _windowed(item: Windowed, rows: _Rows) -> str:
-    argument = "-" if item.argument is None else _shown(_resolved(item.argument, rows))
-    aggregate = "-" if item.aggregate is None else f"({_inner(item.aggregate, rows)})"
-    partition = " ".join(sorted({_shown(_resolved(part, rows)) for part in item.partition}))
-    order = " ".join(_ordering(each, rows) for each in item.order)
-    return f"{item.function} {argument} {aggregate} {item.offset} ({partition}) ({order})"
-
-
-def _ordering(each: Ordering, rows: _Rows) -> str:
-    ends = f"{'down' if each.descending else 'up'}-{'first' if each.nulls_first else 'last'}"
-    return f"({ends} {_shown(_resolved(each.expression, rows))})"
-
-
 def _forms(aggregation: Aggregation) -> tuple[str, list[str], list[str]]:
-    rows = _Normaliser().rows(aggregation.relation)
-    keys = [_key(key, rows) for key in aggregation.keys]
-    aggregates = [_aggregate(aggregate, rows) for aggregate in aggregation.aggregates]
+    made = _Normaliser()
+    rows = made.rows(aggregation.relation)
+    keys = [made.key(key, rows) for key in aggregation.keys]
+    aggregates = [made.aggregate(aggregate, rows) for aggregate in aggregation.aggregates]
     return rows.text, keys, aggregates
-
-
-def _key(key: Key, rows: _Rows) -> str:
-    values = "-" if key.values is None else " ".join(canonical(Literal(value, key.kind)) for value in key.values)
-    return f"({_shown(_resolved(key.expression, rows))} ({values}))"
-
-
-def _aggregate(aggregate: Aggregate, rows: _Rows) -> str:
-    arguments = " ".join(_argument(argument, rows) for argument in aggregate.arguments)
-    per_group = "-" if aggregate.per_group is None else f"{aggregate.per_group[0]}:{aggregate.per_group[1]}"
-    quantile = "-" if aggregate.quantile is None else str(aggregate.quantile)
-    return f"({aggregate.function.value} ({arguments}) {per_group} {quantile} {aggregate.weight})"
-
-
-def _argument(argument: Argument, rows: _Rows) -> str:
-    kind = argument.expression.kind
-    return f"({_shown(_resolved(argument.expression, rows))} {_facts(argument.facts, kind)})"
 
 
 def _facts(facts: Facts, kind: Kind) -> str:

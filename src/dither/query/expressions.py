@@ -7,7 +7,7 @@ plan gave out (``c0``, ``c1``, …), never the analyst's.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
@@ -70,14 +70,17 @@ def substitute(expression: Expression, replacements: dict[str, Expression]) -> E
     return expression
 
 
-def canonical(expression: Expression) -> str:
-    """A text that two expressions share exactly if they are the same; part of the ledger's key, so it never changes."""
+def canonical(expression: Expression, inner: Callable[[Expression], str] | None = None) -> str:
+    """A text that two expressions share exactly if they are the same; part of the ledger's key, so it never changes.
+
+    ``inner`` is what gives the texts of arguments, for those who remember them.
+    """
     if isinstance(expression, Column):
         return expression.name
     if isinstance(expression, Literal):
         return f"{expression.kind.value}:{_literal(expression.value)}"
-    inner = " ".join(canonical(argument) for argument in expression.arguments)
-    return f"({expression.function} {inner})" if inner else f"({expression.function})"
+    arguments = " ".join(map(inner or canonical, expression.arguments))
+    return f"({expression.function} {arguments})" if arguments else f"({expression.function})"
 
 
 def _literal(value: Value) -> str:

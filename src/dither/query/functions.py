@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -16,6 +15,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from dither.errors import Refused
+from dither.query.dates import moment
 from dither.query.expressions import Call, Expression, Literal
 from dither.query.kinds import Facts, Interval, Kind, Value
 from dither.query.public_values import public_values
@@ -79,27 +79,9 @@ def mistyped(reason: str, hint: str = "") -> Refused:
     return Refused(reason, code="types", hint=hint)
 
 
-_DATE_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}\Z", re.ASCII)
-_TIMESTAMP_TEXT = re.compile(r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?\Z", re.ASCII)
-
-
-def temporal(text: str, kind: Kind) -> Typed:
-    """A date or timestamp literal from its ISO text."""
-    pattern = _DATE_TEXT if kind is Kind.DATE else _TIMESTAMP_TEXT
-    try:
-        if not pattern.match(text):
-            raise ValueError(kind)  # noqa: TRY301 - both ways of being wrong get one refusal
-        if kind is Kind.DATE:
-            return literal(dt.date.fromisoformat(text), kind)
-        day, _, clock = text.replace("T", " ").partition(" ")
-        hour, minute, second = [*clock.split(":"), "0", "0", "0"][:3] if clock else ["0", "0", "0"]
-        whole, _, part = second.partition(".")
-        moment = dt.time(int(hour), int(minute), int(whole), int(part.ljust(6, "0")) if part else 0)
-        return literal(dt.datetime.combine(dt.date.fromisoformat(day), moment), kind)
-    except ValueError:
-        form = "YYYY-MM-DD" if kind is Kind.DATE else "YYYY-MM-DD hh:mm:ss, without a time zone"
-        reason = f"a {kind.value} is expected here, and the text isn't one"
-        raise Refused(reason, code="literal", hint=f"Write it as {form}") from None
+def temporal(text: str, kind: Kind, *, zoned: bool = True) -> Typed:
+    """A date or timestamp literal from its ISO text, in UTC."""
+    return literal(moment(text, kind, zoned=zoned), kind)
 
 
 def adapt(argument: Typed, kind: Kind) -> Typed | None:

@@ -20,8 +20,9 @@ from dither.query.functions import Typed, apply, literal
 from dither.query.kinds import NOTHING, Facts, Interval, Kind
 from dither.query.plan import Aggregate, Argument, Function
 from dither.query.sql.calls import AggregateCall
-from dither.query.sql.refusals import placed, refused
-from dither.query.sql.scalars import Scalars, exact_number, only
+from dither.query.sql.constants import exact_number
+from dither.query.sql.refusals import only, placed, refused
+from dither.query.sql.scalars import Scalars
 
 MOST_AGGREGATES = 100
 _MOMENTS = {

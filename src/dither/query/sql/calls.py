@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from dither.errors import Refused
 from dither.query.sql.names import folded
-from dither.query.sql.refusals import name_shown, refused
-from dither.query.sql.scalars import call_name, only
+from dither.query.sql.refusals import name_shown, only, refused
+from dither.query.sql.scalars import call_name
 
 AGGREGATES: Mapping[str, str] = {
     "count": "count",

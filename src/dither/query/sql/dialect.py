@@ -27,6 +27,7 @@ _DUCK: Any = DuckDB.Parser
 _TOKENS: Any = DuckDB.Tokenizer
 _OPENING = {TokenType.L_PAREN: 1, TokenType.L_BRACKET: 1, TokenType.L_BRACE: 1}
 _CLOSING = {TokenType.R_PAREN: -1, TokenType.R_BRACKET: -1, TokenType.R_BRACE: -1}
+_CLOCKS = ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP")
 _STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM)
 
 
@@ -52,7 +53,10 @@ class Dialect(DuckDB):
             name: _DUCK.FUNCTION_PARSERS[name]
             for name in ("CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
         }
-        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": _DUCK.NO_PAREN_FUNCTION_PARSERS["CASE"]}
+        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
+            "CASE": _DUCK.NO_PAREN_FUNCTION_PARSERS["CASE"],
+            **dict.fromkeys(_CLOCKS, lambda parser: parser._parse_clock()),  # noqa: SLF001 - it is the parser's own
+        }
         TYPE_CONVERTERS: ClassVar[dict[Any, Any]] = {}
         _steps = 0
 
@@ -74,6 +78,13 @@ class Dialect(DuckDB):
                 self._advance()
                 options = self._parse_wrapped_csv(self._parse_assignment, optional=False)
             return self.expression(PrivacyClause(expressions=options))
+
+        def _parse_clock(self) -> Any:
+            """``CURRENT_DATE`` and the like: calls as any other, so that refusals have their spelling and place."""
+            token = self._prev
+            called = self._curr is not None and self._curr.token_type == TokenType.L_PAREN
+            arguments = self._parse_wrapped_csv(self._parse_assignment) if called else []
+            return self.expression(exp.Anonymous(this=token.text, expressions=arguments)).update_positions(token)
 
         def _warn_unsupported(self) -> None:
             # otherwise a statement that isn't understood would be logged and kept as raw text

@@ -38,9 +38,9 @@ from dither.query.sql.joins import unit_names
 from dither.query.sql.names import Rows, Source, Visible, find_column, same_name, typed
 from dither.query.sql.options import Selection, clause
 from dither.query.sql.per_unit import inner_aggregate
-from dither.query.sql.refusals import placed, refused
+from dither.query.sql.refusals import only, placed, refused
 from dither.query.sql.released import Named, Released, interval_end, label_of, limits, ordinal
-from dither.query.sql.scalars import Scalars, call_name, only
+from dither.query.sql.scalars import Scalars, call_name
 
 MOST_GROUPS = 1_000_000
 MOST_KEYS = 50

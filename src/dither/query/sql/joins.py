@@ -18,8 +18,8 @@ from dither.query.plan import Filter, Join, JoinKind, Relation, Scan, Union
 from dither.query.public_values import with_null
 from dither.query.schema import TableFacts
 from dither.query.sql.names import Rows, Source, find_column, typed
-from dither.query.sql.refusals import refused
-from dither.query.sql.scalars import Scalars, balanced, flattened, only
+from dither.query.sql.refusals import only, refused
+from dither.query.sql.scalars import Scalars, balanced, flattened
 
 MOST_JOINS = 6
 _ON_UNIT = "Join private tables ON a.unit = b.unit, with the unit columns of both"

@@ -11,10 +11,10 @@ from sqlglot import exp
 
 from dither.query.plan import Options
 from dither.query.schema import TableFacts
+from dither.query.sql.constants import exact_number
 from dither.query.sql.dialect import PrivacyClause
 from dither.query.sql.names import folded, same_name
-from dither.query.sql.refusals import name_shown, refused
-from dither.query.sql.scalars import exact_number, only
+from dither.query.sql.refusals import name_shown, only, refused
 
 NAMES = (
     "epsilon",

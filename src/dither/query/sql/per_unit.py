@@ -16,8 +16,9 @@ from dither.query.plan import Field, Gridded, Inner, InnerAggregate, Ordering, W
 from dither.query.public_values import with_null
 from dither.query.sql.aggregates import ones_and_zeros, over_condition
 from dither.query.sql.calls import AggregateCall, aggregate_call
-from dither.query.sql.refusals import refused
-from dither.query.sql.scalars import Scalars, call_name, exact_number, only
+from dither.query.sql.constants import exact_number
+from dither.query.sql.refusals import only, refused
+from dither.query.sql.scalars import Scalars, call_name
 
 # Grid values of one row are at most this, so that a unit's sum over 2^22 rows stays within 64 bits.
 FINEST = 2**40

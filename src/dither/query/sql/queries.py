@@ -46,9 +46,9 @@ from dither.query.sql.names import (
     typed,
 )
 from dither.query.sql.per_unit import Windows
-from dither.query.sql.refusals import name_shown, placed, refused
+from dither.query.sql.refusals import name_shown, only, placed, refused
 from dither.query.sql.released import Named, PostProcessing, Released, label_of
-from dither.query.sql.scalars import Scalars, balanced, flattened, only
+from dither.query.sql.scalars import Scalars, balanced, flattened
 
 MOST_SCANS = 64
 _SELECT = (

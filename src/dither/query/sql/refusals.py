@@ -63,6 +63,17 @@ def name_shown(name: str) -> str:
     return f"“{clean}”" + ("…" if len(name) > 60 else "")
 
 
+def only(node: exp.Expr, *known: str) -> None:
+    """Refuse a node that has any part besides the known ones: nothing is dropped in silence."""
+    for name, value in node.args.items():
+        if name not in known and value not in (None, False, [], ""):
+            raise refused("unsupported", f"this use of {name_shown(_word(name))} isn't supported")
+
+
+def _word(name: str) -> str:
+    return name.strip("_").upper()
+
+
 def placed(error: Refused, node: object, text: str) -> Refused:
     """The same refusal with the place of a node, unless it has a place already."""
     if error.position is None and isinstance(node, exp.Expression | exp.Expr):

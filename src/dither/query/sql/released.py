@@ -12,9 +12,10 @@ from dither.query.functions import Typed, apply
 from dither.query.kinds import NOTHING, Kind
 from dither.query.plan import Aggregation, Options, Ordering
 from dither.query.sql.calls import INTERVALS, aggregate_call, has_aggregate
+from dither.query.sql.constants import exact_number
 from dither.query.sql.names import same_name
-from dither.query.sql.refusals import name_shown, placed, refused
-from dither.query.sql.scalars import Scalars, call_name, exact_number, only
+from dither.query.sql.refusals import name_shown, only, placed, refused
+from dither.query.sql.scalars import Scalars, call_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

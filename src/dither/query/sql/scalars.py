@@ -6,21 +6,35 @@ clause can't be dropped in silence.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from fractions import Fraction
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from sqlglot import exp
 
 from dither.errors import Refused
+from dither.query.expressions import Call, Expression
 from dither.query.functions import SPELLINGS, Typed, adapt, apply, literal, temporal
 from dither.query.kinds import Kind
+from dither.query.sql.constants import (
+    KINDS,
+    TYPES_HINT,
+    constant,
+    element,
+    formatted,
+    instant,
+    is_constant,
+    numeral,
+    readable,
+    whole,
+)
+from dither.query.sql.lists import listed
 from dither.query.sql.names import folded
-from dither.query.sql.refusals import name_shown, placed, refused
+from dither.query.sql.refusals import name_shown, only, placed, refused
 
 DEEPEST_EXPRESSION = 150
-LARGEST_INTEGER = 2**63 - 1
+# BETWEEN and CASE x WHEN write x twice, so nesting them doubles an expression at each level: a line of text could keep
+# whoever writes it out busy for years.
+LARGEST_EXPRESSION = 10_000
 
 _BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "add",
@@ -41,14 +55,6 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.ILike: "ilike",
     exp.DPipe: "concat",
 }
-_CASTS: dict[exp.DType, str] = {
-    exp.DType.BOOLEAN: "to_boolean",
-    **dict.fromkeys((exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT, exp.DType.TINYINT), "to_integer"),
-    **dict.fromkeys((exp.DType.FLOAT, exp.DType.DOUBLE, exp.DType.DECIMAL), "to_double"),
-    **dict.fromkeys((exp.DType.TEXT, exp.DType.VARCHAR, exp.DType.CHAR), "to_text"),
-    exp.DType.DATE: "to_date",
-    **dict.fromkeys((exp.DType.TIMESTAMP, exp.DType.TIMESTAMPNTZ, exp.DType.DATETIME), "to_timestamp"),
-}
 _PARTS = {
     "year": "year",
     "quarter": "quarter",
@@ -63,22 +69,12 @@ _PARTS = {
     "minute": "minute",
     "second": "second",
 }
-_VOLATILE = {
-    *("random", "rand", "uuid", "gen_random_uuid", "now", "today", "current_date", "current_timestamp", "current_time"),
-    *("getdate", "localtime", "localtimestamp", "txid_current", "setseed", "nextval", "pg_sleep"),
+_VOLATILE = {"random", "rand", "uuid", "gen_random_uuid", "txid_current", "setseed", "nextval", "pg_sleep"}
+_CLOCKS = {
+    *("now", "today", "current_date", "current_datetime", "current_time", "current_timestamp", "localtime", "sysdate"),
+    *("localtimestamp", "getdate", "curdate", "curtime", "get_current_time", "get_current_timestamp", "systimestamp"),
+    *("transaction_timestamp", "statement_timestamp", "clock_timestamp", "timeofday", "unix_timestamp"),
 }
-_NO_PARENTHESES = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Localtime, exp.Localtimestamp)
-
-
-def only(node: exp.Expr, *known: str) -> None:
-    """Refuse a node that has any part besides the known ones: nothing is dropped in silence."""
-    for name, value in node.args.items():
-        if name not in known and value not in (None, False, [], ""):
-            raise refused("unsupported", f"this use of {name_shown(_word(name))} isn't supported")
-
-
-def _word(name: str) -> str:
-    return name.strip("_").upper()
 
 
 class Scalars:
@@ -93,6 +89,8 @@ class Scalars:
     ) -> None:
         self._text, self._column, self._special = text, column, special
         self._depth = 0
+        # by identity, with the expression beside each so that no identity is given out again
+        self._sizes: dict[int, tuple[Expression, int]] = {}
 
     def bind(self, node: exp.Expr | None) -> Typed:
         """The expression of a node, with its facts."""
@@ -102,11 +100,23 @@ class Scalars:
             raise refused("too_deep", "an expression is nested too deeply", "Split it with a subquery")
         self._depth += 1
         try:
-            return self._bind(node)
+            bound = self._bind(node)
+            if self._size(bound.expression) > LARGEST_EXPRESSION + len(self._text):
+                reason = "this expression is too long when it is written out"
+                raise refused("too_long", reason, "Nest BETWEEN and CASE less deeply")
+            return bound  # noqa: TRY300 - the refusal above gets its place as all do
         except Refused as error:
             raise placed(error, node, self._text) from None
         finally:
             self._depth -= 1
+
+    def _size(self, expression: Expression) -> int:
+        """How many parts an expression has, each counted as often as it stands there."""
+        known = self._sizes.get(id(expression))
+        if known is None:
+            inner = expression.arguments if isinstance(expression, Call) else ()
+            known = self._sizes[id(expression)] = (expression, 1 + sum(self._size(each) for each in inner))
+        return known[1]
 
     def predicate(self, node: exp.Expr | None) -> Typed:
         """An expression that is true or not."""
@@ -147,15 +157,54 @@ class Scalars:
         if function == "add" and isinstance(left, exp.Interval):
             return self._shifted(right, left, sign=1)
         if isinstance(right, exp.All | exp.Any) or isinstance(left, exp.All | exp.Any):
-            raise refused("subquery", "ANY and ALL aren't supported", "Use IN")
-        return apply(function, (self.bind(left), self.bind(right)))
+            raise refused("subquery", "ANY and ALL of a subquery aren't supported", "Use IN")
+        if isinstance(right, exp.Anonymous) and call_name(right) in ("any", "some", "all"):
+            return self._quantified(function, left, right)
+        return self._applied(function, (left, right), (self.bind(left), self.bind(right)))
+
+    def _applied(self, function: str, nodes: Sequence[exp.Expr | None], arguments: Sequence[Typed]) -> Typed:
+        """The call; if a text among the arguments isn't the date that it should be, the refusal has its place."""
+        try:
+            return apply(function, arguments)
+        except Refused as error:
+            if error.code == "literal":
+                for node, argument in zip(nodes, arguments, strict=True):
+                    if not readable(argument):
+                        raise placed(error, node, self._text) from None
+            raise
+
+    def _quantified(self, function: str, left: exp.Expr | None, right: exp.Anonymous) -> Typed:
+        """``= ANY`` of a list is IN, and ``<> ALL`` is NOT IN."""
+        only(right, "this", "expressions")
+        name = call_name(right)
+        negated = name == "all"
+        if function != ("not_equal" if negated else "equal") or len(right.expressions) != 1:
+            hint = "Write x = ANY(ARRAY[1, 2]), x <> ALL(ARRAY[1, 2]), or comparisons with OR and AND"
+            raise refused("unsupported", f"{name.upper()} can't stand here", hint)
+        try:
+            found = listed(right.expressions[0])
+        except Refused as error:
+            raise placed(error, right.expressions[0], self._text) from None
+        value = self.bind(left)
+        # a text alone has no type, as with PostgreSQL: it is read as what it is compared with
+        kind = found.kind or (value.kind if found.text and not value.kind.temporal else None)
+        elements = [self._element(node, kind, zoned=found.zoned) for node in found.elements]
+        among = self._among(left, value, found.elements, elements)
+        return apply("not", (among,)) if negated else among
+
+    def _element(self, node: exp.Expr, kind: Kind | None, *, zoned: bool) -> Typed:
+        bound = self.bind(node)
+        try:
+            return bound if kind is None or bound.null else element(bound, kind, zoned=zoned)
+        except Refused as error:
+            raise placed(error, node, self._text) from None
 
     def _shifted(self, moment: exp.Expr | None, interval: exp.Interval, *, sign: int) -> Typed:
         only(interval, "this", "unit")
         unit, size = interval.args.get("unit"), interval.this
         if not isinstance(unit, exp.Var) or not isinstance(size, exp.Literal | exp.Neg | exp.Paren):
             raise refused("literal", "an interval needs one number and one unit", "Write INTERVAL 3 DAY")
-        count = _whole(size)
+        count = whole(size)
         if count is None:
             raise refused("literal", "an interval needs a whole number", "Write INTERVAL 3 DAY")
         start = self.bind(moment)
@@ -193,8 +242,10 @@ class Scalars:
     def _between(self, node: exp.Expr) -> Typed:
         only(node, "this", "low", "high")
         value = self.bind(node.this)
-        low, high = self.bind(node.args.get("low")), self.bind(node.args.get("high"))
-        return apply("and", (apply("greater_equal", (value, low)), apply("less_equal", (value, high))))
+        ends = [node.args.get("low"), node.args.get("high")]
+        low, high = [self.bind(end) for end in ends]
+        above = self._applied("greater_equal", (node.this, ends[0]), (value, low))
+        return apply("and", (above, self._applied("less_equal", (node.this, ends[1]), (value, high))))
 
     def _in(self, node: exp.Expr) -> Typed:
         if node.args.get("query") is not None or node.args.get("unnest") is not None:
@@ -205,12 +256,16 @@ class Scalars:
             )
         only(node, "this", "expressions")
         values = [self.bind(value) for value in node.expressions]
-        if any(value.null for value in values):
-            raise refused("literal", "NULL in a list after IN matches nothing", "Remove it, or ask IS NULL")
-        value = self.bind(node.this)
-        if all(_constant(value) for value in values):
-            return apply("in", (value, *values))
-        return balanced("or", [apply("equal", (value, each)) for each in values])
+        return self._among(node.this, self.bind(node.this), node.expressions, values)
+
+    def _among(self, node: exp.Expr | None, value: Typed, nodes: Sequence[exp.Expr], values: Sequence[Typed]) -> Typed:
+        for null in (each for each, bound in zip(nodes, values, strict=True) if bound.null):
+            error = refused("literal", "NULL in a list matches nothing", "Remove it, or ask IS NULL")
+            raise placed(error, null, self._text)
+        if all(is_constant(each) for each in values):
+            return self._applied("in", (node, *nodes), (value, *values))
+        equal = [self._applied("equal", (node, n), (value, v)) for n, v in zip(nodes, values, strict=True)]
+        return balanced("or", equal)
 
     def _negate(self, node: exp.Expr) -> Typed:
         only(node, "this")
@@ -221,13 +276,15 @@ class Scalars:
     def _case(self, node: exp.Expr) -> Typed:
         only(node, "this", "ifs", "default")
         subject = node.args.get("this")
+        value = None if subject is None else self.bind(subject)
         arguments: list[Typed] = []
         for branch in node.args.get("ifs") or []:
             only(branch, "this", "true")
-            if subject is None:
+            if value is None:
                 arguments.append(self.predicate(branch.this))
             else:
-                arguments.append(apply("equal", (self.bind(subject), self.bind(branch.this))))
+                when = self.bind(branch.this)
+                arguments.append(self._applied("equal", (subject, branch.this), (value, when)))
             arguments.append(self.bind(branch.args.get("true")))
         default = node.args.get("default")
         arguments.append(literal(None, Kind.TEXT) if default is None else self.bind(default))
@@ -238,23 +295,25 @@ class Scalars:
         only(node, "this", "to", "safe", "requires_string")
         target = node.args.get("to")
         if not isinstance(target, exp.DataType) or not isinstance(target.this, exp.DType) or target.args.get("nested"):
-            raise refused("types", "this type isn't supported", _TYPES_HINT)
-        function = _CASTS.get(target.this)
-        if function is None:
-            raise refused("types", "this type isn't supported", _TYPES_HINT)
+            raise refused("types", "this type isn't supported", TYPES_HINT)
+        if target.this is exp.DType.TIMESTAMPTZ:
+            only(target, "this", "nested")
+            return instant(self.bind(node.this))
+        kind = KINDS.get(target.this)
+        if kind is None:
+            raise refused("types", "this type isn't supported", TYPES_HINT)
         only(target, "this", "nested", "expressions")
         value = self.bind(node.this)
-        kind = Kind(function.removeprefix("to_"))
-        fixed = _constant(value) and value.kind is Kind.TEXT and kind.temporal
+        fixed = is_constant(value) and value.kind is Kind.TEXT and kind.temporal
         if fixed and isinstance(node.this, exp.Literal):
-            result = temporal(str(node.this.this), kind)
+            result = temporal(str(node.this.this), kind, zoned=False)
         elif value.null or value.kind is kind:
             result = adapt(value, kind) or value
         else:
-            result = apply(function, (value,))
+            result = apply(f"to_{kind.value}", (value,))
         parameters = target.expressions
         if target.this is exp.DType.DECIMAL and parameters:
-            digits = _whole(parameters[1].this) if len(parameters) > 1 else 0
+            digits = whole(parameters[1].this) if len(parameters) > 1 else 0
             return apply("round", (result, literal(digits, Kind.INTEGER)))
         return result
 
@@ -302,9 +361,15 @@ class Scalars:
             function = _PARTS.get(folded(str(part.this)) if isinstance(part, exp.Literal) else "")
             if function is not None:
                 return apply(function, (self.bind(moment),))
+        if name in ("to_date", "to_timestamp"):
+            arguments = self._arguments(node, None)
+            try:
+                return formatted(name, arguments)
+            except Refused as error:
+                raise placed(error, node.expressions[0] if error.code == "literal" else node, self._text) from None
         function = SPELLINGS.get(name)
         if function is None:
-            raise unknown_function(name)
+            raise unknown_function(node.name)
         arguments = self._arguments(node, None)
         if function == "case" and len(arguments) == 2:
             arguments.append(literal(None, Kind.TEXT))
@@ -333,9 +398,6 @@ class Scalars:
         exp.StrPosition: _position,
         exp.Anonymous: _call,
     }
-
-
-_TYPES_HINT = "Types are BOOLEAN, INTEGER, DOUBLE, DECIMAL, VARCHAR, DATE, TIMESTAMP"
 
 
 def flattened(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
@@ -369,82 +431,21 @@ def call_name(node: exp.Expr) -> str:
 
 
 def unknown_function(name: str) -> Refused:
-    """The refusal of a function that isn't on the list."""
-    if name in _VOLATILE:
+    """The refusal of a function that isn't on the list, in the spelling of the text."""
+    if folded(name) in _CLOCKS:
+        return refused(
+            "unknown_function",
+            f"{name_shown(name)} depends on the clock; a question must mean the same tomorrow, when its stored answer "
+            "is given again",
+            "Write the date as a literal, like DATE '2024-01-31'",
+        )
+    if folded(name) in _VOLATILE:
         return refused(
             "unknown_function",
             f"{name_shown(name)} doesn't depend on the row alone",
             "Write the value into the question",
         )
     return refused("unknown_function", f"there is no function {name_shown(name)}", "docs/sql.md lists all functions")
-
-
-def constant(node: exp.Expr) -> Typed:
-    """A literal as a typed constant."""
-    if isinstance(node, exp.Null):
-        return literal(None, Kind.TEXT)
-    if isinstance(node, exp.Boolean):
-        return literal(bool(node.this), Kind.BOOLEAN)
-    text = str(node.this)
-    if node.args.get("is_string"):
-        return literal(text, Kind.TEXT)
-    return numeral(text)
-
-
-def numeral(text: str) -> Typed:
-    """A number as written: whole and within 64 bits is an integer, else a double."""
-    plain = text.removeprefix("-")
-    if plain.isascii() and plain.isdecimal() and len(plain) < 25:
-        value = int(text)
-        if -LARGEST_INTEGER <= value <= LARGEST_INTEGER:
-            return literal(value, Kind.INTEGER)
-    return literal(_double(text), Kind.DOUBLE)
-
-
-def _double(text: str) -> float:
-    try:
-        value = float(text) if text.isascii() else math.nan
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise refused("literal", "this number can't be read", "Write digits, at most one point, perhaps an exponent")
-    return value
-
-
-def exact_number(node: exp.Expr | None) -> Fraction | None:
-    """A number of the text, exactly as its decimal says; None if it isn't one."""
-    sign = 1
-    while isinstance(node, exp.Paren | exp.Neg):
-        sign = -sign if isinstance(node, exp.Neg) else sign
-        node = node.this
-    if not isinstance(node, exp.Literal) or node.args.get("is_string"):
-        return None
-    text = str(node.this)
-    # a decimal with a huge exponent is a huge fraction
-    if len(text) > 40 or not text.isascii() or not math.isfinite(_double(text)):
-        return None
-    try:
-        mantissa, _, exponent = text.lower().partition("e")
-        return (
-            sign * Fraction(mantissa) * Fraction(10) ** int(exponent or "0")
-            if abs(int(exponent or "0")) <= 400
-            else None
-        )
-    except ValueError:
-        return None
-
-
-def _whole(node: exp.Expr | None) -> int | None:
-    if isinstance(node, exp.Literal) and node.args.get("is_string"):
-        text = str(node.this).strip()
-        small = text.removeprefix("-").isascii() and text.removeprefix("-").isdecimal() and len(text) < 10
-        return int(text) if small else None
-    value = exact_number(node)
-    return int(value) if value is not None and value.denominator == 1 and abs(value) < 10**9 else None
-
-
-def _constant(value: Typed) -> bool:
-    return not value.null and value.facts.keys is not None and type(value.expression).__name__ == "Literal"
 
 
 def _unsupported(node: exp.Expr) -> Refused:
@@ -454,8 +455,6 @@ def _unsupported(node: exp.Expr) -> Refused:
         return refused(
             "subquery", "a subquery can't stand in an expression", "Join with it, or use IN between ANDs in WHERE"
         )
-    if isinstance(node, _NO_PARENTHESES):
-        return unknown_function(folded(node.key))
     if isinstance(node, exp.Star):
         return refused("unsupported", "* can stand for itself in a select list or in COUNT(*) only")
     if isinstance(node, exp.Window):
