@@ -371,7 +371,7 @@ SLOW = """
                         condition=Call("less", (Column("c2", Kind.DOUBLE), Column(p + "2", Kind.DOUBLE)), Kind.BOOLEAN))
     from dither.engines import duckdb_results
     duckdb_results.MOST_FEW = duckdb_results._MOST_JOINED = float(sys.argv[3])
-    engine = DuckDBEngine.open(sys.argv[1], schema(ORDERS), threads=1)
+    engine = DuckDBEngine.open(sys.argv[1], schema(ORDERS), threads=int(sys.argv[4]))
     print("ready", flush=True)
     try:
         engine.run(measure(relation), salt=SALT)
@@ -381,14 +381,15 @@ SLOW = """
 """
 
 
+@pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("most_few", ["0", "inf"])
-def test_control_c_stops_a_query_whichever_way_it_is_fetched(tmp_path, most_few):
+def test_control_c_stops_a_query_whichever_way_it_is_fetched(tmp_path, most_few, threads):
     path = make(
         tmp_path / "slow.duckdb",
         "CREATE TABLE orders AS SELECT 1::BIGINT AS who, 'a' AS place, (i % 997)::DOUBLE AS amount FROM range(6000) t(i)",
     )
     here = str(Path(__file__).parent)
-    command = [sys.executable, "-c", textwrap.dedent(SLOW), str(path), here, most_few]
+    command = [sys.executable, "-c", textwrap.dedent(SLOW), str(path), here, most_few, threads]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.readline() == b"ready\n"
     threading.Event().wait(1.0)

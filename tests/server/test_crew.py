@@ -294,6 +294,8 @@ def test_whoever_waits_is_told_whatever_a_question_ends_in(problem):
     sent = []
 
     class Broken:
+        broken = False
+
         def sql(self, *_, **__):
             raise problem
 

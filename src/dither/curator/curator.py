@@ -34,7 +34,7 @@ from dither.curator.past import (
 )
 from dither.curator.policy.policy import Policy
 from dither.curator.pricing import Prepared, Pricing
-from dither.curator.quote import Quote
+from dither.curator.quote import Quote, explained
 from dither.curator.records import Record, of_ledger, open_ledger
 from dither.curator.release import Released
 from dither.curator.remember import Remembered
@@ -42,7 +42,7 @@ from dither.curator.requests import Request, Requests, requests_beside
 from dither.curator.search import Stored
 from dither.curator.shape import shape
 from dither.curator.statistical import Statistic, statistical_query
-from dither.engines import DuckDBEngine, Engine
+from dither.engines import DuckDBEngine, Engine, share_of_memory
 from dither.errors import Failed, LedgerMismatch
 from dither.ledger import Account, Ledger, Reservation, Verified
 from dither.numeric import Number, as_fraction
@@ -95,17 +95,20 @@ class Curator:
         engine: Engine | None = None,
         ledger: Ledger | None = None,
         memory_limit: str | None = None,
+        sharing: int = 1,
     ) -> Self:
         """Open a policy's data and ledger; every problem is said at once, and nothing is read or charged.
 
         Without a ``ledger`` the policy's own is opened, and begun if it isn't there. What is given is closed with the
-        curator. ``memory_limit`` ("4GiB") is for the engine that is opened here; what doesn't fit goes to disk.
+        curator. ``memory_limit`` ("4GiB") is for the engine that is opened here; what doesn't fit goes to disk. If
+        ``sharing`` curators work at once, each takes its part of what one takes by default.
         """
         rules = policy if isinstance(policy, Policy) else Policy.load(Path(policy))
         with ExitStack() as undo:
             # what was opened here is closed if the rest can't be opened
+            limit = memory_limit or (share_of_memory(sharing) if sharing > 1 else None)
             held = engine or undo.enter_context(
-                DuckDBEngine.open(rules.source.location, rules.schema, memory_limit=memory_limit)
+                DuckDBEngine.open(rules.source.location, rules.schema, memory_limit=limit)
             )
             book = ledger or undo.enter_context(open_ledger(rules))
             curator = cls(rules, held, book)
@@ -186,7 +189,7 @@ class Curator:
     def _answer(self, sql: str, asked: Asked) -> Answer:
         prepared = self._pricing.prepare(sql, asked)
         if prepared.question.explain:
-            return _explained(prepared.quote)
+            return explained(prepared.quote)
         self._pricing.quoting.expect_approved(prepared.key, prepared.epsilon, asked.analyst)
         answer = self._charged(sql, asked, prepared)
         if not self.policy.budget.round_answer_time_up_to:
@@ -194,7 +197,7 @@ class Curator:
         return answer
 
     def _charged(self, sql: str, asked: Asked, prepared: Prepared) -> Answer:
-        self._execution.expect_same_data()
+        self._execution.expect_ready()
         reservation = self._charging.answered(
             key=prepared.key,
             analyst=asked.analyst,
@@ -366,12 +369,12 @@ class Curator:
         expect_runnable(computation, loss, self.policy.schema)
         key = self._pricing.key_of_computation(computation, loss)
         self._pricing.quoting.check_computation(loss, key, analyst, most=self._pricing.most_epsilon(analyst))
-        self._execution.expect_same_data()
+        self._execution.expect_ready()
 
         def work() -> bytes:
-            data = self._engine.rows(
-                computation.table, tuple(computation.columns), rows=computation.rows, salt=secrets.token_bytes(16)
-            )
+            columns, salt = tuple(computation.columns), secrets.token_bytes(16)
+            with self._execution.engine() as engine:
+                data = engine.rows(computation.table, columns, rows=computation.rows, salt=salt)
             self._execution.expect_same_data()
             return encode(computation.release(data))
 
@@ -430,6 +433,11 @@ class Curator:
         return self._execution.opened
 
     @property
+    def broken(self) -> bool:
+        """Whether the engine can't run anything any more: questions are refused until the policy is opened again."""
+        return self._execution.broken
+
+    @property
     def ledger(self) -> Ledger:
         """The record of everything that was spent; for the owner."""
         return self._ledger
@@ -483,15 +491,3 @@ def _unnamed(answer: Answer) -> Answer:
     """An answer that another paid for, without their name."""
     assert answer.receipt is not None
     return replace(answer, receipt=replace(answer.receipt, account=ANOTHER))
-
-
-def _explained(quote: Quote) -> Answer:
-    """A quote as the answer to EXPLAIN PRIVACY: no data, no charge."""
-    return Answer(
-        table=quote.to_arrow(),
-        bars={},
-        confidence=quote.confidence,
-        receipt=None,
-        cost=Cost(epsilon=0.0, delta=0.0, charged=True, left=quote.left),
-        notes=quote.notes,
-    )

@@ -5,7 +5,11 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
 
 from dither.curator.asked import Asked
 from dither.curator.charging import LOG, cause_of
@@ -13,7 +17,7 @@ from dither.curator.policy.policy import Policy
 from dither.curator.pricing import LONGEST_KEPT, Prepared, Pricing
 from dither.curator.release import release
 from dither.curator.search import Stored, find_bounds
-from dither.engines import Engine
+from dither.engines import Engine, EngineBroken
 from dither.errors import SourceError
 from dither.query.measures import Measured, Measurement
 from dither.query.price import Priced
@@ -29,11 +33,30 @@ class Execution:
     def __init__(self, policy: Policy, engine: Engine, pricing: Pricing, *, opened: str) -> None:
         self._policy, self._engine, self._pricing, self.opened = policy, engine, pricing, opened
         self._cells = KeptCells()
+        self.broken = False
 
     @property
     def changed(self) -> bool:
         """Whether the data isn't what was opened any more."""
         return self._engine.version() != self.opened
+
+    def expect_ready(self) -> None:
+        """Before a charge: what can't be run isn't charged for."""
+        if self.broken:
+            raise SourceError(
+                "the database can't be used since an error inside of it; nothing is answered from it, and nothing was "
+                "charged: open the policy again"
+            )
+        self.expect_same_data()
+
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """The engine, for what was charged; notices if it can't run anything after that."""
+        try:
+            yield self._engine
+        except EngineBroken:
+            self.broken = True
+            raise
 
     def expect_same_data(self) -> None:
         """Files are read with the layout that they had when they were opened, and answers are named by their version.
@@ -50,7 +73,8 @@ class Execution:
         salt = secrets.token_bytes(16)
         if prepared.search_budget is None:
             return Stored(bounds={}, released=self._released(sql, asked, prepared.priced, salt))
-        found = find_bounds(self._engine, self._policy.schema, prepared.searched, prepared.search_budget, salt)
+        with self.engine() as engine:
+            found = find_bounds(engine, self._policy.schema, prepared.searched, prepared.search_budget, salt)
         try:
             bounds, priced = self._pricing.on_found(sql, prepared, asked, found)
             return Stored(bounds=bounds, released=self._released(sql, asked, priced, salt))
@@ -72,7 +96,8 @@ class Execution:
         if measured is not None:
             self.expect_same_data()
         else:
-            measured = self._engine.run(wanted, salt=salt)
+            with self.engine() as engine:
+                measured = engine.run(wanted, salt=salt)
             self.expect_same_data()
             if not wanted.chooses:
                 self._cells.keep(name, wanted, measured)
@@ -109,6 +134,9 @@ class KeptCells:
         size = _size(name[1], wanted, measured)
         if len(name[1]) > LONGEST_KEPT or size > self._largest // 4:
             return
+        for array in _arrays(measured):
+            # whoever asks again gets these very numbers
+            array.flags.writeable = False
         with self._lock:
             old = self._kept.pop(name, None)
             self._bytes += size - (old[2] if old else 0)
@@ -124,12 +152,12 @@ class KeptCells:
             self._bytes = 0
 
 
+def _arrays(measured: Measured) -> list[npt.NDArray[np.int64]]:
+    bins = [array for found in measured.bins for array in (found.group, found.bin, found.count)]
+    return [*measured.totals, *measured.distinct, *bins]
+
+
 def _size(sql: str, wanted: Measurement, measured: Measured) -> int:
-    arrays = [*measured.totals, *measured.distinct]
-    arrays += [array for found in measured.bins for array in (found.group, found.bin, found.count)]
-    for array in arrays:
-        # whoever asks again gets these very numbers
-        array.flags.writeable = False
     values = sum(len(key.values) for key in wanted.keys if key.values is not None)
     around = OVERHEAD + EACH_CHARACTER * len(sql) + EACH_VALUE * values
-    return around + measured.keys.nbytes + sum(array.nbytes for array in arrays)
+    return around + measured.keys.nbytes + sum(array.nbytes for array in _arrays(measured))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from dither.curator.answer import Answer, Cost
 from dither.curator.shape import schema_of
 from dither.query.plan import Shape
 from dither.query.price import Priced
@@ -91,3 +92,15 @@ class Quote:
         if not self.fits:
             lines.append("refused   this doesn't fit in the budget any more: ask with a smaller ε")
         return "\n".join(lines)
+
+
+def explained(quote: Quote) -> Answer:
+    """A quote as the answer to EXPLAIN PRIVACY: no data, no charge."""
+    return Answer(
+        table=quote.to_arrow(),
+        bars={},
+        confidence=quote.confidence,
+        receipt=None,
+        cost=Cost(epsilon=0.0, delta=0.0, charged=True, left=quote.left),
+        notes=quote.notes,
+    )

@@ -4,15 +4,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dither.engines.base import SHORTEST_SALT, Engine, EngineFailure
-    from dither.engines.duckdb import DuckDBEngine
+    from dither.engines.base import SHORTEST_SALT, Engine, EngineBroken, EngineFailure
+    from dither.engines.duckdb import DuckDBEngine, share_of_memory
     from dither.engines.reference import ReferenceEngine
 
-__all__ = ["SHORTEST_SALT", "DuckDBEngine", "Engine", "EngineFailure", "ReferenceEngine"]
+__all__ = [
+    "SHORTEST_SALT",
+    "DuckDBEngine",
+    "Engine",
+    "EngineBroken",
+    "EngineFailure",
+    "ReferenceEngine",
+    "share_of_memory",
+]
 
 _HOMES = {
-    "dither.engines.base": ("Engine", "EngineFailure", "SHORTEST_SALT"),
-    "dither.engines.duckdb": ("DuckDBEngine",),
+    "dither.engines.base": ("Engine", "EngineBroken", "EngineFailure", "SHORTEST_SALT"),
+    "dither.engines.duckdb": ("DuckDBEngine", "share_of_memory"),
     "dither.engines.reference": ("ReferenceEngine",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -26,6 +26,10 @@ class EngineFailure(Exception):  # noqa: N818
         super().__init__("the engine could not run the measurement; the cause is in the owner's log")
 
 
+class EngineBroken(EngineFailure):
+    """An engine that can't run anything any more: whoever holds it has to open another."""
+
+
 class Engine(Protocol):
     """Where the tables are. Nothing it returns is noisy, so only the curator and conformance suites may hold one.
 
@@ -43,7 +47,7 @@ class Engine(Protocol):
         ...
 
     def run(self, measurement: Measurement, *, salt: bytes) -> Measured:
-        """The exact, bounded cells. Raises EngineFailure."""
+        """The exact, bounded cells. Raises EngineFailure; EngineBroken where the next measurement would fail too."""
         ...
 
     def rows(self, table: str, columns: Sequence[str], *, rows: int, salt: bytes) -> pa.Table:

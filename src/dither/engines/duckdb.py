@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import MappingProxyType
+from typing import TypeVar
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dither.engines.base import SHORTEST_SALT, EngineFailure
+from dither.engines.base import SHORTEST_SALT, EngineBroken, EngineFailure
 from dither.engines.cells import KEPT, Cells, Steps
 from dither.engines.duckdb_choice import SAMPLING, Ids, add_up, keep_groups, sample_bins
 from dither.engines.duckdb_functions import DUCKDB
@@ -27,9 +29,13 @@ from dither.query.kinds import Kind
 from dither.query.measures import Histogram, Measured, Measurement
 from dither.query.schema import Schema
 
+T = TypeVar("T")
 UNITS = "_units"
 # An interrupt stops a query that runs, not one that is about to start, so it is repeated at this distance in seconds.
 _PATIENCE = 0.05
+# how DuckDB writes sizes, and less than which no engine gets
+_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
+_LEAST_MEMORY = 256 * 2**20
 
 _KEY_TYPES = MappingProxyType(
     {
@@ -144,10 +150,15 @@ class DuckDBEngine:
         relations = Relations(DUCKDB, self._opened.sources, measurement.units)
         cells = Cells(relations, SAMPLING, measurement, salt)
         read = reader(measurement, self._opened.sources)
-        with self._cursor() as cursor:
+
+        def work(cursor: duckdb.DuckDBPyConnection) -> tuple[pa.Table, list[Histogram], list[pa.Table]]:
             table = _totals(cursor, cells, measurement, read)
             bins = [_bins(cursor, cells, measurement, place, read) for place in range(len(measurement.bins))]
             distinct = [_answer(cursor, cells, cells.distinct(i), read) for i in range(len(measurement.distinct))]
+            return table, bins, distinct
+
+        with self._cursor() as cursor:
+            table, bins, distinct = _stoppable(cursor, work)
         size = table.num_rows if measurement.keys else 1
         for histogram in bins:
             if histogram.group.size and int(histogram.group.max()) >= size:
@@ -170,7 +181,7 @@ class DuckDBEngine:
         source = self._opened.sources[table]
         sql = rows_sql(facts, source, columns, rows=rows, salt=salt, dialect=DUCKDB)
         with self._cursor() as cursor:
-            found = fetch(cursor, sql)
+            found = _stoppable(cursor, lambda cursor: fetch(cursor, sql))
             arrays = [
                 found.column(place).cast(_KEY_TYPES[facts.columns[name].kind]) for place, name in enumerate(columns)
             ]
@@ -190,17 +201,17 @@ class DuckDBEngine:
             try:
                 cursor = self._opened.database.connection()
             except duckdb.Error as problem:
-                raise EngineFailure(str(problem)) from None
+                raise self._failure(problem) from None
             self._running[cursor] = threading.get_ident()
         try:
             yield cursor
         except (duckdb.Error, pa.ArrowException, MemoryError) as problem:
-            raise EngineFailure(f"{type(problem).__name__}: {problem}") from None
+            raise self._failure(problem) from None
         except RuntimeError as problem:
             # this is what DuckDB makes of a SIGINT that arrives while a query runs
             if str(problem) == "Query interrupted":
                 raise KeyboardInterrupt from None
-            raise EngineFailure(f"{type(problem).__name__}: {problem}") from None
+            raise self._failure(problem) from None
         except KeyboardInterrupt:
             cursor.interrupt()
             raise
@@ -213,6 +224,60 @@ class DuckDBEngine:
                     if self._closing and not self._running:
                         self._release()
                     self._idle.notify_all()
+
+
+    def _failure(self, problem: BaseException) -> EngineFailure:
+        """What is told of a problem. After those that it calls fatal DuckDB refuses whatever comes next."""
+        cause = f"{type(problem).__name__}: {problem}"
+        return EngineFailure(cause) if self._works() else EngineBroken(cause)
+
+    def _works(self) -> bool:
+        try:
+            probe = self._opened.database.connection()
+            try:
+                probe.execute("SELECT 1").fetchall()
+            finally:
+                self._opened.database.drop(probe)
+        except (duckdb.Error, RuntimeError):
+            return False
+        return True
+
+
+def _stoppable(cursor: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
+    """Do the work, in a thread of its own where this is the main one, so that Ctrl-C stops it.
+
+    Python tells the main thread alone of a signal, and DuckDB looks for one between its tasks, which may take hours.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work(cursor)
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work(cursor))
+        except BaseException as problem:  # noqa: BLE001 it is told to whoever waits
+            outcome.set_exception(problem)
+
+    thread = threading.Thread(target=run, name="dither-query", daemon=True)
+    thread.start()
+    try:
+        return outcome.result()
+    finally:
+        # an interrupt may come before the query has begun, so it is repeated
+        while thread.is_alive():
+            if not outcome.done():
+                cursor.interrupt()
+            thread.join(_PATIENCE)
+
+
+def share_of_memory(engines: int) -> str:
+    """What each of so many engines may take, so that all of them take what one takes by default."""
+    with duckdb.connect(":memory:") as probe:
+        # DuckDB knows the limits of a container; "18.7 GiB"
+        (text,) = probe.execute("SELECT current_setting('memory_limit')").fetchone() or ("",)
+    number, unit = text.split()
+    size = float(number) * _UNITS[unit]
+    return f"{max(_LEAST_MEMORY, int(size / engines)) >> 20}MiB"
 
 
 def _check_settings(settings: Mapping[str, str]) -> None:

@@ -12,11 +12,11 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import os
 import pickle
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +28,14 @@ if TYPE_CHECKING:
     from dither.server.service import Wanted
 
 LOG = logging.getLogger("dither.server")
-# seconds: to leave by itself, and between attempts to start one that died
+# seconds: to start, to leave by itself, and between attempts to start one that died
+STARTING = 600.0
 PATIENCE = 10.0
 PAUSES = (0.1, 0.5, 2.0, 10.0)
 # seconds between signs of life that a member is asked for, and how many it may leave out before it is ended
 PULSE, MOST_MISSED = 10.0, 6
 # larger answers are read in a thread, so that others don't wait
 LARGE = 200_000
-# of the memory that an engine takes by default, all engines together
-SHARE_OF_MEMORY = 0.8
 
 
 @dataclass(slots=True, eq=False)
@@ -47,12 +46,20 @@ class _Member:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     waiting: dict[int, asyncio.Future[Answer]] = field(default_factory=dict)
+    asked: int = 0
     missed: int = 0
 
+    @property
+    def busy(self) -> tuple[bool, int, int]:
+        """The smaller, the sooner it will answer: one that owes signs of life may be stuck; then in turn."""
+        return self.missed > 1, len(self.waiting), self.asked
+
     def ask(self, number: int, question: tuple[str, Wanted]) -> asyncio.Future[Answer]:
+        body = framed((number, question))
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.waiting[number] = future
-        self.writer.write(framed((number, question)))
+        self.asked += 1
+        self.writer.write(body)
         return future
 
     def abandon(self) -> None:
@@ -72,9 +79,8 @@ class Crew:
     """Processes that answer new questions for one server."""
 
     def __init__(self, policy: Policy, *, size: int, threads: int, version: str | None = None) -> None:
-        self._start_with = Start(
-            policy=policy, version=version, threads=threads, memory_limit=_share_of_memory(size + 1)
-        )
+        # the server has a curator too
+        self._start_with = Start(policy=policy, version=version, threads=threads, sharing=size + 1)
         self._size = size
         self._members: list[_Member] = []
         self._keepers: list[asyncio.Task[None]] = []
@@ -103,7 +109,7 @@ class Crew:
         there = [member for member in self._members if not member.writer.is_closing()]
         if not there or self._stopping:
             return None
-        member = min(there, key=lambda one: len(one.waiting))
+        member = min(there, key=lambda one: one.busy)
         return member.ask(next(self._numbers), (analyst, wanted))
 
     async def stop(self) -> None:
@@ -127,13 +133,15 @@ class Crew:
             ours.setblocking(False)  # noqa: FBT003
             reader, writer = await asyncio.open_unix_connection(sock=ours)
             writer.write(framed(self._start_with))
-            problem = await _frame(reader)
+            async with asyncio.timeout(STARTING):
+                problem = await _frame(reader)
         except (asyncio.IncompleteReadError, ConnectionError):
             problem = DitherError("a process of the crew could not start")
-        except BaseException:
+        except BaseException as stopped:
             (writer or ours).close()
-            process.kill()
-            process.wait()
+            _end(process)
+            if isinstance(stopped, TimeoutError):
+                raise DitherError(f"a process of the crew did not start within {STARTING:.0f} s") from None
             raise
         if problem is None:
             assert writer is not None
@@ -145,14 +153,16 @@ class Crew:
     async def _keep(self, member: _Member) -> None:
         """Hand on what a member says, for as long as it lives; then start another in its place."""
         while True:
-            watching = asyncio.create_task(_watch(member))
+            watching, kind = asyncio.create_task(_watch(member)), ""
             try:
                 await self._listen(member)
             except Exception as problem:  # noqa: BLE001 - its text may quote data
                 # without one who listens, whoever asks this member would wait for ever
-                LOG.error("a process of the crew said what can't be read: %s", type(problem).__name__)  # noqa: TRY400
+                kind = type(problem).__name__
             finally:
                 watching.cancel()
+            if kind:
+                LOG.error("a process of the crew said what can't be read: %s", kind)
             member.writer.close()
             if self._stopping:
                 return
@@ -171,7 +181,9 @@ class Crew:
             try:
                 return await self._begin()
             except Exception as problem:  # noqa: BLE001 - the system may have no process or file to give, for now
-                LOG.error("a process of the crew could not start: %s", type(problem).__name__)  # noqa: TRY400
+                kind = type(problem).__name__
+            # not while it is handled: a log that can't be written prints that
+            LOG.error("a process of the crew could not start: %s", kind)
         raise AssertionError
 
     async def _listen(self, member: _Member) -> None:
@@ -199,7 +211,8 @@ def _process() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     ours, theirs = socket.socketpair()
     with contextlib.ExitStack() as undo, theirs:
         undo.callback(ours.close)
-        command = [sys.executable, "-m", "dither.server.member", str(theirs.fileno())]
+        # -P: a file beside the policy that has the name of a module isn't taken for it
+        command = [sys.executable, "-P", "-m", "dither.server.member", str(theirs.fileno())]
         nothing = subprocess.DEVNULL
         # what a process prints when it crashes may quote data, so that nobody gets it
         process = subprocess.Popen(  # noqa: S603
@@ -220,6 +233,8 @@ async def _watch(member: _Member) -> None:
         await asyncio.sleep(PULSE)
     LOG.error("a process of the crew gives no sign of life, and is ended")
     member.process.kill()
+    # one that the system doesn't end at once would keep its socket
+    member.writer.transport.abort()
 
 
 async def _frame(reader: asyncio.StreamReader) -> Any:
@@ -237,13 +252,12 @@ async def _ended(process: subprocess.Popen[bytes]) -> None:
     try:
         await loop.run_in_executor(None, process.wait, PATIENCE)
     except BaseException as problem:
-        process.kill()
-        process.wait()
+        _end(process)
         if not isinstance(problem, subprocess.TimeoutExpired):
             raise
 
 
-def _share_of_memory(engines: int) -> str:
-    """What one of so many engines may take."""
-    size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return f"{max(256, int(size * SHARE_OF_MEMORY / engines) >> 20)}MiB"
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process, and let a thread wait for it: one with much memory takes seconds to go."""
+    process.kill()
+    threading.Thread(target=process.wait, name="dither-crew-end", daemon=True).start()

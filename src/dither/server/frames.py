@@ -13,15 +13,16 @@ LENGTH = struct.Struct("!Q")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """The first thing that a member is told: what to open, how many questions to work on at once, with what memory.
+    """The first thing that a member is told: what to open, and how many questions to work on at once.
 
-    ``version`` is the fingerprint of the data that the server opened, if a member must have the same.
+    ``version`` is the fingerprint of the data that the server opened, if a member must have the same; ``sharing`` how
+    many curators share the machine's memory.
     """
 
     policy: Policy
     version: str | None
     threads: int
-    memory_limit: str
+    sharing: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,11 @@ class _Link:
         with self._sending, contextlib.suppress(OSError):
             self._link.sendall(body)
 
+    def hang_up(self) -> None:
+        """Say no more: the server sees that this member leaves, and whoever listens here that there is no more."""
+        with contextlib.suppress(OSError):
+            self._link.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         self._stream.close()
 
@@ -74,10 +79,13 @@ def _answer(link: _Link, curator: Curator, number: int, analyst: str, wanted: Wa
         # whatever it is, and if the answer can't be sent: whoever waits is told
         body = framed((number, RuntimeError(type(problem).__name__)))
     link.send(body)
+    if curator.broken:
+        # whatever it is asked from here on it could only refuse: another member takes its place
+        link.hang_up()
 
 
 def _opened(start: Start) -> Curator:
-    curator = Curator.open(start.policy, memory_limit=start.memory_limit)
+    curator = Curator.open(start.policy, sharing=start.sharing)
     if start.version not in (None, curator.version):
         curator.close()
         raise SourceError("the data isn't what the server opened any more: start the server again")
@@ -92,6 +100,10 @@ def _work(link: _Link) -> None:
     except DitherError as problem:
         link.say(problem)
         return
+    except Exception as problem:
+        # nobody reads what this process prints; the text may quote data
+        link.say(DitherError(f"a process of the crew could not start: {type(problem).__name__}"))
+        raise
     # pyarrow looks for pandas at its first conversion: now, rather than in the first question
     pa.array([0]).to_numpy(zero_copy_only=False)
     own = logging.getLogger("dither")

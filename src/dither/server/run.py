@@ -122,11 +122,12 @@ async def running(
 
     tls = place.tls()
     async with AsyncExitStack() as stack:
-        curator = stack.enter_context(Curator.open(policy))
+        processes = 0 if limits is None else limits.processes
+        curator = stack.enter_context(Curator.open(policy, sharing=1 + processes))
         tokens = stack.enter_context(TokenFile.open(access_path(policy)))
         crew = None
-        if limits is not None and limits.processes:
-            crew = Crew(policy, size=limits.processes, threads=limits.workers, version=curator.version)
+        if limits is not None and processes:
+            crew = Crew(policy, size=processes, threads=limits.workers, version=curator.version)
             stack.push_async_callback(crew.stop)
             await crew.start()
         service = Service(curator, limits, crew=crew)
@@ -164,13 +165,18 @@ def serve(
     """Serve until Ctrl-C or SIGTERM; ``started`` is called once everything listens."""
 
     async def until_stopped() -> None:
-        stopped = asyncio.Event()
+        async def serving() -> None:
+            async with running(policy, place, limits=limits, new_owner_token=new_owner_token) as server:
+                started(server)
+                await asyncio.Event().wait()
+
+        # a start can be stopped too; a second signal doesn't stop the stopping
+        task = asyncio.create_task(serving())
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped.set)
-        async with running(policy, place, limits=limits, new_owner_token=new_owner_token) as server:
-            started(server)
-            await stopped.wait()
+            loop.add_signal_handler(number, lambda: None if task.cancelling() else task.cancel())
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
     # uvloop leaves its handlers behind, which would swallow the interrupts of whoever called this
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -179,7 +185,8 @@ def serve(
             runner.run(until_stopped())
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # None: set by something other than Python, which can't be put back
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
