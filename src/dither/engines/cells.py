@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
 
 from dither.engines.dialect import Dialect
 from dither.engines.sql import UNIT, Relations, Select, closed, names_in
@@ -83,10 +82,7 @@ class Cells:
     @property
     def most_groups(self) -> int | None:
         """How many groups a unit keeps; None where it can't have more than that many anyway."""
-        sizes = [len(key.values) for key in self._measurement.keys if key.values is not None]
-        if len(sizes) == len(self._measurement.keys) and prod(sizes) <= self._measurement.groups:
-            return None
-        return self._measurement.groups
+        return self._measurement.most_groups
 
     # ------------------------------------------------------------------ totals
 

@@ -84,18 +84,19 @@ class Measurement:
     distinct: tuple[DistinctValues, ...] = ()
 
     @property
+    def most_groups(self) -> int | None:
+        """How many groups a unit keeps; None where it can't have more than that many anyway."""
+        sizes = [len(key.values) for key in self.keys if key.values is not None]
+        return None if len(sizes) == len(self.keys) and prod(sizes) <= self.groups else self.groups
+
+    @property
     def chooses(self) -> bool:
         """Whether a unit may have more than it may keep, so that the salt decides; known without looking at data.
 
         Capped totals need no choice. Where no unit can be in more groups than it may, or rows are units, cells are the
         same for every salt.
         """
-        if self.units == "row":
-            return False
-        if self.bins or self.distinct:
-            return True
-        sizes = [len(key.values) for key in self.keys if key.values is not None]
-        return len(sizes) < len(self.keys) or prod(sizes) > self.groups
+        return self.units == "column" and bool(self.bins or self.distinct or self.most_groups is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
