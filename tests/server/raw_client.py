@@ -183,7 +183,7 @@ class RawClient:
 
     def scram(self, user, password, *, header="n,,", mechanism=b"SCRAM-SHA-256", **settings):
         """Sign in up to the server's verdict, by RFC 5802, without any code of the server."""
-        self.send(startup(user=user, database="shop", **settings))
+        self.send(startup(**{"user": user, "database": "shop", **settings}))
         request = self.read()
         while request.kind == b"v":
             request = self.read()

@@ -117,6 +117,35 @@ SAME = {
         Q("FETCH 1 c"),
         Q("ROLLBACK"),
     ],
+    "a cursor within one message": [
+        Q(f"DECLARE c CURSOR FOR {CITIES}; FETCH 2 c"),
+        Q("FETCH 1 c"),
+        Q(f"DECLARE c CURSOR FOR {CITIES}"),
+        Q(f"DECLARE c CURSOR FOR {CITIES}; COMMIT; FETCH 1 c"),
+        Q("SELECT 1; SAVEPOINT a"),
+    ],
+    "a binary cursor": [
+        Q(f"BEGIN; DECLARE b BINARY CURSOR FOR {CITIES}"),
+        Q("FETCH 1 b"),
+        P("FETCH 1 b", "f") + D(b"S", "f") + B(name="f") + D(b"P") + E() + S,
+        B(name="f", results=(1,)) + D(b"P") + E() + S,
+        D(b"P", "b") + E("b", 1) + S,
+        Q("COMMIT"),
+    ],
+    "modes of transactions": [
+        *[
+            Q(f"BEGIN {modes}; COMMIT")
+            for modes in ("READ", "READ ONLY", "READ ONLY,", ", READ ONLY", "WORK READ WRITE")
+        ],
+        *[Q(f"BEGIN {modes}; COMMIT") for modes in ("ISOLATION LEVEL READ ONLY", "READ ONLY NOT DEFERRABLE", "ONLY")],
+        Q("START"),
+        Q("START TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; COMMIT"),
+    ],
+    "SET LOCAL within one message": [
+        Q("SET LOCAL application_name = 'x'; SELECT 1"),
+        Q("RESET ALL x"),
+        Q("SET a.b = 1 0"),
+    ],
     "SHOW and SET": [
         P("SHOW timezone") + D(b"S") + B() + E() + S,
         P("SET application_name = 'x'") + D(b"S") + B() + E() + S,

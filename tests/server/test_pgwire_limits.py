@@ -156,11 +156,11 @@ class Catalogue:
     async def connect(self, _identity, _startup):
         return self
 
-    async def simple(self, _sql):
+    async def simple(self, _sql, *, to=None):
         self.ran += 1
         return Reply(messages=raw.message(b"C", b"SHADOW\0"), failed=False)
 
-    async def extended(self, message):
+    async def extended(self, message, *, to=None):
         self.ran += message[:1] == b"E"
         answer = {b"P": b"1", b"B": b"2", b"D": b"n", b"E": b"C", b"C": b"3"}[message[:1]]
         return Reply(messages=raw.message(answer, b"SHADOW\0" if answer == b"C" else b""), failed=False)
@@ -259,9 +259,14 @@ def test_long_texts_of_one_analyst_are_read_one_at_a_time(served):
         goes_on = threading.Event()
 
         class Slow:
-            """Reads no text before it is told to."""
+            """Reads no long text before it is told to."""
+
+            def __init__(self, router):
+                self.router = router
 
             def split(self, text):
+                if len(text) < 5000:
+                    return self.router.split(text)
                 with lock:
                     reading.add(text)
                     most.append({each[-1] for each in reading})
@@ -270,7 +275,7 @@ def test_long_texts_of_one_analyst_are_read_one_at_a_time(served):
                     reading.discard(text)
                 return [Statement(route=Route.EMPTY, sql=text, offset=0)]
 
-        object.__setattr__(found.server._shared, "router", Slow())
+        object.__setattr__(found.server._shared, "router", Slow(found.server._shared.router))
         clients = []
         for number, name in enumerate(("ana", "ana", "ana", "bob")):
             client = stack.enter_context(raw.RawClient(found.port)).sign_in(name, found.tokens[name])

@@ -16,6 +16,7 @@ from dither.query.sql.dialect import parse
 from dither.query.sql.scalars import Scalars
 from dither.server.pgwire.guessing import guess_types
 from dither.server.pgwire.parameters import BoundText, bind_text, placeholders
+from dither.server.pgwire.values import NAMES, Null
 from dither.server.problems import ServerRefusal
 
 NUMBERS = {"a": Kind.INTEGER, "x": Kind.DOUBLE, "s": Kind.TEXT, "d": Kind.DATE, "at": Kind.TIMESTAMP, "b": Kind.BOOLEAN}
@@ -28,7 +29,7 @@ SCHEMA = Schema(
     }
 )
 VALUES = st.one_of(
-    st.none(),
+    st.sampled_from(sorted(NAMES)).map(Null),
     st.booleans(),
     st.integers(-(2**63) + 1, 2**63 - 1),
     st.floats(allow_nan=False, allow_infinity=False),
@@ -57,7 +58,9 @@ def test_the_curator_reads_the_value_that_was_given(value):
             parse(bind_text("SELECT $1 FROM t", [value]).text)
         return
     found = read_back(bind_text("SELECT $1 FROM t", [value]).text)
-    if isinstance(value, Decimal):
+    if isinstance(value, Null):
+        assert found is None
+    elif isinstance(value, Decimal):
         assert found == float(value)
     else:
         assert found == value
@@ -151,7 +154,7 @@ def test_places_come_back_to_the_clients_text():
         ("s LIKE $1", [25]),
         ("$1 = $1", [25]),
         ("d < d + INTERVAL $1 DAY", [20]),
-        ("a = $2", [25, 20]),
+        ("$1 = $1 AND a = $2", [25, 20]),
         ("nope = $1", [25]),
         ("date_trunc($1, d) = $2", [25, 1082]),
         ("substring(s, $1, $2) = left(s, $3)", [20, 20, 20]),

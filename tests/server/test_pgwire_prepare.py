@@ -35,13 +35,13 @@ class Catalogue:
     async def connect(self, _identity, _startup):
         return self
 
-    async def simple(self, sql):
+    async def simple(self, sql, *, to=None):
         self.log.append(sql)
         if "fails" in sql:
             return Reply(messages=raw.message(b"E", b"SERROR\0C42P01\0Mno\0\0"), failed=True)
         return Reply(messages=raw.message(b"C", b"SHADOW\0"), failed=False)
 
-    async def extended(self, message):
+    async def extended(self, message, *, to=None):
         self.log.append(message[:1])
         answer = {b"P": b"1", b"B": b"2", b"D": b"n", b"E": b"C", b"C": b"3"}[message[:1]]
         return Reply(messages=raw.message(answer, b"SHADOW\0" if answer == b"C" else b""), failed=False)

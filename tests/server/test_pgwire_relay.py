@@ -40,7 +40,7 @@ class StandInConnection:
         self.status = b"I"
         self.parameters = {"TimeZone": zone}
 
-    async def simple(self, sql):
+    async def simple(self, sql, *, to=None):
         self.log.append(sql)
         if "went_away" in sql:
             self.closed = True
@@ -49,7 +49,7 @@ class StandInConnection:
             return Reply(messages=ERROR, failed=True)
         return Reply(messages=raw.message(b"C", b"SHADOW\0"), failed=False)
 
-    async def extended(self, message):
+    async def extended(self, message, *, to=None):
         self.log.append(message)
         if b"fails" in message:
             return Reply(messages=ERROR, failed=True)

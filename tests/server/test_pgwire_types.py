@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dither.server.pgwire import types
 from dither.server.pgwire.parameters import made_up
 from dither.server.pgwire.types import columns_of, encoded_column, float_text, oid_of, timestamp_text
-from dither.server.pgwire.values import NAMES, InvalidValue, read_value
+from dither.server.pgwire.values import NAMES, InvalidValue, Null, read_value
 
 
 def moment(*parts):
@@ -145,8 +145,8 @@ def test_dates_come_back(value):
         (b"2024-02-29 10:00:00.25+02", 1184, moment(2024, 2, 29, 8, 0, 0, 250000)),
         (b"2024-02-29 10:00:00-03:30", 1184, moment(2024, 2, 29, 13, 30)),
         (b"2024-02-29 10:00:00Z", 1184, moment(2024, 2, 29, 10)),
-        (None, 25, None),
-        (None, 1082, None),
+        (None, 25, Null(25)),
+        (None, 1082, Null(1082)),
     ],
 )
 def test_texts_of_parameters(raw, oid, expected):
@@ -238,7 +238,7 @@ def test_any_bytes_are_a_value_or_refused(raw, oid, form):
 def test_every_type_that_is_read_can_be_described_without_a_value():
     kinds = sorted(NAMES)
     likely, *_, empty = made_up(kinds)
-    assert empty == (None,) * len(kinds)
+    assert empty == tuple(map(Null, kinds))
     # of the type's own kind, and growing with the number
     for kind, value in zip(kinds, likely, strict=True):
         word = value if isinstance(value, str) else ("t" if value is True else str(value))

@@ -10,7 +10,8 @@ class Limits:
     """What one client, and all together, may ask of the machine.
 
     ``rate`` is how many requests a second one analyst may make in the long run, and ``burst`` how many at once; the
-    catalogue over the PostgreSQL protocol has five times as much, apart.
+    catalogue over the PostgreSQL protocol has five times as much, apart, and so has reading what its clients send, of
+    which each thousand characters count.
     ``waiting`` is how many questions may be under way or waiting, ``workers`` how many are worked on at once.
     ``processes`` is how many processes of their own answer new questions, each with as many workers; with 0 the
     server's own does.

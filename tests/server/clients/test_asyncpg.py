@@ -116,3 +116,45 @@ def test_types_of_the_catalogue_come_from_postgresql(served):
 
     with served.free():
         with_connection(served, work)
+
+
+def test_a_value_that_is_missing(served):
+    """The statement is described with made-up values, and its rows come in binary without being described again."""
+    sql = "SELECT COALESCE(SUM(1), $1) AS x FROM orders WHERE amount < 305.5"
+
+    async def work(connection):
+        statement = await connection.prepare(sql)
+        assert statement.get_attributes()[0].type.name == "float8"
+        missing = await statement.fetchval(None)
+        assert [(missing,)] == served.answer(sql.replace("$1", "NULL"))
+        given = await statement.fetchval(5.5)
+        assert [(given,)] == served.answer(sql.replace("$1", "5.5"))
+
+    with served.charging(1):
+        with_connection(served, work)
+
+
+def test_values_that_make_another_type_are_free(served):
+    sql = "SELECT SUM(CASE WHEN amount < 306.5 THEN 1 ELSE $1::bigint END) AS x FROM orders"
+
+    async def work(connection):
+        for _ in range(2):
+            with pytest.raises(asyncpg.FeatureNotSupportedError, match="other columns"):
+                await connection.fetchval(sql, 9 * 10**18)
+
+    with served.free():
+        with_connection(served, work)
+
+
+def test_a_pool_keeps_the_price_of_its_connection_string(served):
+    async def work():
+        settings = {"dp.epsilon": "0.02"}
+        async with asyncpg.create_pool(
+            **served.settings, ssl=False, min_size=1, max_size=1, server_settings=settings
+        ) as pool:
+            for _ in range(3):
+                async with pool.acquire() as connection:
+                    assert await connection.fetchval("SHOW dp.epsilon") == "0.02"
+                    await connection.execute("SET dp.epsilon = 0.5")
+
+    asyncio.run(work())

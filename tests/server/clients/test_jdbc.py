@@ -130,3 +130,26 @@ def test_what_bi_tools_write(served, plain):
         assert len(rows(statement.executeQuery(sql), "city", "count")) == 3
         assert rows(statement.executeQuery(f"SELECT * FROM ({sql}) AS probe WHERE 1=0"), "city") == []
         statement.close()
+
+
+@pytest.mark.parametrize("threshold", [1, 5])
+def test_a_value_that_is_missing_after_others(served, connect, threshold):
+    """Columns are described once; later rows are read by what was said then, in binary from the threshold on."""
+    sql = f"SELECT COALESCE(COUNT(*), ?) AS x FROM orders WHERE amount < {760 + threshold}.5"
+    made = connect(f"&prepareThreshold={threshold}")
+    try:
+        statement = made.prepareStatement(sql)
+        found = set()
+        for place in range(9):
+            if place % 4 == 3:
+                statement.setNull(1, jpype.JClass("java.sql.Types").DOUBLE)
+            else:
+                statement.setDouble(1, 5.5)
+            result = statement.executeQuery()
+            assert result.next()
+            found.add(float(result.getDouble(1)))
+            result.close()
+        statement.close()
+    finally:
+        made.close()
+    assert [(number,) for number in found] == served.answer(sql.replace("?", "NULL"))

@@ -208,3 +208,27 @@ def test_wrong_tokens_dont_get_in(served):
     for name, password in (("ana", "wrong"), ("nobody", served.password), ("bob", served.password)):
         with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
             psycopg.connect(f"postgresql://{name}:{password}@127.0.0.1:{served.port}/shop")
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_value_that_is_missing(served, connection, prepare, binary):
+    sql = f"SELECT COALESCE(SUM(1), %s) AS x FROM orders WHERE amount < {112 + 2 * prepare + binary}.5"
+    with served.charging(1):
+        for _ in range(2):
+            row = connection.execute(sql, (None,), prepare=prepare, binary=binary).fetchone()
+            assert [row] == served.answer(sql.replace("%s", "NULL"))
+
+
+def test_a_value_that_makes_another_type(served, connection):
+    sql = "SELECT SUM(CASE WHEN amount < 116.5 THEN 1 ELSE %s END) AS x FROM orders"
+    with served.charging(2):
+        for value in (9 * 10**18, 3):
+            row = connection.execute(sql, (value,), prepare=False).fetchone()
+            assert [row] == served.answer(sql.replace("%s", str(value)))
+
+
+def test_the_isolation_level_holds_for_the_catalogue(served):
+    with psycopg.connect(served.uri) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+        assert connection.execute("SHOW transaction_isolation").fetchone() == ("serializable",)

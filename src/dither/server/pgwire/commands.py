@@ -8,12 +8,15 @@ from typing import Literal, TypeAlias
 from dither.server.pgwire.lexer import Kind, Word
 
 Direction: TypeAlias = Literal["forward", "backward", "absolute", "relative"]
-_MODES = frozenset(
-    {
-        *("WORK", "TRANSACTION", "ISOLATION", "LEVEL", "READ", "ONLY", "WRITE", "NOT", "DEFERRABLE"),
-        *("SERIALIZABLE", "REPEATABLE", "COMMITTED", "UNCOMMITTED"),
-    }
+# What may be said of a transaction that begins, word by word.
+_MODES = (
+    *(("ISOLATION", "LEVEL", *level) for level in (("SERIALIZABLE",), ("REPEATABLE", "READ"))),
+    *(("ISOLATION", "LEVEL", "READ", level) for level in ("COMMITTED", "UNCOMMITTED")),
+    *(("READ", "ONLY"), ("READ", "WRITE"), ("DEFERRABLE",), ("NOT", "DEFERRABLE")),
 )
+
+
+_LONGEST_MODE = max(map(len, _MODES))
 
 
 class Unreadable(Exception):  # noqa: N818
@@ -119,6 +122,10 @@ class Words:
         """The next word, not taken."""
         return self._words[self._at] if self._at < len(self._words) else None
 
+    def coming(self, count: int) -> tuple[str, ...]:
+        """The next words in capitals, not taken."""
+        return tuple(word.keyword for word in self._words[self._at : self._at + count])
+
     def take(self, *keywords: str) -> str:
         """The next word in capitals if it is one of these, which it then goes past; else nothing."""
         word = self.next
@@ -162,9 +169,11 @@ def read_transaction(given: list[Word]) -> Command | None:
     words = Words(given)
     head = words.any().keyword
     if head in ("BEGIN", "START"):
-        for word in words.rest:
-            if word.keyword not in _MODES and not word.is_symbol(","):
-                raise Unreadable("this isn't a mode of transactions", "Write BEGIN alone.", word)
+        if head == "BEGIN":
+            words.take("WORK", "TRANSACTION")
+        elif not words.take("TRANSACTION"):
+            raise Unreadable("TRANSACTION was expected here", "Write START TRANSACTION.", words.next)
+        _expect_modes(words)
         # modes go along in the text; the shadow reads them
         return Command(tag="BEGIN" if head == "BEGIN" else "START TRANSACTION", detail=Transaction(action="begin"))
     if head == "SAVEPOINT":
@@ -181,6 +190,19 @@ def read_transaction(given: list[Word]) -> Command | None:
         words.take("SAVEPOINT")
         return Command(tag="ROLLBACK", detail=Transaction(action="rollback_to", name=_last_name(words)))
     return Command(tag="ROLLBACK", detail=Transaction(action="rollback", chain=_chain(words)))
+
+
+def _expect_modes(words: Words) -> None:
+    wanted = False
+    while words.next is not None or wanted:
+        said = words.coming(_LONGEST_MODE)
+        mode = next((mode for mode in _MODES if said[: len(mode)] == mode), None)
+        if mode is None:
+            raise Unreadable("this isn't a mode of transactions", "Write BEGIN alone.", words.next)
+        for _ in mode:
+            words.any()
+        # a comma between modes may be left out
+        wanted = words.take_symbol(",")
 
 
 def _last_name(words: Words) -> str:
@@ -209,6 +231,7 @@ def read_setting(given: list[Word]) -> Command | None:
     if first is None or first.kind not in (Kind.WORD, Kind.QUOTED):
         return None
     if head == "RESET" and words.take("ALL"):
+        words.end()
         return Command(tag="RESET", detail=None)
     name = words.name().lower()
     while words.take_symbol("."):
@@ -219,14 +242,27 @@ def read_setting(given: list[Word]) -> Command | None:
     elif head == "RESET":
         setting = Setting(action="reset", name=name.removeprefix("dp."), ours=ours)
     elif words.take_symbol("=") or words.take("TO"):
-        value = _value(words.rest)
+        value = _one_value(words) if ours else _value(words.rest)
         setting = Setting(action="set", name=name.removeprefix("dp."), value=value, local=scope == "LOCAL", ours=ours)
     elif name in ("names", "role", "time"):
         # SET NAMES 'utf8', SET ROLE x, SET TIME ZONE 'utc'
         setting = Setting(action="set", name=name, value=_value(words.rest), local=scope == "LOCAL", ours=False)
     else:
         return None
+    if ours and head != "SET":
+        words.end()
     return Command(tag=head, detail=setting)
+
+
+def _one_value(words: Words) -> str:
+    """The value of a setting of dither's: a number, a text or a word, and nothing else."""
+    sign = "-" if words.take_symbol("-") else ""
+    signed = bool(sign) or words.take_symbol("+")
+    word = words.any()
+    if word.kind not in ((Kind.NUMBER,) if signed else (Kind.NUMBER, Kind.STRING, Kind.WORD, Kind.QUOTED)):
+        raise Unreadable("a value was expected here", "Write one number, or a text in quotes.", word)
+    words.end()
+    return "" if word.keyword == "DEFAULT" else sign + word.value
 
 
 def _value(words: list[Word]) -> str:
@@ -315,6 +351,7 @@ def read_discard(given: list[Word]) -> Command:
     what = words.take("ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY")
     if not what:
         raise Unreadable("DISCARD needs to know what", "Write DISCARD ALL.", words.next)
+    words.end()
     return Command(tag="DISCARD TEMP" if what == "TEMPORARY" else f"DISCARD {what}", detail=None)
 
 

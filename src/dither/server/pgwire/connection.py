@@ -12,6 +12,8 @@ from dither.server.pgwire.messages import ProtocolError
 
 LONGEST_BEFORE_SIGN_IN = 10_000
 MOST_WAITING = 65_536
+# So much may be unread of what another server says, which a client that reads slowly would otherwise keep waiting.
+MOST_UNREAD = 1 << 20
 _LENGTH = struct.Struct("!i")
 
 
@@ -102,6 +104,12 @@ class Wire:
     async def relieve(self) -> None:
         """Wait if much is still unread."""
         if self._writer.transport.get_write_buffer_size() > MOST_WAITING:
+            await self.flush()
+
+    async def pass_on(self, content: bytes) -> None:
+        """Write part of what another server says; wait if the client has left far too much of it unread."""
+        self.send(content)
+        if self._writer.transport.get_write_buffer_size() > MOST_UNREAD:
             await self.flush()
 
     async def encrypt(self, context: ssl.SSLContext) -> None:

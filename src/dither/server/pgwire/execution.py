@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Awaitable
 from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow as pa
 
 from dither.server.identity import Identity
 from dither.server.pgwire import messages, types
-from dither.server.pgwire.commands import CopyOut, Cursor, Fetch, Named, Setting, Transaction
+from dither.server.pgwire.commands import CopyOut, Cursor, Fetch, Named, Setting, Transaction, read_setting
 from dither.server.pgwire.connection import Wire
 from dither.server.pgwire.copying import CopyWriter
 from dither.server.pgwire.errors import Report, WireError, failure, moved, notice
-from dither.server.pgwire.options import SessionOptions
+from dither.server.pgwire.lexer import words
+from dither.server.pgwire.options import LEAST, SessionOptions
 from dither.server.pgwire.parameters import BoundText, offset_of
 from dither.server.pgwire.portals import Names, Portal, Prepared, Rows, data_rows, description, formats_of
 from dither.server.pgwire.prepare_commands import ExecuteNamed, PrepareAs
-from dither.server.pgwire.preparing import Preparing, bound_to
+from dither.server.pgwire.preparing import Preparing
 from dither.server.pgwire.questions import Questions, paid
 from dither.server.pgwire.relay import Relay
 from dither.server.pgwire.shadow import Reply
@@ -24,7 +28,12 @@ from dither.server.pgwire.statements import Refusal, Route, Statement
 from dither.server.pgwire.transactions import IDLE, TransactionState
 from dither.server.service import Service
 
+T = TypeVar("T")
 RESETS = ("DISCARD ALL", "RESET")
+LONGEST_SET = 500
+# What to do where an answer has other columns than the client was told.
+_BY_ITSELF = "Its values decide that. Give the column a type by itself, CAST(… AS DOUBLE), or write the values out."
+_AGAIN = "Something else has the name now. Prepare the statement again."
 
 
 class AlreadyTold(Exception):  # noqa: N818
@@ -52,14 +61,14 @@ class Execution:
         self.options = SessionOptions()
 
     async def run(self, portal: Portal, *, count: int = 0, describe: bool = False) -> None:
-        """Run a portal, or go on with it; ``describe`` sends the columns first, as the simple protocol does."""
+        """Run a portal, or go on with it; ``describe`` is the simple protocol, which sends the columns first."""
         if portal.statement.route is Route.EMPTY:
             self._wire.send(messages.EMPTY_QUERY)
             return
         if portal.rows is None:
             if portal.ran:
                 raise failure("55000", "this portal has run and can't be run again")
-            tag = await self._produce(portal)
+            tag = await self._produce(portal, simple=describe)
             portal.ran = True
             if tag is not None:
                 self._wire.send(messages.complete(tag))
@@ -67,32 +76,71 @@ class Execution:
         if portal.rows is not None:
             await self._send_rows(portal, portal.rows, count=count, describe=describe)
 
+    def settle(self) -> None:
+        """The client is about to be told that the server is ready: without a transaction, what it did stays or goes."""
+        if self._transaction.status == IDLE:
+            self.options.end(kept=not self._transaction.broken)
+            self._names.end_transaction()
+        self._transaction.settle()
+
+    # ------------------------------------------------------------------ columns
+
+    async def described(self, prepared: Prepared) -> tuple[types.Column, ...] | None:
+        """The columns that a client is told of a statement, whatever its values; None if it gives no rows. Free."""
+        statement, told = prepared.statement, prepared.told
+        if statement.route is not Route.PRIVATE:
+            return await self.columns(Portal(statement=statement, bound=BoundText(text=statement.question), told=told))
+        if told.columns is None:
+            told.columns = await self._preparing.columns(prepared, self.options.current)
+        return told.columns
+
     async def columns(self, portal: Portal) -> tuple[types.Column, ...] | None:
-        """The columns that a portal will have; None if it has no rows to give. Free."""
-        statement, detail = portal.statement, portal.statement.detail
+        """The columns that a client is told of a portal; None if it has no rows to give. Free."""
+        statement, detail, told = portal.statement, portal.statement.detail, portal.told
         if portal.rows is not None:
             return portal.rows.columns
         if statement.route is Route.PRIVATE or portal.cursor:
-            if portal.columns is None:
-                portal.columns = await self._described(portal)
-            return portal.columns
+            if told.columns is None:
+                told.columns = await self._own_columns(portal)
+            await self._expect_told(portal)
+            return told.columns
         if isinstance(detail, Setting) and detail.action == "show":
             return (types.Column(name=f"dp.{detail.name}", oid=types.TEXT),)
         if isinstance(detail, Fetch) and not detail.move:
-            return await self.columns(self._names.portal(detail.name))
+            told.columns = await self.columns(self._names.portal(detail.name))
+            return told.columns
         if isinstance(detail, ExecuteNamed):
-            return await self._preparing.columns(self._question_named(detail.name), self.options.current)
+            told.columns = await self._unplaced(self._own_columns(await self._executed(portal, detail)))
+            return told.columns
         return None
 
-    async def _described(self, portal: Portal) -> tuple[types.Column, ...]:
-        return await self._questions.describe(
-            portal.statement, self.options.current, kinds=portal.kinds, bound=portal.bound
-        )
+    async def _own_columns(self, portal: Portal) -> tuple[types.Column, ...]:
+        """The columns that a question has with the values of its portal."""
+        if portal.columns is None:
+            portal.columns = await self._questions.describe(portal.statement, self.options.current, bound=portal.bound)
+        return portal.columns
+
+    async def _expect_told(self, portal: Portal) -> None:
+        """Refuse values that make other columns than the client reads the answer by; nothing is paid for yet."""
+        told = portal.told.columns
+        if told is not None and not types.fits(await self._own_columns(portal), told):
+            raise _other_columns(_BY_ITSELF)
 
     def warn(self, told: Report | None) -> None:
-        """Tell the client something besides."""
-        if told is not None:
+        """Tell the client something besides, if it wants to hear it."""
+        if told is not None and self.options.current.hears(told.severity):
             self._wire.send(told.message())
+
+    def saw(self, statement: Statement) -> None:
+        """A statement ran in the shadow; one setting of PostgreSQL's own holds for what is said here as well."""
+        if len(statement.sql) > LONGEST_SET or LEAST not in statement.sql.lower():
+            return
+        found = read_setting(words(statement.sql))
+        wanted = None if found is None else found.detail
+        if not isinstance(wanted, Setting) or wanted.name != LEAST or wanted.action == "show":
+            return
+        if self._transaction.in_block or not wanted.local:
+            self.options.change_least(wanted.value, local=wanted.local)
 
     def relayed(self, reply: Reply, *, offset: int = 0) -> None:
         """Send what the shadow said; its statement began at ``offset`` of the client's message."""
@@ -117,19 +165,18 @@ class Execution:
     async def _answer(self, portal: Portal) -> Rows:
         """The answer of a portal with a question, asked for if it hasn't been."""
         if portal.rows is None:
-            statement = portal.statement
+            # what doesn't fit is refused before the question is paid for
+            await self._expect_told(portal)
             if len(portal.formats) > 1:
-                # refused, if they don't fit, before the question is paid for
-                formats_of(portal.formats, len(await self._described(portal)))
-            if statement.no_rows:
-                columns = await self._described(portal)
+                formats_of(portal.formats, len(await self._own_columns(portal)))
+            told = portal.told.columns
+            if portal.statement.no_rows:
+                columns = told or await self._own_columns(portal)
                 table = pa.table([pa.array([], pa.null()) for _ in columns], names=[each.name for each in columns])
             else:
-                table = await self._table(statement, portal.bound)
-                columns = types.columns_of(table.schema)
-            if portal.columns is not None and _kinds(portal.columns) != _kinds(columns):
-                hint = "Prepare it again; the same question isn't charged twice."
-                raise failure("0A000", "the question has other columns than it was described with", hint=hint)
+                table = await self._table(portal.statement, portal.bound)
+                table = table if told is None else _as_told(table, told)
+                columns = told or types.columns_of(table.schema)
             portal.rows = Rows(table=table, columns=columns, word="SELECT")
         return portal.rows
 
@@ -145,7 +192,7 @@ class Execution:
 
     # ------------------------------------------------------------------ one statement
 
-    async def _produce(self, portal: Portal) -> str | None:
+    async def _produce(self, portal: Portal, *, simple: bool) -> str | None:
         """Run a statement: its rows are kept in the portal, or the tag of its completion is given."""
         statement, detail = portal.statement, portal.statement.detail
         if isinstance(detail, Transaction):
@@ -163,7 +210,7 @@ class Execution:
         if isinstance(detail, Cursor):
             return await self._declare(portal, detail)
         if isinstance(detail, Fetch):
-            return await self._fetch(portal, detail)
+            return await self._fetch(portal, detail, simple=simple)
         if isinstance(detail, PrepareAs):
             return await self._prepare(statement, detail)
         if isinstance(detail, ExecuteNamed):
@@ -175,6 +222,7 @@ class Execution:
             return await self._discard(statement)
         if statement.route is Route.SHADOW:
             self.relayed(await self._relay.simple(statement), offset=statement.offset)
+            self.saw(statement)
             return None
         await self._answer(portal)
         return None
@@ -183,16 +231,27 @@ class Execution:
         before = self._transaction.status
         tag, warning = self._transaction.run(wanted, statement.tag)
         self.warn(warning)
-        begun = before == IDLE and self._transaction.status != IDLE
-        ended = wanted.action in ("commit", "rollback") and before != IDLE
-        if ended:
+        if wanted.action == "begin" and before == IDLE:
+            self._transaction.opening = statement.sql
+        elif wanted.action in ("commit", "rollback"):
+            # without a BEGIN it ends what came before it in the same message
             self.options.end(kept=tag == "COMMIT")
             self._names.end_transaction()
-        if begun or (ended and wanted.chain):
-            self.options.begin()
-        if begun or ended or wanted.action not in ("begin", "commit", "rollback"):
+        else:
+            self._move_marks(wanted)
+        if (before == IDLE) == (wanted.action == "begin"):
             await self._relay.mirror_transaction(statement, wanted, tag)
         return tag
+
+    def _move_marks(self, wanted: Transaction) -> None:
+        """Settings go back to a savepoint with everything else."""
+        left = len(self._transaction.savepoints)
+        if wanted.action == "savepoint":
+            self.options.mark()
+        elif wanted.action == "release":
+            self.options.release(left)
+        elif wanted.action == "rollback_to":
+            self.options.back_to(left)
 
     async def _run_setting(self, portal: Portal, wanted: Setting) -> str | None:
         if wanted.action == "show":
@@ -201,7 +260,7 @@ class Execution:
             portal.rows = Rows(table=table, columns=types.columns_of(table.schema), word="SHOW")
             return None
         local = wanted.local and wanted.action == "set"
-        if local and self._transaction.status == IDLE:
+        if local and not self._transaction.in_block:
             self.warn(notice("SET LOCAL can only be used in transaction blocks", severity="WARNING", sqlstate="25P01"))
             return portal.statement.tag
         self.options.change(wanted.name, wanted.value if wanted.action == "set" else "", local=local)
@@ -228,31 +287,37 @@ class Execution:
     # ------------------------------------------------------------------ cursors and names
 
     async def _declare(self, portal: Portal, wanted: Cursor) -> str:
-        if not wanted.hold and self._transaction.status == IDLE:
+        if not wanted.hold and not self._transaction.in_block:
             raise failure("25P01", "DECLARE CURSOR can only be used in transaction blocks", hint="Send BEGIN first.")
         cursor = Portal(
             statement=portal.statement,
             bound=portal.bound,
             kinds=portal.kinds,
-            formats=(1,) if wanted.binary else (),
             cursor=True,
             hold=wanted.hold,
+            binary=wanted.binary,
         )
         # refused here if it can't be asked, as PostgreSQL would; the question itself is asked at the first FETCH
         await self.columns(cursor)
         self._names.open(wanted.name, cursor)
         return portal.statement.tag
 
-    async def _fetch(self, portal: Portal, wanted: Fetch) -> str | None:
+    async def _fetch(self, portal: Portal, wanted: Fetch, *, simple: bool) -> str | None:
+        told = portal.told.columns
         if wanted.name not in self._names.portals and self._relay.is_open:
+            if told is not None:
+                raise _other_columns(_AGAIN)
             self.relayed(await self._relay.simple(portal.statement))
             return None
         cursor = self._names.portal(wanted.name)
+        if told is not None and _kinds(told) != _kinds(await self.columns(cursor) or ()):
+            raise _other_columns(_AGAIN)
         rows = await self._answer(cursor)
         part = cursor.move(wanted)
         if wanted.move:
             return f"MOVE {part.num_rows}"
-        portal.formats = portal.formats or cursor.formats
+        if simple and cursor.binary:
+            portal.formats = (1,)
         portal.rows = Rows(table=part, columns=rows.columns, word="FETCH")
         return None
 
@@ -281,20 +346,28 @@ class Execution:
 
     async def _execute(self, portal: Portal, wanted: ExecuteNamed) -> str | None:
         if self._names.is_foreign(wanted.name) and self._relay.is_open:
+            if portal.told.columns is not None:
+                raise _other_columns(_AGAIN)
             self.relayed(await self._relay.simple(portal.statement), offset=portal.statement.offset)
             return None
+        portal.rows = await self._unplaced(self._answer(await self._executed(portal, wanted)))
+        return None
+
+    async def _executed(self, portal: Portal, wanted: ExecuteNamed) -> Portal:
+        """The question that an EXECUTE runs, with its arguments."""
         held = self._question_named(wanted.name)
         if wanted.arguments is None:
             hint = "Write numbers, texts in quotes, TRUE, FALSE or NULL."
             raise failure("0A000", "arguments of a question must be literals", hint=hint)
-        bound = bound_to(held, wanted.arguments, sqlstate="42601")
-        question = Portal(statement=held.statement, bound=bound, kinds=held.types, formats=portal.formats)
+        bound = await self._preparing.bound(held, wanted.arguments, sqlstate="42601")
+        return Portal(statement=held.statement, bound=bound, kinds=held.types, formats=portal.formats, told=portal.told)
+
+    async def _unplaced(self, work: Awaitable[T]) -> T:
+        """Do the work of an EXECUTE; the places of its errors are in the message that had the question."""
         try:
-            portal.rows = await self._answer(question)
+            return await work
         except WireError as error:
-            # the place is one of the message that had the question
             raise WireError(replace(error.report, offset=None)) from None
-        return None
 
     def _question_named(self, name: str) -> Prepared:
         """A prepared question; nothing else can be run by EXECUTE."""
@@ -333,6 +406,19 @@ class Execution:
 
 def _kinds(columns: tuple[types.Column, ...]) -> list[int]:
     return [column.oid for column in columns]
+
+
+def _other_columns(hint: str) -> WireError:
+    title = "the answer would have other columns than it was described with"
+    return failure("0A000", title, hint=hint, detail="Nothing was charged.")
+
+
+def _as_told(table: pa.Table, told: tuple[types.Column, ...]) -> pa.Table:
+    """An answer in the types that the client reads it by."""
+    with contextlib.suppress(ValueError):
+        return types.as_told(table, told)
+    hint = "Ask it without preparing it, which is free now, or give its columns types: CAST(… AS DOUBLE)."
+    raise failure("22003", "the answer doesn't fit in the columns that it was described with", hint=hint)
 
 
 def _refusal(statement: Statement, refusal: Refusal) -> WireError:

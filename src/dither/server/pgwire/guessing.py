@@ -2,10 +2,13 @@
 
 Drivers write a value in the type that they are told here. A wrong guess changes no answer: the value then can't be
 written or the question is refused, free of charge, and the type can be given by hand (``$1::date``).
+
+Every part of a question is looked at once, however many parameters are beside it and however often it is named.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from sqlglot import exp
@@ -16,8 +19,11 @@ from dither.query.sql.dialect import PrivacyClause, parse
 from dither.query.sql.refusals import line_and_column
 from dither.server.pgwire import types
 from dither.server.pgwire.parameters import Placeholder, fill, misplaced
+from dither.server.problems import Problem, ServerRefusal
 
 _STAND_IN = "dither_parameter_"
+_MOST_STEPS_EACH = 2
+_SPLIT = "Split it into named subqueries (WITH … AS)"
 _CASTS = {
     **dict.fromkeys((exp.DType.INT, exp.DType.BIGINT, exp.DType.SMALLINT, exp.DType.TINYINT), types.INT8),
     **dict.fromkeys((exp.DType.FLOAT, exp.DType.DOUBLE), types.FLOAT8),
@@ -43,15 +49,22 @@ _NUMBER_CALLS = {"sum", "avg", "mean", "median", "stddev", "variance", "var_pop"
 def guess_types(text: str, places: Sequence[Placeholder], declared: Sequence[int], schema: Schema) -> tuple[int, ...]:
     """The type of each parameter: as declared, else guessed, else text.
 
-    Refused if a placeholder stands where no value can be: as a name, a table or a part of a date.
+    Refused if a placeholder stands where no value can be: as a name, a table or a part of a date; and, as PostgreSQL
+    does, if the numbers of parameters leave one out of which nothing is known.
     """
     if any(text[place.end : place.end + 1].isalnum() or text[place.end : place.end + 1] == "_" for place in places):
         raise misplaced()
     count = max([place.number for place in places] + [len(declared)], default=0)
+    named = {place.number for place in places} - {0}
+    if count > len(declared) + len(named):
+        raise _unknown(next(number for number in range(len(declared) + 1, count) if number not in named))
     found = [declared[index] if index < len(declared) else 0 for index in range(count)]
     found = [0 if oid == types.UNKNOWN else oid for oid in found]
     if places:
-        guesses = _guesses(text, places, schema)
+        try:
+            guesses = _guesses(text, places, schema)
+        except RecursionError:
+            raise Refused("the question is nested too deeply", code="too_deep", hint=_SPLIT) from None
         found = [oid or guesses.get(index + 1, types.TEXT) for index, oid in enumerate(found)]
     return tuple(oid or types.TEXT for oid in found)
 
@@ -66,8 +79,6 @@ def _guesses(text: str, places: Sequence[Placeholder], schema: Schema) -> dict[i
         if origin is not None:
             error.position = line_and_column(text, origin)
         raise
-    except RecursionError:
-        raise Refused("the question is nested too deeply", code="too_deep") from None
     names = _Names(tree, schema)
     nodes = [node for node in tree.find_all(exp.Column) if _number(node) is not None]
     if len(nodes) != len(places):
@@ -81,11 +92,25 @@ def _guesses(text: str, places: Sequence[Placeholder], schema: Schema) -> dict[i
 
 
 class _Names:
-    """What the columns of the question's tables are, by their names alone; None where tables differ."""
+    """What the columns of the question's tables are, by their names alone; None where tables differ.
+
+    Raises RecursionError where expressions are nested too deeply, or take more steps than a question's size asks for.
+    """
 
     def __init__(self, tree: exp.Expr, schema: Schema) -> None:
         self._types: dict[str, int | None] = {}
-        named = {table.name.lower() for table in tree.find_all(exp.Table)}
+        self._options: set[int] = set()
+        self._aliases: dict[str, exp.Expr] = {}
+        named: set[str] = set()
+        # parents come before their children
+        nodes = list(tree.walk())
+        for node in nodes:
+            if isinstance(node, exp.PropertyEQ | exp.Kwarg) or id(node.parent) in self._options:
+                self._options.add(id(node))
+            if isinstance(node, exp.Table):
+                named.add(node.name.lower())
+            elif isinstance(node, exp.Alias):
+                self._aliases[node.alias.lower()] = node.this
         for name, table in schema.tables.items():
             if name.lower() not in named:
                 continue
@@ -94,11 +119,39 @@ class _Names:
                 known = self._types.setdefault(column.lower(), oid)
                 if known != oid:
                     self._types[column.lower()] = None
-        self._aliases = {each.alias.lower(): each.this for each in tree.find_all(exp.Alias)}
-        self._asked: set[str] = set()
+        self._left = _MOST_STEPS_EACH * len(nodes)
+        # by identity: the tree is there as long as they are, and to compare trees takes as long as they are large
+        self._found: dict[int, int | None] = {}
+        self._parts: dict[int, list[tuple[exp.Expr, int]]] = {}
+        for node in reversed(nodes):
+            # from below, so that long sums don't count as deep
+            if isinstance(node, (exp.Paren, exp.Neg, *_ARITHMETIC)):
+                self.of(node)
+
+    def within_options(self, node: exp.Expr) -> bool:
+        """Whether it is one of an aggregate's own options, or in one."""
+        return id(node) in self._options
+
+    def beside(self, node: exp.Expr, parent: exp.Expr) -> int | None:
+        """The type of the first other part of the parent that shows one."""
+        if id(parent) not in self._parts:
+            # two are enough: one of them is another
+            typed = ((each, oid) for each in parent.iter_expressions() if (oid := self.of(each)) is not None)
+            self._parts[id(parent)] = list(itertools.islice(typed, 2))
+        return next((oid for each, oid in self._parts[id(parent)] if each is not node), None)
 
     def of(self, node: object) -> int | None:
         """The type of an expression, as far as it shows."""
+        if id(node) not in self._found:
+            self._left -= 1
+            if self._left < 0:
+                raise RecursionError
+            # nothing shows of what names itself
+            self._found[id(node)] = None
+            self._found[id(node)] = self._of(node)
+        return self._found[id(node)]
+
+    def _of(self, node: object) -> int | None:
         if isinstance(node, exp.Paren | exp.Neg):
             return self.of(node.this)
         if isinstance(node, exp.Literal):
@@ -122,12 +175,7 @@ class _Names:
         name = node.name.lower()
         if name in self._types:
             return self._types[name]
-        if name in self._aliases and name not in self._asked:
-            self._asked.add(name)
-            found = self.of(self._aliases[name])
-            self._asked.discard(name)
-            return found
-        return None
+        return self.of(self._aliases[name]) if name in self._aliases else None
 
     def _call(self, node: exp.Anonymous) -> int | None:
         name = str(node.this).lower()
@@ -140,6 +188,18 @@ class _Names:
         if name in _LIKE_ARGUMENTS:
             return next((oid for oid in map(self.of, node.expressions) if oid is not None), None)
         return self.of(node.expressions[1]) if name in _TRUNCATIONS and len(node.expressions) > 1 else None
+
+
+def _unknown(number: int) -> ServerRefusal:
+    return ServerRefusal(
+        Problem(
+            status=400,
+            sqlstate="42P18",
+            code="parameter",
+            title=f"could not determine data type of parameter ${number}",
+            hint="Number parameters $1, $2 and so on, and leave none out.",
+        )
+    )
 
 
 def _number(node: exp.Column) -> int | None:
@@ -164,12 +224,11 @@ def _of_place(node: exp.Expr, names: _Names) -> int | None:
         return types.TEXT if node is parent.this else types.INT8
     if isinstance(parent, exp.EQ) and isinstance(parent.parent, PrivacyClause):
         return types.INT8 if parent.this.name.lower().startswith("max_") else types.FLOAT8
-    if node.find_ancestor(exp.PropertyEQ, exp.Kwarg) is not None:
+    if parent is not None and names.within_options(parent):
         # an aggregate's own bounds or weight
         return types.FLOAT8
     if isinstance(parent, (*_COMPARED, *_ARITHMETIC)):
-        others = [each for each in parent.iter_expressions() if each is not node]
-        found = next((oid for oid in map(names.of, others) if oid is not None), None)
+        found = names.beside(node, parent)
         if found in (types.DATE, types.TIMESTAMP) and isinstance(parent, _ARITHMETIC):
             return types.INT8
         return found
@@ -178,10 +237,10 @@ def _of_place(node: exp.Expr, names: _Names) -> int | None:
 
 def _argument(node: exp.Expr, call: exp.Anonymous, names: _Names) -> int | None:
     """The type of an argument: fixed by the function, or that of the other arguments."""
-    name, place = str(call.this).lower(), call.expressions.index(node)
+    name = str(call.this).lower()
     if "quantile" in name or name.startswith(("percentile", "approx_percentile")):
         return types.FLOAT8
-    if name in _WITH_NUMBERS and place > 0:
+    if name in _WITH_NUMBERS and node is not call.expressions[0]:
         return types.INT8
     return names.of(call) if name in _LIKE_ARGUMENTS else None
 

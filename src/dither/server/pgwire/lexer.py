@@ -75,6 +75,10 @@ class Unclosed(Exception):  # noqa: N818
         super().__init__(what)
 
 
+class TooManyWords(Exception):  # noqa: N818
+    """A text of more words than are read."""
+
+
 def cut(name: str) -> str:
     """A name as PostgreSQL keeps it: no longer than 63 bytes."""
     return name.encode("utf-8", "surrogatepass")[:LONGEST_NAME].decode("utf-8", "ignore")
@@ -90,11 +94,12 @@ def folded(name: str) -> str:
     return name.translate(_LOWER)
 
 
-def words(text: str) -> list[Word]:
+def words(text: str, *, most: int | None = None) -> list[Word]:
     """The words of a text, comments and blanks left out.
 
     Raises:
         Unclosed: If a quote or comment isn't closed.
+        TooManyWords: If there are more than ``most``; a word takes a hundred times the memory of its text.
 
     Example:
         >>> [word.value for word in words('SELECT "A""b", Total /* x /* y */ */ FROM t -- end')]
@@ -108,12 +113,14 @@ def words(text: str) -> list[Word]:
             place = skipped
             continue
         word = _word(text, place)
+        if len(found) == most:
+            raise TooManyWords
         found.append(word)
         place = word.end
     return found
 
 
-def statements(text: str) -> list[list[Word]]:
+def statements(text: str, *, most: int | None = None) -> list[list[Word]]:
     """The words of each statement of a text; an empty statement has none.
 
     Example:
@@ -121,7 +128,7 @@ def statements(text: str) -> list[list[Word]]:
         [2, 1]
     """
     parts: list[list[Word]] = [[]]
-    for word in words(text):
+    for word in words(text, most=most):
         if word.is_symbol(";"):
             parts.append([])
         else:

@@ -16,17 +16,29 @@ from dither.server.service import Wanted
 NAMES = ("epsilon", "error", "weights", "confidence")
 DEFAULT_CONFIDENCE = Fraction(19, 20)
 NOT_SET = "not set"
+# PostgreSQL's own setting of which notices a client wants, and what is kept back by its values.
+LEAST = "client_min_messages"
+_KEPT_BACK = {"warning": ("NOTICE",), "error": ("NOTICE", "WARNING")}
+_EITHER_OR = {"epsilon": "error", "error": "epsilon"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What every question of a session is asked with; ``texts`` are the settings as they were written."""
+    """What every question of a session is asked with; ``texts`` are the settings as they were written.
+
+    ``least`` is how grave a notice must be for the client to be told.
+    """
 
     epsilon: Fraction | None = None
     error: Fraction | Mapping[str, Fraction] | None = None
     weights: Mapping[str, Fraction] = field(default_factory=dict)
     confidence: Fraction = DEFAULT_CONFIDENCE
     texts: Mapping[str, str] = field(default_factory=dict)
+    least: str = "notice"
+
+    def hears(self, severity: str) -> bool:
+        """Whether the client wants notices of this severity."""
+        return severity not in _KEPT_BACK.get(self.least.lower(), ())
 
     def wanted(self, sql: str) -> Wanted:
         """The question, asked with these options."""
@@ -50,8 +62,10 @@ class Options:
             return float_text(float(default_epsilon))
         return NOT_SET
 
-    def with_setting(self, name: str, text: str) -> Options:
-        """These options with one changed; an empty text, DEFAULT, or what SHOW says without one is the default.
+    def with_setting(self, name: str, text: str, *, start: Options | None = None) -> Options:
+        """These options with one changed; an empty text or DEFAULT is what the session started with.
+
+        What SHOW says of a setting without a value takes its value away.
 
         Example:
             >>> Options().with_setting("epsilon", "0.1").epsilon
@@ -61,10 +75,11 @@ class Options:
         """
         expect_known(name)
         value = text.strip()
-        texts = {other: kept for other, kept in self.texts.items() if other != name}
-        if value.lower() in ("", "default", NOT_SET):
-            default = Options()
-            return replace(self, **{name: getattr(default, name)}, texts=texts)
+        if value.lower() in ("", "default"):
+            return self._reset(name, start or Options())
+        if value.lower() == NOT_SET:
+            return self._without(name)
+        texts = dict(self._without(name).texts)
         try:
             changed: dict[str, Any] = {name: _read(name, value)}
         except InvalidParameter:
@@ -72,11 +87,25 @@ class Options:
         if not changed:
             raise failure("22023", f"dp.{name} can't have this value", hint=_HINTS[name])
         # a question is asked for an ε or for an error: the later word counts
-        other = {"epsilon": "error", "error": "epsilon"}.get(name)
+        other = _EITHER_OR.get(name)
         if other is not None:
             changed[other] = None
             texts.pop(other, None)
         return replace(self, **changed, texts={**texts, name: value})
+
+    def _without(self, name: str) -> Options:
+        texts = {other: kept for other, kept in self.texts.items() if other != name}
+        return replace(self, **{name: getattr(Options(), name)}, texts=texts)
+
+    def _reset(self, name: str, start: Options) -> Options:
+        if name in start.texts:
+            return self.with_setting(name, start.texts[name])
+        left = self._without(name)
+        other = _EITHER_OR.get(name)
+        if other is not None and other in start.texts and left.epsilon is None and left.error is None:
+            # it had taken the place of the other, which the session started with
+            return left.with_setting(other, start.texts[other])
+        return left
 
 
 _HINTS = {
@@ -112,27 +141,56 @@ def _read(name: str, text: str) -> Fraction | Mapping[str, Fraction]:
 
 
 class SessionOptions:
-    """The options as they change with SET, SET LOCAL and the end of transactions."""
+    """The options as they change with SET, SET LOCAL and the end of transactions; RESET goes back to the start."""
 
     def __init__(self) -> None:
-        self.current = self._session = self._before = Options()
+        self.current = self._session = self._before = self._start = Options()
+        self._marks: list[tuple[Options, Options]] = []
+
+    def start_with(self, settings: Mapping[str, str]) -> None:
+        """Take those of dither's settings that a client's connection string has."""
+        for name, text in settings.items():
+            if name.startswith("dp."):
+                self.change(name.removeprefix("dp."), text, local=False)
+            elif name.lower() == LEAST:
+                self.change_least(text, local=False)
+        self._start = self._before = self._session
 
     def change(self, name: str, text: str, *, local: bool) -> None:
         """Change a setting, until the end of the transaction if it is local."""
-        self.current = self.current.with_setting(name, text)
+        self.current = self.current.with_setting(name, text, start=self._start)
         if not local:
-            self._session = self._session.with_setting(name, text)
+            self._session = self._session.with_setting(name, text, start=self._start)
+
+    def change_least(self, text: str, *, local: bool) -> None:
+        """Change which notices are told; no text is what the session started with."""
+        least = text.strip() or self._start.least
+        self.current = replace(self.current, least=least)
+        if not local:
+            self._session = replace(self._session, least=least)
 
     def reset(self) -> None:
-        """All settings as they are by default."""
-        self.current = self._session = Options()
+        """All settings as they were at the start."""
+        self.current = self._session = self._start
 
-    def begin(self) -> None:
-        """A transaction begins: what is set from now on goes with it if it is rolled back."""
-        self._before = self._session
+    # ------------------------------------------------------------------ transactions
+
+    def mark(self) -> None:
+        """A savepoint is set."""
+        self._marks.append((self.current, self._session))
+
+    def release(self, left: int) -> None:
+        """Savepoints are gone, but for so many."""
+        del self._marks[left:]
+
+    def back_to(self, left: int) -> None:
+        """Everything is as it was at the last of so many savepoints."""
+        self.release(left)
+        self.current, self._session = self._marks[-1]
 
     def end(self, *, kept: bool) -> None:
-        """A transaction ends, and its settings are kept or not."""
+        """A transaction ends and its settings are kept or not; what is set from now on belongs to the next one."""
         if not kept:
             self._session = self._before
-        self.current = self._session
+        self.current = self._before = self._session
+        self._marks.clear()

@@ -19,12 +19,17 @@ from sqlglot.tokenizer_core import TokenType
 
 from dither.query.sql.dialect import Dialect
 from dither.server.pgwire import lexer, types
-from dither.server.pgwire.values import Parameter
+from dither.server.pgwire.values import Null, Parameter
 from dither.server.problems import Problem, ServerRefusal
 
 MOST_PARAMETERS = 65535
 _WORDS = {
     "NULL": TokenType.NULL,
+    "CAST": TokenType.VAR,
+    "AS": TokenType.ALIAS,
+    "BOOLEAN": TokenType.BOOLEAN,
+    "BIGINT": TokenType.BIGINT,
+    "DOUBLE": TokenType.DOUBLE,
     "TRUE": TokenType.TRUE,
     "FALSE": TokenType.FALSE,
     "DATE": TokenType.DATE,
@@ -32,6 +37,14 @@ _WORDS = {
     "(": TokenType.L_PAREN,
     ")": TokenType.R_PAREN,
     "-": TokenType.DASH,
+}
+# The curator's names of types. A missing text has none: a text can be read as a date, and so may what is missing.
+_TYPES = {
+    types.BOOL: "BOOLEAN",
+    **dict.fromkeys((types.INT2, types.INT4, types.INT8, types.OID), "BIGINT"),
+    **dict.fromkeys((types.FLOAT4, types.FLOAT8, types.NUMERIC), "DOUBLE"),
+    types.DATE: "DATE",
+    **dict.fromkeys((types.TIMESTAMP, types.TIMESTAMPTZ), "TIMESTAMP"),
 }
 # Makes up the value of parameter n; they grow with n, so that two of them can be bounds.
 _MADE_UP: dict[int, Callable[[int], Parameter]] = {
@@ -88,9 +101,11 @@ def literal(value: Parameter) -> tuple[str, ...]:
     Example:
         >>> literal(-5), literal("it's"), literal(dt.date(2024, 2, 29))
         (('(', '-', '5', ')'), ("'it''s'",), ('DATE', "'2024-02-29'"))
+        >>> literal(Null(types.FLOAT8)), literal(Null(types.TEXT))
+        (('CAST', '(', 'NULL', 'AS', 'DOUBLE', ')'), ('NULL',))
     """
-    if value is None:
-        return ("NULL",)
+    if isinstance(value, Null):
+        return ("CAST", "(", "NULL", "AS", _TYPES[value.oid], ")") if value.oid in _TYPES else ("NULL",)
     if isinstance(value, bool):
         return ("TRUE" if value else "FALSE",)
     if isinstance(value, str):
@@ -114,7 +129,7 @@ def _number(value: int | float | Decimal) -> str:
 
 
 def made_up(kinds: Sequence[int]) -> tuple[tuple[Parameter, ...], ...]:
-    """Values for parameters that aren't known yet, to be tried in turn: names and types depend on none of them.
+    """Values for parameters that aren't known yet, to be tried in turn: names and types hardly ever depend on them.
 
     What all but the last are refused for, in the same words, has nothing to do with the values.
     """
@@ -124,7 +139,7 @@ def made_up(kinds: Sequence[int]) -> tuple[tuple[Parameter, ...], ...]:
         return tuple(text if kind in types.TEXTS else _MADE_UP[kind](number) for number, kind in numbered)
 
     # a word, a day, and the name of a part of a date
-    return each("a", 0), each("2000-01-01", 10), each("month", 0), (None,) * len(kinds)
+    return each("a", 0), each("2000-01-01", 10), each("month", 0), tuple(map(Null, kinds))
 
 
 def placeholders(text: str) -> tuple[Placeholder, ...]:

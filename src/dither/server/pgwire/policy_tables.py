@@ -19,7 +19,7 @@ from dither.server.pgwire.lexer import Kind, Word, cut, folded
 ELSEWHERE = frozenset({"pg_catalog", "information_schema", "pg_toast", "dp"})
 _MOST_WORDS = 20_000
 # Queries take about two steps of the parser for each word. Where it tries two readings of what is in parentheses, each
-# level doubles the steps, and a line of text could keep it busy for years.
+# level doubles the steps, and a line of text could keep it busy for years. All statements of a message share these.
 _MOST_STEPS, _MOST_STEPS_EACH = 2000, 5
 # After these words stands a table, and after these symbols may stand one.
 _BEFORE_TABLES = frozenset({"FROM", "JOIN", "ONLY", "TABLE", "INTO", "UPDATE", "USING", "TRUNCATE", "LATERAL"})
@@ -57,25 +57,74 @@ _PLAIN = (
 _PARSER: Any = Postgres.Parser
 
 
+class _Steps:
+    """How many steps of the parser a message has left."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def take(self) -> None:
+        """Take one; as if something were nested too deeply if there is none."""
+        if not self._left:
+            raise RecursionError
+        self._left -= 1
+
+
 class _Dialect(Postgres):
     """PostgreSQL's, for queries alone."""
 
     class Parser(_PARSER):  # type: ignore[misc]
         """Says nothing about statements that it can't read: a warning would put an analyst's text into a log.
 
-        Gives up, as one does with what is nested too deeply, after so many steps.
+        Gives up, as one does with what is nested too deeply, when its message has no steps left.
         """
 
-        _steps = 0
+        steps = _Steps(0)
 
         def _advance(self, times: int = 1) -> None:
-            self._steps += 1
-            if self._steps > _MOST_STEPS + _MOST_STEPS_EACH * len(self._tokens):
-                raise RecursionError
+            self.steps.take()
             super()._advance(times)
 
         def _warn_unsupported(self) -> None:
             self.raise_error("Unsupported statement")
+
+
+class Trees:
+    """The trees of one message's statements, which share its steps."""
+
+    def __init__(self, message: str, words: int) -> None:
+        self.message = message
+        self._steps = _Steps(_MOST_STEPS + _MOST_STEPS_EACH * words)
+        self._last: tuple[tuple[int, int], exp.Expr | None] | None = None
+
+    def of(self, words: list[Word]) -> exp.Expr | None:
+        """The tree of a query, None if it can't be read; parameters stand in it as a number that isn't 0.
+
+        Raises:
+            RecursionError: If it is nested too deeply, or too little is left of the message's steps.
+        """
+        if len(words) > _MOST_WORDS:
+            return None
+        place = words[0].start, words[-1].end
+        if self._last is None or self._last[0] != place:
+            self._last = place, self._read(words)
+        return self._last[1]
+
+    def _read(self, words: list[Word]) -> exp.Expr | None:
+        start = words[0].start
+        text = list(self.message[start : words[-1].end])
+        for word in words:
+            if word.kind is Kind.PARAMETER:
+                text[word.start - start : word.end - start] = "1".ljust(word.end - word.start)
+        sql = "".join(text)
+        dialect = _Dialect()
+        parser: Any = dialect.parser()
+        parser.steps = self._steps
+        try:
+            trees = parser.parse(dialect.tokenize(sql), sql)
+        except (SqlglotError, ValueError):
+            return None
+        return trees[0] if len(trees) == 1 else None
 
 
 class Probe(Enum):
@@ -96,7 +145,7 @@ class PolicyTables:
         self._schemas = frozenset({"public"} | {_key(part[-2]) for part in parts if len(part) > 1})
         self._database = _key(database)
 
-    def read_in(self, words: list[Word], message: str) -> bool:
+    def read_in(self, words: list[Word], trees: Trees) -> bool:
         """Whether these words, which are a statement or a query in one, may read a table of the policy."""
         doubtful = False
         for at, word in enumerate(words):
@@ -114,10 +163,10 @@ class PolicyTables:
             elif words[0].keyword not in ("SELECT", "WITH", "VALUES") and not words[0].is_symbol("("):
                 # LOCK orders, ANALYZE orders, EXPLAIN …: not read word by word
                 doubtful = True
-        return doubtful and self._in_tree(words, message)
+        return doubtful and self._in_tree(words, trees)
 
-    def _in_tree(self, words: list[Word], message: str) -> bool:
-        tree = _tree(words, message)
+    def _in_tree(self, words: list[Word], trees: Trees) -> bool:
+        tree = trees.of(words)
         if not isinstance(tree, exp.Query):
             return True
         return any(
@@ -142,11 +191,11 @@ class PolicyTables:
                 text[place] = "\n" if text[place] == "\n" else " "
         return "".join(text)
 
-    def probe(self, words: list[Word], message: str) -> Probe:
+    def probe(self, words: list[Word], trees: Trees) -> Probe:
         """Whether the query wants no rows at all, as tools do that look for the names and types of columns."""
         if not _may_want_nothing(words):
             return Probe.NONE
-        tree = _tree(words, message)
+        tree = trees.of(words)
         while isinstance(tree, exp.Subquery) and not tree.alias and tree.this is not None:
             tree = tree.this
         if not isinstance(tree, exp.Select) or tree.args.get("into"):
@@ -194,22 +243,6 @@ def _may_want_nothing(words: list[Word]) -> bool:
             return True
         last = word
     return False
-
-
-def _tree(words: list[Word], message: str) -> exp.Expr | None:
-    """The tree of a query, None if it can't be read; parameters stand in it as a number that isn't 0."""
-    if len(words) > _MOST_WORDS:
-        return None
-    start = words[0].start
-    text = list(message[start : words[-1].end])
-    for word in words:
-        if word.kind is Kind.PARAMETER:
-            text[word.start - start : word.end - start] = "1".ljust(word.end - word.start)
-    try:
-        trees = _Dialect().parse("".join(text))
-    except (SqlglotError, ValueError):
-        return None
-    return trees[0] if len(trees) == 1 else None
 
 
 def _is_zero(limit: exp.Expr | None) -> bool:

@@ -25,14 +25,28 @@ MOST_CHARACTERS = 8_000_000
 MOST_BYTES = 64_000_000
 
 
+@dataclass(slots=True)
+class Told:
+    """The columns that a client knows the rows of a statement by; None before anything was described.
+
+    A client may read every later answer of the statement by them, so their types stay, as they do in PostgreSQL.
+    """
+
+    columns: tuple[types.Column, ...] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A statement that is ready to be given values. ``relayed`` says that the shadow holds it, under the same name."""
+    """A statement that is ready to be given values. ``relayed`` says that the shadow holds it, under the same name.
+
+    ``told`` is shared with its portals.
+    """
 
     statement: Statement
     places: tuple[Placeholder, ...] = ()
     types: tuple[int, ...] = ()
     relayed: bool = False
+    told: Told = field(default_factory=Told)
 
     @property
     def characters(self) -> int:
@@ -53,8 +67,9 @@ class Rows:
 class Portal:
     """A statement with its values, and its answer once it ran; ``place`` is the row that was read last, from 1.
 
-    ``columns`` are those that the client was told, ``formats`` those that it wants them in. ``cursor`` says that a
-    DECLARE made it: its question is the DECLARE's.
+    ``columns`` are those of its own values, once they were looked up, and ``told`` those that the client knows;
+    ``formats`` are those that it wants them in. ``cursor`` says that a DECLARE made it, and its question is the
+    DECLARE's; ``binary`` that its rows are binary where nobody asks for a format, in the simple protocol.
     """
 
     statement: Statement
@@ -64,6 +79,8 @@ class Portal:
     relayed: bool = False
     cursor: bool = False
     hold: bool = False
+    binary: bool = False
+    told: Told = field(default_factory=Told)
     columns: tuple[types.Column, ...] | None = None
     rows: Rows | None = None
     ran: bool = False

@@ -44,7 +44,7 @@ class DependsOnValues(WireError):  # noqa: N818
 class Described:
     """The columns of one analyst's questions, by their texts: they depend on the text and public facts alone.
 
-    Bounded.
+    A text whose values are made up is kept by the types of its parameters as well. Bounded.
     """
 
     LONGEST = 10_000
@@ -86,12 +86,13 @@ class Questions:
         kinds: tuple[int, ...] = (),
         bound: BoundText | None = None,
     ) -> tuple[types.Column, ...]:
-        """The columns of a question's answer. Never asks: what isn't known of its values is made up."""
-        known = self._described.get(statement.question, kinds)
+        """The columns of a question's answer. Never asks: without ``bound`` its values are made up."""
+        text, of = (statement.question, kinds if places else ()) if bound is None else (bound.text, ())
+        known = self._described.get(text, of)
         if known is not None:
             return known
         found = await self._priced_columns(statement, options, places=places, kinds=kinds, bound=bound)
-        self._described.keep(statement.question, kinds, found)
+        self._described.keep(text, of, found)
         return found
 
     async def _priced_columns(
@@ -108,7 +109,9 @@ class Questions:
         problems: list[WireError] = []
         for values in made_up(kinds):
             try:
-                return await self._columns(statement, options, bind_text(statement.question, values, places))
+                # beside the event loop: the text may be long
+                bound = await asyncio.to_thread(bind_text, statement.question, values, places)
+                return await self._columns(statement, options, bound)
             except WireError as error:
                 problems.append(error)
         # the last has no values at all, and NULL is often refused for itself
@@ -118,7 +121,7 @@ class Questions:
 
     async def _columns(self, statement: Statement, options: Options, bound: BoundText) -> tuple[types.Column, ...]:
         quote = await self._price(statement, options, bound)
-        return types.columns_of(quote.schema)
+        return types.columns_of(await asyncio.to_thread(lambda: quote.schema))
 
     async def _price(self, statement: Statement, options: Options, bound: BoundText) -> Quote:
         work = self._service.price(self._who, options.wanted(bound.text))

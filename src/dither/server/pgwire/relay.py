@@ -10,7 +10,8 @@ from dither.server.pgwire import views
 from dither.server.pgwire.commands import Transaction
 from dither.server.pgwire.errors import failure
 from dither.server.pgwire.messages import parameter_status
-from dither.server.pgwire.shadow import Reply, Shadow, ShadowConnection
+from dither.server.pgwire.reading import Reading
+from dither.server.pgwire.shadow import Passing, Reply, Shadow, ShadowConnection
 from dither.server.pgwire.statements import Statement
 from dither.server.pgwire.transactions import IDLE, TransactionState
 from dither.server.problems import too_many
@@ -20,6 +21,9 @@ from dither.server.settings import Limits
 
 # A tool that looks around sends hundreds of small statements at once, where a question is one.
 TIMES_AS_OFTEN = 5
+# Longer statements are looked through beside the event loop; this one then stands for one that mentions views.
+LONGEST_AT_ONCE = 1000
+_MENTIONS_VIEWS = "TABLE dp.budget"
 # What PostgreSQL works for: reading a statement, and planning and running it, which happens once for each Bind.
 _WORK = (b"P", b"B")
 # Settings of a client's start that the shadow takes, if they are valid; clients are told what holds.
@@ -44,9 +48,12 @@ class Relay:
         transaction: TransactionState,
         startup: Mapping[str, str],
         told: Mapping[str, str],
+        reading: Reading,
+        to: Passing,
     ) -> None:
         self._shadow, self._service, self._who, self._rate = shadow, service, who, rate
         self._transaction, self._startup, self._told = transaction, startup, told
+        self._reading, self._to = reading, to
         self._news = b""
         self._connection: ShadowConnection | None = None
         self._unsynced = False
@@ -72,7 +79,7 @@ class Relay:
             parameter_status(name, value) for name, value in holds.items() if value != self._told[name]
         )
         if self._transaction.status != IDLE:
-            await self._connection.simple("BEGIN")
+            await self._connection.simple(self._transaction.opening)
             for name in self._transaction.savepoints:
                 quoted = name.replace('"', '""')
                 await self._connection.simple(f'SAVEPOINT "{quoted}"')
@@ -89,8 +96,8 @@ class Relay:
         """Run a statement in the shadow."""
         self._admit()
         connection = await self._opened()
-        await views.fill(connection, self._service, self._who, statement.sql)
-        return self._with_news(await connection.simple(statement.sql))
+        await self._fill_views(connection, statement.sql)
+        return self._with_news(await connection.simple(statement.sql, to=self._pass_on))
 
     async def extended(self, message: bytes, *, runs: str | None = None) -> Reply:
         """Pass on one message of the extended protocol; ``runs`` is the statement that it runs, if it does."""
@@ -98,12 +105,25 @@ class Relay:
             self._admit()
         connection = await self._opened()
         if runs is not None:
-            await views.fill(connection, self._service, self._who, runs)
+            await self._fill_views(connection, runs)
         self._unsynced = True
-        reply = await connection.extended(message)
+        reply = await connection.extended(message, to=self._pass_on)
         # after an error the connection has seen its Sync already
         self._unsynced = not reply.failed
         return self._with_news(reply)
+
+    async def _fill_views(self, connection: ShadowConnection, sql: str) -> None:
+        """Give the views their rows, if the statement may read them."""
+        if len(sql) > LONGEST_AT_ONCE:
+            if connection.status == b"E" or not await self._reading.beside(len(sql), views.mentions_views, sql):
+                return
+            sql = _MENTIONS_VIEWS
+        await views.fill(connection, self._service, self._who, sql)
+
+    async def _pass_on(self, part: bytes) -> None:
+        """Pass on part of a reply that is too long to be held, after what the client has to know of the connection."""
+        news, self._news = self._news, b""
+        await self._to(news + part)
 
     def _with_news(self, reply: Reply) -> Reply:
         """A reply, after what the client has to know of the connection that was opened for it."""

@@ -16,6 +16,7 @@ from dither.server.pgwire.errors import Report, WireError, fatal, told
 from dither.server.pgwire.messages import ProtocolError
 from dither.server.pgwire.session import Session, Shared
 from dither.server.pgwire.shadow import Shadow
+from dither.server.pgwire.shadow_schema import database_of
 from dither.server.pgwire.startup import CancelKey, SignedIn, begin
 from dither.server.problems import INTERNAL, ServerRefusal
 from dither.server.service import Service
@@ -43,6 +44,8 @@ class PgServer:
     ) -> None:
         self._service, self._access, self._tls, self._require_tls = service, access, tls, require_tls
         self._patience = patience or Patience()
+        policy = service.curator.policy
+        self._databases = (policy.source.name, database_of(policy))
         self._shared = Shared.of(service, access, shadow, most_names=most_names)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -144,6 +147,7 @@ class PgServer:
                     tls=self._tls,
                     require_tls=self._require_tls,
                     expect_room=self._expect_seat,
+                    databases=self._databases,
                 )
         except TimeoutError:
             raise fatal("57P05", "signing in took too long") from None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,22 +22,21 @@ from dither.server.pgwire.execution import AlreadyTold, Execution
 from dither.server.pgwire.messages import NotUtf8, ProtocolError, WrongFormats
 from dither.server.pgwire.parameters import BoundText, bind_text
 from dither.server.pgwire.portals import Names, Portal, Prepared, description
-from dither.server.pgwire.preparing import LONGEST_AT_ONCE, Preparing, bound_to
+from dither.server.pgwire.preparing import Preparing
 from dither.server.pgwire.questions import Described, Questions
+from dither.server.pgwire.reading import Reading
 from dither.server.pgwire.relay import Relay, catalogue_rate
 from dither.server.pgwire.shadow import Shadow
 from dither.server.pgwire.startup import CancelKey, SignedIn
 from dither.server.pgwire.statements import Route, Router, Statement
-from dither.server.pgwire.transactions import IDLE, TransactionState
-from dither.server.pgwire.types import Column
+from dither.server.pgwire.transactions import TransactionState
 from dither.server.pgwire.values import InvalidValue
 from dither.server.problems import INTERNAL, UNKNOWN_TOKEN, ServerRefusal
 from dither.server.rate import Rate
 from dither.server.service import Service
 
 LOG = logging.getLogger("dither.server.pgwire")
-LONGEST_TEXT = 1_000_000
-LONGEST_TURN = 0.005
+LONGEST_TURN = 0.001
 MOST_AT_ONCE = 50
 TOKEN_SECONDS = 1.0
 VERSION_WITHOUT_SHADOW = "16.0"
@@ -50,17 +48,20 @@ _FORMATS = {"DateStyle": "ISO, MDY", "IntervalStyle": "postgres", "TimeZone": "U
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What all sessions of a server share."""
+    """What all sessions of a server share.
+
+    ``described`` and ``reading`` are apart for each analyst: what is known already would show in how long it takes.
+    """
 
     service: Service
     access: Access
     router: Router
     shadow: Shadow | None
     described: dict[str, Described]
-    turns: dict[str, asyncio.Lock]
     catalogue_rate: Rate
+    reading: dict[str, Reading]
+    reading_rate: Rate
     most_names: int
-    split: Callable[[str], tuple[Statement, ...]]
 
     @classmethod
     def of(cls, service: Service, access: Access, shadow: Shadow | None, *, most_names: int) -> Shared:
@@ -73,25 +74,18 @@ class Shared:
             router=router,
             shadow=shadow,
             described={},
-            turns={},
             catalogue_rate=catalogue_rate(service.limits),
+            reading={},
+            reading_rate=catalogue_rate(service.limits),
             most_names=most_names,
-            split=functools.lru_cache(maxsize=1000)(lambda text: tuple(router.split(text))),
         )
 
-    async def statements(self, text: str, turn: asyncio.Lock) -> tuple[Statement, ...]:
-        """The statements of a message; a long text is read beside the event loop, in its turn, and not kept."""
-        if len(text) <= LONGEST_AT_ONCE:
-            began = time.monotonic()
-            found = self.split(text)
-            if time.monotonic() - began > LONGEST_TURN:
-                # whoever sends many such texts at once leaves others a turn between them
-                await asyncio.sleep(0)
-            return found
-        if len(text) > LONGEST_TEXT:
-            raise failure("54000", f"statements may have at most {LONGEST_TEXT} characters together")
-        async with turn:
-            return tuple(await asyncio.to_thread(self.router.split, text))
+    def reading_for(self, analyst: str) -> Reading:
+        """What all sessions of an analyst share in reading."""
+        found = self.reading.get(analyst)
+        if found is None:
+            found = self.reading[analyst] = Reading(analyst, self.reading_rate, self.service.metrics)
+        return found
 
 
 class Session:
@@ -102,8 +96,7 @@ class Session:
         self._settings = signed_in.settings
         self._transaction = TransactionState()
         self._names = Names(shared.most_names)
-        # reading a long text takes seconds: an analyst has one read at a time, over however many connections
-        self._turn = shared.turns.setdefault(self._who.analyst, asyncio.Lock())
+        self._reading = shared.reading_for(self._who.analyst)
         # apart for each analyst: what is known already would show in what isn't refused
         described = shared.described.setdefault(self._who.analyst, Described())
         self._questions = Questions(shared.service, self._who, described)
@@ -115,8 +108,10 @@ class Session:
             transaction=self._transaction,
             startup=self._settings,
             told=_FORMATS,
+            reading=self._reading,
+            to=self._pass_part,
         )
-        self._preparing = Preparing(self._questions, shared.service.curator.policy.schema, self._turn)
+        self._preparing = Preparing(self._questions, shared.service.curator.policy.schema, self._reading)
         self._execution = Execution(
             wire,
             shared.service,
@@ -128,7 +123,7 @@ class Session:
             transaction=self._transaction,
         )
         self._skipping = False
-        self._done = 0
+        self._done, self._began = 0, 0.0
         self._token_seen = asyncio.get_running_loop().time()
 
     # ------------------------------------------------------------------ the loop
@@ -142,17 +137,24 @@ class Session:
                 kind, body = await self._wire.read()
                 if kind == b"X":
                     return
+                self._began = asyncio.get_running_loop().time()
                 await self._handle(kind, body)
                 await self._breathe()
         finally:
             await self._relay.close()
 
     async def _breathe(self) -> None:
-        """Let others have their turn now and then, however much of this client's work is there already."""
+        """Let others have their turn after what took long, and now and then, however much work is there already."""
         self._done += 1
-        if self._done % MOST_AT_ONCE == 0:
-            await asyncio.sleep(0)
+        if self._done % MOST_AT_ONCE == 0 or asyncio.get_running_loop().time() - self._began > LONGEST_TURN:
+            await self._reading.breathe()
+            self._began = asyncio.get_running_loop().time()
         await self._wire.relieve()
+
+    async def _pass_part(self, content: bytes) -> None:
+        """Pass on part of what the shadow says."""
+        await self._wire.pass_on(content)
+        await self._reading.breathe()
 
     async def cancel(self) -> None:
         """The client doesn't want to wait any longer."""
@@ -160,9 +162,7 @@ class Session:
         await self._relay.cancel()
 
     def _greet(self) -> None:
-        for name, value in self._settings.items():
-            if name.startswith("dp."):
-                self._execution.options.change(name.removeprefix("dp."), value, local=False)
+        self._execution.options.start_with(self._settings)
         version = VERSION_WITHOUT_SHADOW if self._shared.shadow is None else self._shared.shadow.version
         told_settings = {
             "server_version": version,
@@ -243,8 +243,7 @@ class Session:
             raise fatal(UNKNOWN_TOKEN.sqlstate, UNKNOWN_TOKEN.title, hint=UNKNOWN_TOKEN.hint)
 
     async def _ready(self) -> None:
-        if self._transaction.status == IDLE:
-            self._names.end_transaction()
+        self._execution.settle()
         self._wire.send(messages.ready(self._transaction.status))
         await self._wire.flush()
 
@@ -254,11 +253,13 @@ class Session:
         text = messages.read_query(body)
         self._names.statements.pop("", None)
         self._names.portals.pop("", None)
-        for statement in await self._shared.statements(text, self._turn):
+        found = await self._reading.statements(text, self._shared.router)
+        self._transaction.implicit = len(found) > 1
+        for statement in found:
             self._expect_valid_token()
             if statement.route in _ASKING and statement.parameters:
                 # refused: the simple protocol has no values to give
-                bind_text(statement.question, ())
+                await self._reading.beside(len(statement.question), bind_text, statement.question, ())
             portal = Portal(statement=statement, bound=BoundText(text=statement.question))
             await self._execution.run(portal, describe=True)
             await self._breathe()
@@ -269,7 +270,7 @@ class Session:
         wanted = messages.read_parse(body)
         if not wanted.name:
             self._names.statements.pop("", None)
-        found = await self._shared.statements(wanted.sql, self._turn)
+        found = await self._reading.statements(wanted.sql, self._shared.router)
         if len(found) > 1:
             raise failure("42601", "cannot insert multiple commands into a prepared statement")
         statement = found[0]
@@ -308,8 +309,14 @@ class Session:
             self._names.open(wanted.portal, portal)
             await self._pass_on(b"B", body, undo=(self._names.portals, wanted.portal))
             return
-        bound = bound_to(prepared, wanted.values, wanted.formats)
-        portal = Portal(statement=prepared.statement, bound=bound, kinds=prepared.types, formats=wanted.results)
+        bound = await self._preparing.bound(prepared, wanted.values, wanted.formats)
+        portal = Portal(
+            statement=prepared.statement,
+            bound=bound,
+            kinds=prepared.types,
+            formats=wanted.results,
+            told=prepared.told,
+        )
         self._names.open(wanted.portal, portal)
         self._wire.send(messages.BIND_COMPLETE)
 
@@ -327,7 +334,7 @@ class Session:
             if prepared.relayed:
                 await self._pass_on(b"D", body)
                 return
-            columns = await self._described(prepared)
+            columns = await self._execution.described(prepared)
             formats = ()
         if columns is not None:
             # as in PostgreSQL: nothing that gives rows is looked at in a transaction that failed
@@ -336,18 +343,14 @@ class Session:
             self._wire.send(messages.parameter_description(prepared.types))
         self._wire.send(messages.NO_DATA if columns is None else description(columns, formats))
 
-    async def _described(self, prepared: Prepared) -> tuple[Column, ...] | None:
-        statement = prepared.statement
-        if statement.route is Route.PRIVATE:
-            return await self._preparing.columns(prepared, self._execution.options.current)
-        return await self._execution.columns(Portal(statement=statement, bound=BoundText(text=statement.question)))
-
     async def _execute(self, body: bytes) -> None:
         wanted = messages.read_execute(body)
         if self._is_foreign(wanted.portal):
             self._transaction.expect_working()
             held = self._names.portals.get(wanted.portal)
             await self._pass_on(b"E", body, runs=None if held is None else held.statement.sql)
+            if held is not None:
+                self._execution.saw(held.statement)
             return
         await self._execution.run(self._names.portal(wanted.portal), count=wanted.rows)
 

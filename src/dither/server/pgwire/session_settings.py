@@ -27,7 +27,12 @@ _MACHINE = frozenset(
     }
 )
 # Values of a client's StartupMessage that are passed on to the shadow; others, and options, are left out.
-PASSED_ON = frozenset({"application_name", "timezone", "extra_float_digits", "intervalstyle", "bytea_output"})
+PASSED_ON = frozenset(
+    {
+        *("application_name", "timezone", "extra_float_digits", "intervalstyle", "bytea_output"),
+        *("search_path", "client_min_messages"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The shadow PostgreSQL: it answers whatever isn't about data, and holds no row of any table.
 
 Clients ask a PostgreSQL server for its catalogue, its settings and its version in a thousand ways. A real one answers
-them best. Messages pass through as they are, so types and formats are PostgreSQL's own.
+them best. Messages pass through as they are, so types and formats are PostgreSQL's own. Long replies pass in parts:
+none is held whole, and PostgreSQL waits while a client doesn't read.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import asyncio
 import contextlib
 import logging
 import struct
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from dither.curator import Policy
 from dither.server.identity import Identity
+from dither.server.pgwire.connection import Gone
 from dither.server.pgwire.session_settings import PASSED_ON, is_iso
 from dither.server.pgwire.shadow_process import SUPERUSER, ShadowFailed, ShadowLimits, ShadowProcess
 from dither.server.pgwire.shadow_schema import database_of, make_contents, make_database, make_role, role_of
@@ -27,6 +31,10 @@ _CANCEL = 80877102
 # What ends the reply to each message, if it doesn't fail.
 _ENDS = {b"P": b"1", b"B": b"2", b"D": b"Tn", b"E": b"CIs", b"C": b"3"}
 _CLEANING_UP = 5.0
+# How much of a reply is held before it is passed on, and looked through before others have a turn.
+_PART = 16_384
+# How often is looked whether it is still the client that keeps a reply waiting.
+_GLANCE = 0.1
 # the name of statements and portals that aren't the client's
 _OURS = "dither: views"
 
@@ -55,10 +63,17 @@ TOO_MUCH = Problem(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What PostgreSQL said: whole messages, ready to be sent on, without ReadyForQuery; and whether it was an error."""
+    """What PostgreSQL said, without ReadyForQuery, and whether it was an error.
+
+    ``messages`` are ready to be sent on: whole ones, but for what was passed on before.
+    """
 
     messages: bytes
     failed: bool
+
+
+# Passes on part of a reply; it may wait until the client has read.
+Passing: TypeAlias = Callable[[bytes], Awaitable[None]]
 
 
 class ShadowConnection:
@@ -69,6 +84,10 @@ class ShadowConnection:
     ) -> None:
         self._reader, self._writer, self._socket, self._limits = reader, writer, socket, limits
         self._key = b""
+        # what came and wasn't looked at; whether a client has got part of a message; how long it took to read
+        self._came, self._torn = bytearray(), False
+        self._reading_since: float | None = None
+        self._read_for = 0.0
         self.parameters: dict[str, str] = {}
         self.status = b"I"
         self.closed = False
@@ -105,16 +124,16 @@ class ShadowConnection:
 
     # ------------------------------------------------------------------ statements
 
-    async def simple(self, sql: str) -> Reply:
-        """The replies to a simple query."""
-        return await self._relay(_message(b"Q", _text(sql)), ends=b"Z")
+    async def simple(self, sql: str, *, to: Passing | None = None) -> Reply:
+        """The replies to a simple query; what is long is passed on in parts, if it says to whom."""
+        return await self._relay(_message(b"Q", _text(sql)), ends=b"Z", to=to)
 
-    async def extended(self, message: bytes) -> Reply:
+    async def extended(self, message: bytes, *, to: Passing | None = None) -> Reply:
         """The reply to one Parse, Bind, Describe, Execute or Close; if it fails, the connection is synced too."""
         ends = _ENDS.get(message[:1])
         if ends is None:
             raise ServerRefusal(Problem(status=400, sqlstate="08P01", code="protocol", title="an unexpected message"))
-        return await self._relay(message + _message(b"H"), ends=ends)
+        return await self._relay(message + _message(b"H"), ends=ends, to=to)
 
     async def sync(self) -> None:
         """End a sequence of extended messages, and with it the transaction that PostgreSQL opened for it."""
@@ -134,30 +153,36 @@ class ShadowConnection:
             if reply.failed:
                 return
 
-    async def _relay(self, sent: bytes, *, ends: bytes) -> Reply:
+    async def _relay(self, sent: bytes, *, ends: bytes, to: Passing | None = None) -> Reply:
         if self.closed:
             raise ServerRefusal(GONE)
         try:
             self._send(sent)
-            return await self._patiently(ends)
+            return await self._patiently(ends, to)
         except (OSError, EOFError):
-            await self.close()
-            raise ServerRefusal(GONE) from None
+            problem = ServerRefusal(GONE)
+        except ServerRefusal as refusal:
+            problem = refusal
         except BaseException:
             # what is left of the reply would be taken for the next one's
             await self.close()
             raise
+        await self.close()
+        if self._torn:
+            # an error would be taken for the rest of the message that the client is reading
+            raise Gone
+        raise problem
 
-    async def _patiently(self, ends: bytes) -> Reply:
+    async def _patiently(self, ends: bytes, to: Passing | None) -> Reply:
         """The reply; a statement that turned PostgreSQL's own time limit off is cancelled from outside."""
-        reply = asyncio.ensure_future(self._reply(ends))
+        self._read_for = 0.0
+        began, seconds = time.monotonic(), self._limits.seconds + 1
+        reply = asyncio.ensure_future(self._reply(ends, to))
         try:
-            done, _ = await asyncio.wait([reply], timeout=self._limits.seconds + 1)
-            if not done:
+            if not await self._came_in(reply, seconds, began):
                 await self.cancel()
-                done, _ = await asyncio.wait([reply], timeout=_CLEANING_UP)
-            if not done:
-                raise ServerRefusal(TOO_LONG)
+                if not await self._came_in(reply, seconds + _CLEANING_UP, began):
+                    raise ServerRefusal(TOO_LONG)
             return reply.result()
         finally:
             if not reply.done():
@@ -167,28 +192,84 @@ class ShadowConnection:
                 # looked at, so that nobody complains about it when whoever waited has gone
                 reply.exception()
 
-    async def _reply(self, ends: bytes) -> Reply:
-        messages, failed = bytearray(), False
+    async def _came_in(self, reply: asyncio.Future[Reply], seconds: float, began: float) -> bool:
+        """Whether the reply came so soon after it began; the time that the client took to read doesn't count."""
+        while not reply.done():
+            now = time.monotonic()
+            reading = self._read_for + (0.0 if self._reading_since is None else now - self._reading_since)
+            left = began + seconds + reading - now
+            if left <= 0:
+                return False
+            await asyncio.wait([reply], timeout=max(left, _GLANCE))
+        return True
+
+    async def _reply(self, ends: bytes, to: Passing | None) -> Reply:
+        messages, failed, taken = bytearray(), False, 0
+        meaning = frozenset(b"ZGE" + ends)
         while True:
-            kind, body = await self._read()
+            size = self._without(meaning)
+            if size:
+                taken += size
+                messages += await self._take(size)
+            if to is not None and len(messages) > _PART and not failed:
+                await self._pass_on(messages, to)
+            kind, size = await self._header()
+            taken += size
+            if taken > self._limits.largest_reply:
+                raise ServerRefusal(TOO_MUCH)
             if kind == b"Z":
-                self.status = body
+                self.status = (await self._take(size))[5:]
                 if ends == b"Z" or failed:
                     return Reply(messages=bytes(messages), failed=failed)
                 continue
             if kind == b"G":
+                await self._take(size)
                 # nobody can write here, so nothing that the client sends would be taken
                 self._send(_message(b"f", _text("the tables can't be written")))
                 continue
-            messages += _HEADER.pack(kind, len(body) + 4) + body
-            if len(messages) > self._limits.largest_reply:
-                raise ServerRefusal(TOO_MUCH)
+            if to is None or size <= _PART:
+                messages += await self._take(size)
+            else:
+                await self._pass_on(messages, to)
+                await self._pass_pieces(size, to)
             if kind == b"E":
                 failed = True
                 if ends != b"Z":
                     self._send(_message(b"S"))
             elif kind in ends and not failed:
                 return Reply(messages=bytes(messages), failed=False)
+
+    def _without(self, meaning: frozenset[int]) -> int:
+        """How many bytes of whole messages came of which none has a kind that means something here."""
+        came, at = self._came, 0
+        while at < _PART and at + _HEADER.size <= len(came) and came[at] not in meaning:
+            end = at + 1 + int.from_bytes(came[at + 1 : at + 5], "big")
+            if end > len(came):
+                break
+            at = end
+        return at
+
+    async def _pass_pieces(self, size: int, to: Passing) -> None:
+        """Pass on a message that is too long to be held."""
+        self._torn = True
+        while size:
+            if not self._came:
+                await self._more()
+            piece = self._came[:size]
+            del self._came[:size]
+            size -= len(piece)
+            await self._pass_on(piece, to)
+        self._torn = False
+
+    async def _pass_on(self, part: bytearray, to: Passing) -> None:
+        content = bytes(part)
+        part.clear()
+        self._reading_since = time.monotonic()
+        try:
+            await to(content)
+        finally:
+            self._read_for += time.monotonic() - self._reading_since
+            self._reading_since = None
 
     def _send(self, messages: bytes) -> None:
         try:
@@ -198,10 +279,30 @@ class ShadowConnection:
             raise ConnectionResetError from None
 
     async def _read(self) -> tuple[bytes, bytes]:
-        kind, length = _HEADER.unpack(await self._reader.readexactly(5))
-        if length - 4 > self._limits.largest_reply:
+        kind, size = await self._header()
+        if size > self._limits.largest_reply:
             raise ServerRefusal(TOO_MUCH)
-        return kind, await self._reader.readexactly(length - 4)
+        return kind, (await self._take(size))[5:]
+
+    async def _header(self) -> tuple[bytes, int]:
+        """The letter of the next message and its size, the header's included."""
+        while len(self._came) < _HEADER.size:
+            await self._more()
+        kind, length = _HEADER.unpack_from(self._came)
+        return kind, length + 1
+
+    async def _take(self, size: int) -> bytes:
+        while len(self._came) < size:
+            await self._more()
+        taken = bytes(self._came[:size])
+        del self._came[:size]
+        return taken
+
+    async def _more(self) -> None:
+        more = await self._reader.read(_PART)
+        if not more:
+            raise EOFError
+        self._came += more
 
     # ------------------------------------------------------------------ ends
 

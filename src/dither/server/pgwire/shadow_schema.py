@@ -93,6 +93,10 @@ HARMFUL = (
     r"pg\_get\_(replication|publication|backend|shmem|aios)%",
     r"pg\_(read|ls|logical|replication|wal|hba|ident|config|show\_all\_file|lock|blocking|safe\_snapshot|control)%",
 )
+# Views of what others do, and of what happened to tables that have no rows here. Clients join them with what they need
+# (Metabase's list of tables with pg_stat_user_tables), so they have PostgreSQL's columns, and never a row: one's own
+# would be untrue, since it is about the connection between dither and the shadow.
+EMPTIED = (r"pg\_stat(io|)\_%", r"pg\_(locks|prepared\_xacts|replication\_slots|publication\_tables)")
 # What drivers set by this function: asyncpg turns jit off, pg_dump empties the search path.
 SETTABLE = (
     "application_name",
@@ -335,7 +339,27 @@ def _take_away() -> Iterator[str]:
                 EXECUTE 'CREATE OR REPLACE VIEW pg_catalog.{view} AS SELECT * FROM (' || everybody ||
                     ') AS r WHERE pg_catalog.pg_has_role(r.{number}, ''MEMBER'') OR r.{number} = 10';
             END $do$"""  # noqa: S608
+    yield _empty_views()
     yield "REVOKE ALL ON LANGUAGE plpgsql FROM PUBLIC"
     yield "REVOKE UPDATE ON pg_catalog.pg_settings FROM PUBLIC"
-    for view in ("pg_stat_activity", "pg_stat_ssl", "pg_stat_gssapi", "pg_locks", "pg_largeobject_metadata"):
-        yield f"REVOKE ALL ON pg_catalog.{view} FROM PUBLIC"
+
+
+def _empty_views() -> str:
+    """The statement that takes the rows from views; who may read them, and what their columns are, stays."""
+    emptied = " OR ".join(f"relname SIMILAR TO {literal(each)} ESCAPE '\\'" for each in EMPTIED)
+    return f"""DO $do$
+        DECLARE each record;
+        BEGIN
+            FOR each IN
+                SELECT c.relname AS view, string_agg(
+                    format('NULL::%s AS %I', format_type(a.atttypid, a.atttypmod), a.attname), ', ' ORDER BY a.attnum
+                ) AS columns
+                FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
+                WHERE c.relnamespace = 'pg_catalog'::regnamespace AND c.relkind = 'v' AND ({emptied})
+                GROUP BY c.relname
+            LOOP
+                EXECUTE format(
+                    'CREATE OR REPLACE VIEW pg_catalog.%I AS SELECT %s WHERE false', each.view, each.columns
+                );
+            END LOOP;
+        END $do$"""  # noqa: S608

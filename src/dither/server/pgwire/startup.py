@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dither.server.access import Access
@@ -46,9 +46,11 @@ async def begin(
     tls: ssl.SSLContext | None,
     require_tls: bool,
     expect_room: Callable[[], None] = lambda: None,
+    databases: Sequence[str] = (),
 ) -> SignedIn | CancelKey:
     """Lead a connection up to a sign-in, or to a request to cancel; raises if it comes to neither.
 
+    ``databases`` are the names under which a client may ask for the one that there is; none are all.
     ``expect_room`` raises if there is no place for another client. It is called after the startup message: a client
     that asked for encryption waits for one letter, and would take an error in its stead for a broken protocol.
     """
@@ -73,7 +75,10 @@ async def begin(
     name = settings.get("user", "")
     if not 0 < len(name) <= LONGEST_NAME:
         raise fatal("28000", "a user name is needed", hint="It is the analyst's name; the password is their token.")
-    return SignedIn(identity=await _sign_in(wire, access, name), settings=_with_options(settings))
+    identity = await _sign_in(wire, access, name)
+    if databases and settings.get("database") and settings["database"] not in databases:
+        raise fatal("3D000", "there is no database of this name", hint=f"This server has one: {databases[0]}.")
+    return SignedIn(identity=identity, settings=_with_options(settings))
 
 
 async def _after_requests(wire: Wire, tls: ssl.SSLContext | None) -> tuple[int, bytes]:

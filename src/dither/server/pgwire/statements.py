@@ -31,8 +31,8 @@ from dither.server.pgwire.commands import (
     read_transaction,
 )
 from dither.server.pgwire.copy_options import read_copy
-from dither.server.pgwire.lexer import Unclosed, Word
-from dither.server.pgwire.policy_tables import PolicyTables, Probe, probed
+from dither.server.pgwire.lexer import TooManyWords, Unclosed, Word
+from dither.server.pgwire.policy_tables import PolicyTables, Probe, Trees, probed
 from dither.server.pgwire.prepare_commands import (
     ExecuteNamed,
     PrepareAs,
@@ -98,7 +98,7 @@ class Statement:
     detail: Detail | None = None
 
 
-MOST_STATEMENTS = 10_000
+MOST_STATEMENTS, MOST_WORDS = 10_000, 50_000
 # What a client may say that has nothing to do with tables, by first word.
 _TRANSACTION = ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE")
 _QUESTIONS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
@@ -160,7 +160,9 @@ class Router:
             'SELECT count(*) FROM        orders'
         """
         try:
-            parts = lexer.statements(text)
+            parts = lexer.statements(text, most=MOST_WORDS)
+        except TooManyWords:
+            return [_too_long(text, f"a message may have at most {MOST_WORDS} words")]
         except Unclosed as problem:
             refusal = Refusal(
                 sqlstate="42601",
@@ -171,21 +173,20 @@ class Router:
             )
             return [Statement(route=Route.REFUSED, sql=text, offset=0, detail=refusal)]
         if len(parts) > MOST_STATEMENTS:
-            title = f"a message may have at most {MOST_STATEMENTS} statements"
-            refusal = Refusal(sqlstate="54000", code="too_long", title=title, hint="Send them in several messages.")
-            return [Statement(route=Route.REFUSED, sql=text, offset=0, detail=refusal)]
-        found = [_Reading(text, part, self._tables).statement() for part in parts]
+            return [_too_long(text, f"a message may have at most {MOST_STATEMENTS} statements")]
+        trees = Trees(text, sum(map(len, parts)))
+        found = [_Reading(part, self._tables, trees).statement() for part in parts]
         return found or [Statement(route=Route.EMPTY, sql=text, offset=0)]
 
 
 class _Reading:
     """One statement being read."""
 
-    def __init__(self, message: str, words: list[Word], tables: PolicyTables) -> None:
-        self._words, self._tables = words, tables
+    def __init__(self, words: list[Word], tables: PolicyTables, trees: Trees) -> None:
+        self._words, self._tables, self._trees = words, tables, trees
         self._start, self._end = words[0].start, words[-1].end
-        self._message = message
-        self._sql = message[self._start : self._end]
+        self._message = trees.message
+        self._sql = self._message[self._start : self._end]
         self._head = words[0].keyword or ("SELECT" if words[0].is_symbol("(") else "")
 
     @property
@@ -228,7 +229,7 @@ class _Reading:
             return self._execute()
         if self._head in _WRITES:
             return self._refused("25006", "read_only", f"{self._head} can't be used here", _NO_CHANGES, self._words[0])
-        if not self._tables.read_in(self._words, self._message):
+        if not self._tables.read_in(self._words, self._trees):
             return self._to_shadow()
         if self._head in _QUESTIONS:
             return self._question(self._words)
@@ -271,7 +272,7 @@ class _Reading:
     # ------------------------------------------------------------------ what may be a question
 
     def _question(self, words: list[Word]) -> Statement:
-        probe = self._tables.probe(words, self._message)
+        probe = self._tables.probe(words, self._trees)
         if probe is Probe.ROWS:
             # no row of the table is shown whatever it holds, and the empty table has the same columns
             return self._to_shadow()
@@ -282,14 +283,14 @@ class _Reading:
     def _explain(self) -> Statement:
         if self._second == "PRIVACY":
             return self._asked(Route.PRIVATE, self._words)
-        if not self._tables.read_in(self._words, self._message):
+        if not self._tables.read_in(self._words, self._trees):
             return self._to_shadow()
         hint = "Write EXPLAIN PRIVACY SELECT … to see what a question costs."
         return self._refused("0A000", "statement", "EXPLAIN would show the engine's plan", hint, self._words[0])
 
     def _copy(self) -> Statement:
         copy = read_copy(self._words)
-        if not self._tables.read_in(copy.question or self._words, self._message):
+        if not self._tables.read_in(copy.question or self._words, self._trees):
             return self._to_shadow()
         if not copy.question:
             hint = "Write COPY (SELECT … aggregates …) TO STDOUT."
@@ -301,7 +302,7 @@ class _Reading:
 
     def _declare(self) -> Statement:
         cursor = read_declare(self._words)
-        if not self._tables.read_in(cursor.question, self._message):
+        if not self._tables.read_in(cursor.question, self._trees):
             return self._to_shadow()
         return self._asked(Route.DECLARE, cursor.question, detail=cursor.cursor, tag="DECLARE CURSOR")
 
@@ -309,7 +310,7 @@ class _Reading:
         """PREPARE of a question; of anything else it is the shadow's, and its name is noted."""
         read = read_prepare(self._words)
         made = self._made(Route.PREPARE, Command(tag="PREPARE", detail=None))
-        if not self._tables.read_in(read.query, self._message):
+        if not self._tables.read_in(read.query, self._trees):
             return replace(made, detail=PrepareAs(name=read.name))
         if read.query[0].keyword not in _QUESTIONS and not read.query[0].is_symbol("("):
             return self._refused("0A000", "unsupported", "this isn't a question", _ASK, read.query[0])
@@ -322,7 +323,7 @@ class _Reading:
 
     def _execute(self) -> Statement:
         read = read_execute(self._words)
-        if read.arguments and self._tables.read_in(read.arguments, self._message):
+        if read.arguments and self._tables.read_in(read.arguments, self._trees):
             hint = "Write numbers, texts in quotes, TRUE, FALSE or NULL."
             return self._refused("0A000", "unsupported", "an argument can't read a table", hint, read.arguments[0])
         wanted = ExecuteNamed(name=read.name, arguments=literals_of(read.arguments, self._message))
@@ -367,6 +368,11 @@ class _Reading:
         position = None if word is None else _line_and_column(self._sql, word.start - self._start)
         refusal = Refusal(sqlstate=sqlstate, code=code, title=title, hint=hint, position=position)
         return Statement(route=Route.REFUSED, sql=self._sql, offset=self._start, tag=self._head, detail=refusal)
+
+
+def _too_long(text: str, title: str) -> Statement:
+    refusal = Refusal(sqlstate="54000", code="too_long", title=title, hint="Send them in several messages.")
+    return Statement(route=Route.REFUSED, sql=text, offset=0, detail=refusal)
 
 
 def _highest_parameter(words: list[Word]) -> int:

@@ -19,11 +19,27 @@ class TransactionState:
     def __init__(self) -> None:
         self.status = IDLE
         self.savepoints: list[str] = []
+        # the statement that began it, with its modes
+        self.opening = "BEGIN"
+        # several statements of one message are a block without a BEGIN
+        self.implicit = False
+        # an error came up since the client was told that the server is ready
+        self.broken = False
+
+    @property
+    def in_block(self) -> bool:
+        """Whether the next statement is one of several that are kept or undone together."""
+        return self.status != IDLE or self.implicit
 
     def fail(self) -> None:
         """An error came up: an open transaction can only be rolled back."""
+        self.broken = True
         if self.status == OPEN:
             self.status = FAILED
+
+    def settle(self) -> None:
+        """A message, or all up to a Sync, is done with."""
+        self.implicit = self.broken = False
 
     def expect_working(self) -> None:
         """Refuse everything but the end of a failed transaction."""

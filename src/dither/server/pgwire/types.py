@@ -8,12 +8,13 @@ from __future__ import annotations
 import datetime as dt
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dither.query.kinds import Kind
 
@@ -85,6 +86,36 @@ def oid_of(kind: pa.DataType) -> int:
     if pa.types.is_date(kind):
         return DATE
     return TIMESTAMP if pa.types.is_timestamp(kind) else TEXT
+
+
+def fits(found: Sequence[Column], told: Sequence[Column]) -> bool:
+    """Whether columns can be sent to whoever was told these: the same types, or integers where floats were told."""
+    return len(found) == len(told) and all(
+        one.oid == other.oid or (one.oid, other.oid) == (INT8, FLOAT8) for one, other in zip(found, told, strict=True)
+    )
+
+
+def as_told(table: pa.Table, told: Sequence[Column]) -> pa.Table:
+    """The table with the types that a client was told; raises ValueError if its values can't be of these types.
+
+    What fits by its price may not fit by its answer: where bounds are searched for, the grid of a sum is known late.
+    """
+    if table.num_columns != len(told):
+        raise ValueError("columns")
+    columns = [_of_type(column, each.oid) for column, each in zip(table.columns, told, strict=True)]
+    return pa.Table.from_arrays(columns, names=[each.name for each in told])
+
+
+def _of_type(column: pa.ChunkedArray[Any], oid: int) -> pa.ChunkedArray[Any]:
+    found = oid_of(column.type)
+    if found == oid:
+        return column
+    if (found, oid) == (INT8, FLOAT8):
+        return column.cast(pa.float64(), safe=False)
+    if (found, oid) == (FLOAT8, INT8):
+        # as PostgreSQL casts; what is out of range raises
+        return pc.round(column, round_mode="half_to_even").cast(pa.int64())
+    raise ValueError(oid)
 
 
 # ---------------------------------------------------------------------- to the wire

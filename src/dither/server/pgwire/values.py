@@ -10,6 +10,7 @@ import datetime as dt
 import math
 import re
 import struct
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
@@ -17,7 +18,15 @@ import numpy as np
 
 from dither.server.pgwire import types
 
-Parameter: TypeAlias = bool | int | float | Decimal | str | dt.date | dt.datetime | None
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """A missing value of a type: what a column is can depend on the type of a parameter without a value."""
+
+    oid: int
+
+
+Parameter: TypeAlias = bool | int | float | Decimal | str | dt.date | dt.datetime | Null
 
 TRUE_WORDS = frozenset({"t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"})
 FALSE_WORDS = frozenset({"f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"})
@@ -70,7 +79,7 @@ def read_value(raw: bytes | None, oid: int, *, form: int, number: int) -> Parame
     if oid not in NAMES:
         raise InvalidValue(number, "0A000", f"has a type (oid {oid}) that questions can't use")
     if raw is None:
-        return None
+        return Null(oid)
     if (not form or oid in types.TEXTS) and not _is_utf8(raw):
         raise InvalidValue(number, "22021", "isn't UTF-8, the only encoding of this server")
     try:
