@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dither.curator.answer import Answer, Bars, Cost, cell, number
+from dither.curator.answer import Answer, Bars, Cost, cell, column_texts, number
 
 CITIES = ["Basel", "Bern", "Zug"]
 
@@ -82,7 +82,7 @@ def test_text_has_values_errors_and_the_cost():
     text = str(made_up(table, bars={"n": bars([1200, -40], [1268, 30])}))
     assert text.splitlines() == [
         "city   n           x      ",
-        "Basel  1,234 ± 34  0.1235 ",
+        "Basel  1,234 ± 34  0.12345",
         "NULL   -5 ± 35     unknown",
         "cost: ε = 0.5, δ = 1e-08; ε = 1 spent of 3",
     ]
@@ -109,6 +109,50 @@ def test_values_as_people_read_them(value, text):
     assert cell(value) == text
     if isinstance(value, float):
         assert number(value) == text
+
+
+def test_values_have_the_digits_that_their_noise_leaves():
+    table = pa.table({"year": [2015, 2016], "sum": [818_905.26, -12_345.6], "mean": [23.5612, 9.0], "n": [18_864, -5]})
+    drawn = {
+        "sum": bars([307_186.55, -524_064.31], [1_330_623.97, 499_373.11]),
+        "mean": bars([19.0702, 4.509], [28.0522, 13.491]),
+        "n": bars([17_861, -1008], [19_867, 998]),
+    }
+    lines = [re.split(r"\s{2,}", line.strip()) for line in str(made_up(table, bars=drawn)).splitlines()]
+    assert lines[1] == ["2015", "819,000 ± 512,000", "23.6 ± 4.5", "18,860 ± 1,000"]
+    assert lines[2] == ["2016", "-12,000 ± 512,000", "9.0 ± 4.5", "0 ± 1,000"]
+    html = made_up(table, bars=drawn)._repr_html_()
+    for text in ("2015", "819,000", "± 512,000", "± 4.5"):
+        assert text in html
+    assert "818,905" not in html
+    # nothing is taken from the table itself
+    assert made_up(table, bars=drawn).to_pylist()[0]["sum"] == 818_905.26
+
+
+def test_one_number_of_decimals_for_a_column():
+    values = np.array([12.0, 7.123456, 9.5, 1.0])
+    half = np.array([0.5, 0.61, 2.0, 0.0004])
+    made = made_up(pa.table({"m": values}), bars={"m": bars(values - half, values + half)})
+    texts = column_texts(made, "m")
+    assert [str(text) for text in texts] == ["12.00 ± 0.50", "7.12 ± 0.61", "9.50 ± 2.00", "1.00000 ± 0.00040"]
+    assert (texts[1].low, texts[1].high) == ("6.51", "7.73")
+    assert column_texts(made, "m", 2) == texts[:2]
+
+
+def test_it_is_told_where_a_value_is_not_in_the_middle():
+    made = made_up(pa.table({"m": [3.0, 10.0, None]}), bars={"m": bars([0.0, 0.0, 0.0], [20.0, 20.0, 1.0])})
+    cut, whole, missing = column_texts(made, "m")
+    assert (str(cut), cut.low, cut.high, cut.around) == ("3 ± 10", "0", "20", False)
+    assert whole.around
+    assert str(missing) == "NULL"
+    unknown = made_up(pa.table({"m": [3.0]}), bars={"m": bars([-np.inf], [np.inf])})
+    assert str(column_texts(unknown, "m")[0]) == "3 ± unknown"
+
+
+def test_keys_are_written_as_they_are():
+    keys = [2015, 123456789, -1, 0.1, 2015.0, 12345.678, True, None, dt.date(2026, 1, 2)]
+    shown = [str(column_texts(made_up(pa.table({"k": [key]})), "k")[0]) for key in keys]
+    assert shown == ["2015", "123456789", "-1", "0.1", "2015", "12345.678", "True", "NULL", "2026-01-02"]
 
 
 class Tags(HTMLParser):

@@ -120,7 +120,7 @@ def steps(family, scale, words, n=20_000):
 @pytest.mark.parametrize("scale", ["3", "1000"])
 def test_few_draws_take_the_same_steps_whatever_they_are(statistics, family, scale):
     # C4: the time of a draw must not tell its value. What is read says which steps were taken; only the number of
-    # tries may vary, and must not depend on the value. The mutant has a first stage, so that it reads on for rare values.
+    # tries may vary, and must not depend on the value. The mutant has a first stage: it reads on for rare values.
     found = steps(family, scale, ALIKE)
     shortest = min((read for _, read in found), key=len)
     tries = [len(read) // len(shortest) for _, read in found]

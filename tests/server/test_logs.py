@@ -59,7 +59,7 @@ def test_a_log_that_can_not_be_written_is_left_out(capfd):
         try:
             int("value 4711")
         except ValueError:
-            logging.getLogger("dither.server").error("it went wrong")
+            logging.getLogger("dither.server").exception("it went wrong")
     assert "".join(capfd.readouterr()) == ""
 
 

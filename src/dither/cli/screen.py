@@ -74,20 +74,10 @@ def show_answer(answer: Answer, screen: Console) -> None:
 
 def _texts(answer: Answer) -> list[list[str]]:
     """The values with their half widths, as far as they are shown."""
-    from dither.curator.answer import cell, number
+    from dither.curator.answer import column_texts
 
-    halves = answer.error
-    shown = answer.table.slice(0, LONGEST)
-    rows = []
-    for index, row in enumerate(zip(*(column.to_pylist() for column in shown.columns), strict=True)):
-        cells = []
-        for name, value in zip(shown.column_names, row, strict=True):
-            text = cell(value)
-            if name in halves and value is not None:
-                text += f" ± {number(float(halves[name][index]))}"
-            cells.append(printable(text))
-        rows.append(cells)
-    return rows
+    columns = [column_texts(answer, name, LONGEST) for name in answer.table.column_names]
+    return [[printable(str(text)) for text in row] for row in zip(*columns, strict=True)]
 
 
 def _bars(answer: Answer) -> list[str]:

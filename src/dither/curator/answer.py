@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
+ChartKind: TypeAlias = Literal["bar", "line", "dot"]
+
 LONGEST_HTML = 200
+LONGEST_TEXT = 50
+# Beyond this many decimals a power of ten is read more easily.
+MOST_DECIMALS = 8
 # see-through, so that text stays readable on light and dark pages
 SURE, UNSURE = "rgba(49,130,189,0.45)", "rgba(49,130,189,0.2)"
 
@@ -73,9 +79,19 @@ class PublicReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A picture as SVG text; shows itself in a notebook, and ``str()`` is the text to put into a page."""
+    """A picture as SVG text; shows itself in a notebook, and ``str()`` is the text to put into a page.
 
-    svg: str
+    ``panels`` has the parts one by one, ``kind`` is how they were drawn, and ``kinds`` are the ways that suit the keys.
+    """
+
+    panels: tuple[str, ...] = ()
+    kind: ChartKind | None = None
+    kinds: tuple[ChartKind, ...] = ()
+
+    @property
+    def svg(self) -> str:
+        """All parts, one below the other."""
+        return "\n".join(self.panels)
 
     def __str__(self) -> str:
         return self.svg
@@ -144,11 +160,14 @@ class Answer:
             raise ValueError(f"the answer has {self.table.num_rows} rows and {self.table.num_columns} columns, not one")
         return self.table.column(0)[0].as_py()
 
-    def chart(self, kind: Literal["bar", "line", "dot"] | None = None) -> Drawing:
-        """The noisy columns with their intervals, drawn; the kind is chosen by the keys unless it is given."""
-        from dither.curator.charts import answer_chart
+    def chart(self, kind: ChartKind | None = None, *, width: int = 680) -> Drawing:
+        """The noisy columns with their intervals, drawn; the kind is chosen by the keys unless it is given.
 
-        return Drawing(answer_chart(self, kind=kind))
+        A line needs keys with places, such as times and numbers: others get dots. ``width`` is in pixels.
+        """
+        from dither.curator.charts import draw
+
+        return draw(self, kind=kind, width=width)
 
     def __len__(self) -> int:
         return self.table.num_rows
@@ -159,11 +178,8 @@ class Answer:
 
     def __str__(self) -> str:
         names = self.table.column_names
-        rows = [[cell(value) for value in row] for row in _rows(self.table.slice(0, 50))]
-        for index, name in enumerate(names):
-            half = self.error.get(name)
-            for row, width in zip(rows, half if half is not None else (), strict=False):
-                row[index] += f" ± {number(float(width))}"
+        columns = [[str(text) for text in column_texts(self, name, LONGEST_TEXT)] for name in names]
+        rows = list(zip(*columns, strict=True))
         widths = [max(len(name), *(len(row[i]) for row in rows)) if rows else len(name) for i, name in enumerate(names)]
         lines = ["  ".join(name.ljust(width) for name, width in zip(names, widths, strict=True))]
         lines += ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows]
@@ -178,15 +194,16 @@ class Answer:
         names = shown.column_names
         head = "".join(f"<th style='text-align:left'>{html.escape(name)}</th>" for name in names)
         scales = {name: _scale(shown.column(name), self.bars[name]) for name in names if name in self.bars}
+        columns = [column_texts(self, name, LONGEST_HTML) for name in names]
         body = []
-        for index, row in enumerate(_rows(shown)):
+        for index, row in enumerate(zip(*columns, strict=True)):
             cells = []
-            for name, value in zip(names, row, strict=True):
-                text = html.escape(cell(value))
+            for name, one in zip(names, row, strict=True):
+                text = html.escape(one.value)
                 bars = self.bars.get(name)
-                if bars is not None and bars.low is not None and bars.high is not None and value is not None:
+                if one.half and bars is not None and bars.low is not None and bars.high is not None:
                     low, high = float(bars.low[index]), float(bars.high[index])
-                    text = _html_bar(text, low, high, scales[name]) + f" <small>± {number((high - low) / 2)}</small>"
+                    text = _html_bar(text, low, high, scales[name]) + f" <small>± {html.escape(one.half)}</small>"
                 cells.append(f"<td style='text-align:left'>{text}</td>")
             body.append(f"<tr>{''.join(cells)}</tr>")
         more = shown.num_rows < self.table.num_rows
@@ -197,6 +214,97 @@ class Answer:
         notes = "".join(f"<br>{html.escape(note)}" for note in self.notes)
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
         return f"<div>{table}{rest}<small>{foot}{notes}</small></div>"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueText:
+    """A value as people read it; a noisy one with the ends of its interval, in the digits that the noise leaves.
+
+    ``half`` is half of the interval's width, and ``around`` says whether the value is in its middle, as it isn't where
+    the interval was cut at a bound.
+    """
+
+    value: str
+    half: str = ""
+    low: str = ""
+    high: str = ""
+    around: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.value} ± {self.half}" if self.half else self.value
+
+
+def column_texts(answer: Answer, name: str, most: int | None = None) -> list[ValueText]:
+    """The first values of a column as texts.
+
+    A noisy column has the digits of its usual error: the others would be noise. The table keeps them. A value with a
+    far smaller error has its own digits.
+    """
+    values = answer.table.column(name).slice(0, most).to_pylist()
+    bars = answer.bars.get(name)
+    if bars is None:
+        return [ValueText(plain(value)) for value in values]
+    if bars.low is None or bars.high is None:
+        return [ValueText(cell(value)) for value in values]
+    whole = pa.types.is_integer(answer.table.schema.field(name).type)
+    ends = list(zip(bars.low.tolist(), bars.high.tolist(), strict=True))
+    known = sorted(half for low, high in ends if 0 < (half := (high - low) / 2) < math.inf)
+    usual = decimals(known[len(known) // 2]) if known else None
+    return [
+        ValueText(cell(value)) if value is None else _between(value, low, high, usual, whole=whole)
+        for value, (low, high) in zip(values, ends, strict=False)
+    ]
+
+
+def _between(value: float, low: float, high: float, usual: int | None, *, whole: bool) -> ValueText:
+    half = (high - low) / 2
+    own = decimals(half)
+    kept = own if usual is not None and own is not None and half < 10.0**-usual else usual
+    around = abs(float(value) - low - half) <= 1e-9 * max(abs(low), abs(high))
+    shown, width, start, end = (rounded(one, kept, whole=whole) for one in (value, half, low, high))
+    return ValueText(shown, width, start, end, around)
+
+
+def decimals(half: float) -> int | None:
+    """How many decimals are worth reading beside such an error, below 0 for tens and hundreds; None without one.
+
+    Example:
+        >>> [decimals(half) for half in (0.034, 4.491, 35, 511_718)]
+        [3, 1, 0, -3]
+    """
+    if not 0 < half < math.inf:
+        return None
+    power = math.floor(math.log10(half))
+    # two digits of the error, and three of a large one, whose value has more than enough anyway
+    return 1 - power if power < 2 else 2 - power
+
+
+def rounded(value: float, places: int | None, *, whole: bool = False) -> str:
+    """A number with so many decimals; one of a column of ``whole`` numbers has none unless it needs them.
+
+    Example:
+        >>> rounded(818_905.26, -3), rounded(23.5, 2), rounded(-0.04, 1)
+        ('819,000', '23.50', '0.0')
+    """
+    if places is None or places > MOST_DECIMALS or not math.isfinite(value):
+        return cell(value)
+    if whole and value == int(value):
+        places = min(places, 0)
+    # adding 0 takes the sign from a zero
+    near = round(value, places) + 0
+    return f"{near:,}" if isinstance(near, int) else f"{near:,.{max(places, 0)}f}"
+
+
+def plain(value: object) -> str:
+    """A key as text: a number as it is written elsewhere, without commas, since it may be a year.
+
+    Example:
+        >>> plain(2015), plain(2015.0), plain(0.25)
+        ('2015', '2015', '0.25')
+    """
+    if isinstance(value, float):
+        return f"{value:.9g}" if math.isfinite(value) else number(value)
+    return str(value) if isinstance(value, int) else cell(value)
 
 
 def cell(value: object) -> str:
@@ -218,10 +326,6 @@ def number(value: float) -> str:
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"
-
-
-def _rows(table: pa.Table) -> list[tuple[object, ...]]:
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def _scale(column: pa.ChunkedArray[Any], bars: Bars) -> float:
