@@ -97,6 +97,30 @@ def test_what_no_token_is_made_for(shop, run, arguments, told):
     assert "no tokens yet" in run("token", "list").out
 
 
+def test_a_name_that_is_not_listed_is_told_to_the_owner(shop, run):
+    """Which names there are, and what to write; not what an analyst would be told."""
+    said = run("token", "create", "bob")
+    assert 'the policy doesn\'t list "bob". It lists: ana' in said.err
+    assert "nothing was charged" not in said.err
+    assert "[analysts.NAME]" in said.err
+    assert "this name" in run("token", "create", "b\x1b[31mob").err
+
+
+def test_a_list_fits_a_narrow_screen(shop, run, monkeypatch):
+    """What revoking needs is whole at 80 columns, whatever names and notes there are."""
+    numbers = [create(run, "ana", "--note", "n" * 150)[1], create(run, "owner")[1]]
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run("token", "list").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in "".join(lines)
+    rows = [line.split() for line in lines[1:] if line.split()[0] in numbers]
+    assert {row[0] for row in rows} == set(numbers)
+    for row in rows:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", row[3])
+        assert row[5] == "valid"
+    assert sum(line.count("n") for line in lines[1:]) >= 150
+
+
 def test_a_scope_that_does_not_exist(shop, run):
     said = run("token", "create", "ana", "--scope", "admin")
     assert (said.status, said.out) == (2, "")
@@ -145,6 +169,7 @@ def test_revoking_what_is_not_there(shop, run):
         (["--log", "none/server.log"], "none/server.log: the log can't be written"),
         (["--policy", "none.toml"], "dither init"),
         (["--demo", "--policy", "other.toml"], "takes no policy"),
+        (["--demo", "-p", "dither.toml"], "takes no policy"),
     ],
 )
 def test_mistakes_are_told_before_anything_starts(shop, run, arguments, told):
@@ -162,6 +187,7 @@ def test_a_taken_port(shop, run):
         said = run("serve", "--no-pg", "--port", port)
     assert said.status == 1
     assert f"nothing can listen on 127.0.0.1:{port}" in said.err
+    assert "a library reported a problem" not in said.err
     assert "--port" in said.err
 
 

@@ -51,6 +51,46 @@ def test_an_analyst_lists_their_own_newest_first(opened):
     assert [(item.sql, item.who) for item in made.curator.answers("bob").items] == [(COUNTS, "bob")]
 
 
+def test_a_list_tells_exactly_with_what_the_same_is_free(opened):
+    """The ε of a list is rounded for people; what it was asked with isn't, and says nothing about the data."""
+    made = opened()
+    terms = [{"epsilon": "1/3"}, {"error": "101/2"}, {"epsilon": "1/7", "weights": {"n": 2}, "confidence": "9/10"}]
+    for number, given in enumerate(terms):
+        made.curator.sql(counting(number), analyst="ana", **given)
+    spent = made.curator.budget("ana")
+    for past_question in made.curator.answers("ana").items:
+        assert set(past_question.asked) == {"epsilon", "error", "weights", "confidence"}
+        again = made.curator.price(past_question.sql, analyst="ana", **past_question.asked)
+        assert again.free
+        assert made.curator.past(past_question.number, analyst="ana").asked == past_question.asked
+    assert made.curator.budget("ana") == spent
+
+
+def test_a_note_without_terms_has_none_to_tell(opened):
+    made = opened()
+    made.curator.sql(COUNTS, epsilon="1/2", analyst="ana")
+    entry = next(entry for entry in made.ledger.entries() if entry.kind is Kind.RESERVE)
+    for form in (None, "text", {"epsilon": "1/2"}):
+        note = {**entry.body["note"], "asked": form}
+        db = past.sqlite3.connect(":memory:")
+        db.executescript(past.TABLES)
+        past._take(db, dataclasses.replace(entry, body={**entry.body, "note": note}))
+        (asked,) = db.execute("SELECT asked FROM charge").fetchone()
+        db.close()
+        assert json.loads(asked) == ({"epsilon": "1/2"} if isinstance(form, dict) else {})
+
+
+def test_a_record_of_limits_says_what_they_are(opened):
+    made = opened()
+    made.curator.sql(COUNTS, epsilon="1/2", analyst="ana")
+    (limits,) = [record for record in made.curator.records() if record.what == "limits"]
+    for line in made.curator.budget():
+        if line.epsilon_budget is not None:
+            assert f"{line.account.split('/')[-1]}: at most ε = {line.epsilon_budget:.4g}" in limits.question
+    (charge,) = [record for record in made.curator.records() if record.what == "reserve"]
+    assert charge.epsilon == "0.5"
+
+
 def test_the_owner_lists_everybody_s_with_names(opened):
     made = opened()
     made.curator.sql(COUNTS, epsilon="1/4", analyst="bob")

@@ -313,3 +313,10 @@ def test_who_asks_too_often_is_told_when_to_come_back(curator, access, tokens):
     assert call("GET", "/v1/whoami", "bob").status_code == 200
     assert charges(curator) == []
     service.close()
+
+
+@pytest.mark.parametrize("number", [".5", "0.5", "5e-1", ".05e1"])
+def test_a_text_may_leave_out_the_zero_before_the_point(call, number):
+    got = call("POST", "/v1/price", json={"sql": COUNT, "epsilon": number})
+    assert got.status_code == 200
+    assert got.json()["epsilon"] == pytest.approx(0.5)

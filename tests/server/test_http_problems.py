@@ -356,3 +356,13 @@ def test_the_framework_reports_to_nobody(serve):
     """Its telemetry would send exceptions with their texts to whatever is configured in the environment."""
     settings = getattr(serve().app, "_telemetry", {})
     assert not any(settings.get(name) for name in ("tracing", "metrics", "logs", "operation_spans", "auto_configure"))
+
+
+@pytest.mark.parametrize(
+    ("field", "meant"), [("epsilom", "epsilon"), ("Epsilon", "epsilon"), ("errors", "error"), ("weight", "weights")]
+)
+def test_a_misspelt_field_is_told_by_the_one_that_it_resembles(serve, field, meant):
+    body = {"sql": "SELECT COUNT(*) AS n FROM orders", field: 1}
+    got = serve()("POST", "/v1/price", json=body)
+    assert got.status_code == 422
+    assert got.json()["title"] == f"there is a field that isn't known: did you mean {meant}?"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import shlex
 import sys
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -29,6 +31,7 @@ MOST_PROCESSES = 256
 
 
 def serve(
+    context: typer.Context,
     *,
     policy: PolicyFile = DEFAULT_POLICY,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
@@ -76,7 +79,8 @@ def serve(
             raise InvalidParameter(f"--rate is a number of requests a second, above 0; got {rate}")
         if not 0 <= processes <= MOST_PROCESSES:
             raise InvalidParameter(f"--processes is a number from 0 to {MOST_PROCESSES}; got {processes}")
-        if demo and policy != DEFAULT_POLICY:
+        named = context.get_parameter_source("policy")
+        if demo and named is not None and named.name != "DEFAULT":
             raise InvalidParameter("--demo serves a made-up shop and takes no policy: leave one of the two out")
         for file in (certificate, key):
             if file is not None and not file.is_file():
@@ -89,10 +93,31 @@ def serve(
         rules = Policy.load(path)
         limits = Limits(rate=rate, burst=max(1, round(10 * rate)), processes=processes)
         begun = None if rules.source.ledger.exists() else rules.source.ledger.name
-        started = partial(_say, path=path, begun=None if demo else begun, everywhere=_everywhere(host))
+        listening = stack.enter_context(_no_word_of_the_library())
+        say = partial(_say, path=path, begun=None if demo else begun, everywhere=_everywhere(host))
+
+        def started(server: Running) -> None:
+            listening()
+            say(server)
+
         _warm()
         serve_policy(rules, place, started=started, limits=limits, new_owner_token=new_owner_token)
         console().print("stopped; everything that was charged is in the ledger")
+
+
+@contextmanager
+def _no_word_of_the_library() -> Iterator[Callable[[], None]]:
+    """Until what this yields is called, uvicorn logs nothing: a port that is taken is told in words of ours."""
+    library = logging.getLogger("uvicorn.error")
+
+    def silent(_: logging.LogRecord) -> bool:
+        return False
+
+    library.addFilter(silent)
+    try:
+        yield lambda: library.removeFilter(silent)
+    finally:
+        library.removeFilter(silent)
 
 
 def _warm() -> None:

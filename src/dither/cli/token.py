@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +13,15 @@ from rich.text import Text
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console, say
 from dither.curator.owner import OWNER
+from dither.errors import InvalidParameter, Refused
 from dither.server.identity import Scope
 
 if TYPE_CHECKING:
+    from dither.curator import Policy
     from dither.server.tokens import Token
+
+# of a time of ISO 8601, the date
+DATE = 10
 
 app = typer.Typer(help="Make, list and revoke the tokens of the server.", no_args_is_help=True)
 
@@ -41,8 +47,7 @@ def create(
     rules = Policy.load(policy)
     chosen = scope or (Scope.OWNER if name == OWNER else Scope.ASK)
     if name != OWNER:
-        # says what to do if the policy doesn't let this name ask
-        rules.analyst(name)
+        _expect_listed(name, rules)
     with TokenFile.open(access_path(rules)) as tokens:
         token, secret = tokens.create(name, chosen, days=days, note=note)
     console().print(Text(secret))
@@ -65,12 +70,28 @@ def show(policy: PolicyFile = DEFAULT_POLICY) -> None:
         return
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for title in ("number", "for", "scope", "made", "until", "state", "note"):
-        table.add_column(title, no_wrap=True)
+        # what `dither token revoke` needs is whole on the narrowest screen; names and notes go on in the next line
+        folds = title in ("for", "note")
+        table.add_column(title, no_wrap=not folds, overflow="fold", min_width=4 if folds else None)
     for token in known:
-        until = token.expires or "for ever"
-        row = (token.number, token.analyst, token.scope, token.made, until, _state(token, now), token.note)
+        made, until = token.made[:DATE], (token.expires or "for ever")[:DATE]
+        row = (token.number, token.analyst, token.scope, made, until, _state(token, now), token.note)
         table.add_row(*map(Text, row))
     console().print(table)
+
+
+def _expect_listed(name: str, rules: Policy) -> None:
+    """Refuse a name that the policy doesn't let ask, in words for the owner, who can change that."""
+    try:
+        rules.analyst(name)
+    except Refused:
+        # the name was typed, and may hold anything
+        typed = json.dumps(name, ensure_ascii=False) if name.isprintable() else "this name"
+        listed = ", ".join(rules.analysts) or "nobody"
+        raise InvalidParameter(
+            f"the policy doesn't list {typed}. It lists: {listed}. Take one of these, or add a section "
+            "[analysts.NAME] to the policy and start the server again"
+        ) from None
 
 
 def _state(token: Token, now: datetime) -> str:

@@ -7,7 +7,7 @@ dataset's account decides only when a question is charged, and then says no more
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dither.curator.exchange import Exchange
@@ -23,6 +23,7 @@ NEXT_TO_NOTHING = Fraction(1, 10**12)
 # For so many analysts what is left to them is kept in words, until anybody is charged.
 MOST_SAID = 1000
 Granted = Callable[[], Mapping[str, Fraction]]
+NEARLY_ALL, SMALLEST = 0.9995, 0.0001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,8 @@ class BudgetLine:
     """An account as people read it: spending as ε at the account's ``delta``, and the share of its cap that is used up.
 
     In zCDP the two differ: half of ρ is more than half of ε. ``share`` is what decides how much more can be asked; an
-    account without a cap of its own has none.
+    account without a cap of its own has none. ``told`` marks the account of which prices speak to whoever looks; it
+    isn't compared.
     """
 
     account: str
@@ -39,12 +41,13 @@ class BudgetLine:
     share: float | None
     delta: float
     exactly: str
+    told: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         text = f"ε = {self.epsilon_spent:.4g} spent"
         if self.epsilon_budget is None or self.share is None:
             return f"{text} (not capped by a budget of its own)"
-        return f"{text} of {self.epsilon_budget:g} ({100 * (1 - self.share):.3g}% of the budget is left)"
+        return f"{text} of {self.epsilon_budget:g} ({percent(1 - self.share)} of the budget is left)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +109,13 @@ class Accounts:
         """Every account for the owner; for an analyst their own."""
         if analyst != OWNER:
             self._policy.analyst(analyst)
-            return (self.line(self._spent(self.account(analyst))),)
+            return (self._line(self._spent(self.account(analyst)), self._caps(), told=True),)
         found = {balance.account: balance for balance in self._ledger.balances()}
         for account in self.limits():
             found.setdefault(account, self._spent(account))
-        return tuple(self.line(found[account]) for account in sorted(found, key=lambda one: one.path))
+        told, caps = self._told(analyst), self._caps()
+        ordered = sorted(found, key=lambda one: one.path)
+        return tuple(self._line(found[account], caps, told=account == told) for account in ordered)
 
     def left(self, analyst: str) -> str:
         """What is left to an analyst, in words; to the owner, of the dataset's budget."""
@@ -181,7 +186,7 @@ class Accounts:
         """A balance as people read it."""
         return self._line(balance, self._caps())
 
-    def _line(self, balance: Balance, caps: _Caps) -> BudgetLine:
+    def _line(self, balance: Balance, caps: _Caps, *, told: bool = False) -> BudgetLine:
         limit, cap = caps.limits.get(balance.account), caps.epsilons.get(balance.account)
         delta = self._delta(balance.account)
         return BudgetLine(
@@ -191,6 +196,7 @@ class Accounts:
             share=None if limit is None else _used(balance.spent, limit),
             delta=float(delta),
             exactly=balance.spent.in_words(self._exchange.currency),
+            told=told,
         )
 
     def _spent(self, account: Account) -> Balance:
@@ -217,3 +223,15 @@ def _used(spent: Amount, limit: Limit) -> float:
     """The larger share of the two parts of a budget that is used up."""
     parts = [(spent.main, limit.main), (spent.delta, limit.delta)]
     return max((used / most if most else float(used > 0)) for used, most in parts)
+
+
+def percent(share: float) -> str:
+    """A share with three digits; what isn't all is never called all, and what isn't nothing never nothing.
+
+    Example:
+        >>> percent(1.0), percent(0.99996), percent(0.5), percent(0.00002), percent(0.0)
+        ('100%', 'over 99.9%', '50%', 'under 0.01%', '0%')
+    """
+    if NEARLY_ALL <= share < 1:
+        return "over 99.9%"
+    return "under 0.01%" if 0 < share < SMALLEST else f"{100 * max(share, 0.0):.3g}%"

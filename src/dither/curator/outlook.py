@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dither.curator.accounts import OWNER, Accounts, BudgetLine
+from dither.curator.accounts import NEARLY_ALL, OWNER, SMALLEST, Accounts, BudgetLine, percent
 from dither.curator.exchange import Exchange
 from dither.curator.quote import Quote
 from dither.curator.requests import Request, RequestKind
@@ -18,8 +18,6 @@ from dither.errors import DitherError
 
 if TYPE_CHECKING:
     from dither.curator.curator import Curator
-
-NEARLY_ALL, SMALLEST = 0.9995, 0.0001
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +105,7 @@ def _raised(curator: Curator, request: Request, own: BudgetLine, dataset: Budget
 def _left(line: BudgetLine) -> str:
     if line.share is None or line.epsilon_budget is None:
         return "no budget of their own"
-    return f"{_percent(1 - line.share)} of ε = {line.epsilon_budget:g}"
+    return f"{percent(1 - line.share)} of ε = {line.epsilon_budget:g}"
 
 
 def _after(line: BudgetLine, taken: float | None) -> str:
@@ -121,11 +119,4 @@ def _after(line: BudgetLine, taken: float | None) -> str:
         return "too little"
     if left < SMALLEST:
         return "next to nothing"
-    return _percent(left) if left >= NEARLY_ALL else f"at least {_percent(left)}"
-
-
-def _percent(share: float) -> str:
-    """A share with three digits; what isn't all is never called all, and what isn't nothing never nothing."""
-    if NEARLY_ALL <= share < 1:
-        return "over 99.9%"
-    return "under 0.01%" if 0 < share < SMALLEST else f"{100 * max(share, 0.0):.3g}%"
+    return percent(left) if left >= NEARLY_ALL else f"at least {percent(left)}"

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dither.curator.asked import Terms
@@ -26,7 +26,7 @@ MOST_ITEMS = 500
 TABLES = """
 CREATE TABLE charge(
     seq INTEGER PRIMARY KEY, number TEXT NOT NULL UNIQUE, at TEXT NOT NULL, account TEXT NOT NULL, key TEXT NOT NULL,
-    sql TEXT, epsilon TEXT NOT NULL, main INTEGER NOT NULL, delta INTEGER NOT NULL
+    sql TEXT, epsilon TEXT NOT NULL, asked TEXT NOT NULL, main INTEGER NOT NULL, delta INTEGER NOT NULL
 );
 CREATE INDEX charge_of_account ON charge(account, seq);
 CREATE TABLE payment(
@@ -36,9 +36,11 @@ CREATE TABLE payment(
 CREATE TABLE answered(key TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 LISTED = (
-    "SELECT number, at, account, sql, epsilon, main, delta, EXISTS(SELECT 1 FROM answered a WHERE a.key = c.key) "
-    "FROM charge c WHERE"
+    "SELECT number, at, account, sql, epsilon, asked, main, delta, "
+    "EXISTS(SELECT 1 FROM answered a WHERE a.key = c.key) FROM charge c WHERE"
 )
+# what a question is asked again with; of the rest of a note, the data's version is for the owner's side only
+ASKED = ("epsilon", "error", "weights", "confidence")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +48,9 @@ class Past:
     """A question that was paid for: its receipt number, when, by whom, its text and its cost.
 
     ``mine`` says that the account of whoever looks paid for it; ``answered`` that its answer is on record. One that
-    isn't answered, because something failed, is run by asking for it again, at no cost.
+    isn't answered, because something failed, is run by asking for it again, at no cost. ``epsilon`` is rounded for
+    people; ``asked`` has exactly the ε or the error, the weights and the confidence, with which the same question is
+    free. It is empty in what came from elsewhere than this ledger's own list, and isn't compared.
     """
 
     number: str
@@ -57,6 +61,7 @@ class Past:
     cost: str
     mine: bool
     answered: bool
+    asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +165,7 @@ class PastQuestions:
                 self._read_up_to = 0
 
     def _past(self, row: tuple[Any, ...], *, own: str, named: bool) -> Past:
-        number, at, account, sql, epsilon, main, delta, answered = row
+        number, at, account, sql, epsilon, asked, main, delta, answered = row
         mine = account == own
         return Past(
             number=number,
@@ -171,6 +176,7 @@ class PastQuestions:
             cost=self._exchange.in_words(Amount(main, delta)),
             mine=mine,
             answered=bool(answered),
+            asked=json.loads(asked),
         )
 
     @contextmanager
@@ -196,9 +202,11 @@ def _take(db: sqlite3.Connection, entry: Entry) -> None:
         return
     amount, note = body["amount"], body["note"]
     cost = (amount["main"], amount["delta"])
-    about = (note.get("sql"), str(note.get("epsilon", "")))
+    form = note.get("asked")
+    asked = {name: form[name] for name in ASKED if name in form} if isinstance(form, dict) else {}
+    about = (note.get("sql"), str(note.get("epsilon", "")), canonical(asked))
     db.execute(
-        "INSERT OR REPLACE INTO charge VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO charge VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (entry.seq, body["number"], entry.at, canonical(body["path"]), body["key"], *about, *cost),
     )
     for payer in body["payers"]:

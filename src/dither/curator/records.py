@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import islice
 
 from dither.curator.exchange import Exchange
 from dither.curator.policy.policy import Policy
 from dither.errors import LedgerError, LedgerRolledBack
 from dither.ledger import Amount, Entry, Ledger, MemoryLedger, SqliteLedger, Verified
+from dither.ledger.amount import DELTA_UNITS
+from dither.privacy import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One entry of the ledger in words."""
+    """One entry of the ledger in words.
+
+    ``question`` is what was asked, why it failed, or which limits were stated. ``epsilon`` is the price as the analyst
+    saw it, and isn't compared: over HTTP it isn't sent.
+    """
 
     number: int
     at: str
@@ -22,6 +29,7 @@ class Record:
     who: str
     cost: str
     question: str
+    epsilon: str = field(default="", compare=False)
 
 
 def open_ledger(policy: Policy, *, adopt: bool = False, create: bool = True) -> SqliteLedger:
@@ -89,15 +97,25 @@ def _record(entry: Entry, policy: Policy) -> Record:
     body = entry.body
     note = body.get("note")
     told = note if isinstance(note, dict) else {}
-    question = told.get("sql") or told.get("computation") or body.get("cause") or ""
+    exchange = Exchange(policy.budget.delta_budget)
+    stated = "; ".join(_limit(one, exchange) for one in body.get("limits", ()))
+    question = told.get("sql") or told.get("computation") or body.get("cause") or stated
     amount = body.get("amount")
-    currency = Exchange(policy.budget.delta_budget).currency
     return Record(
         number=entry.seq,
         at=entry.at[:19].replace("T", " "),
         what=entry.kind.value,
         receipt=str(body.get("number", "")),
         who="/".join(body.get("path", ())),
-        cost=Amount.from_json(amount).in_words(currency) if isinstance(amount, dict) else "",
+        cost=Amount.from_json(amount).in_words(exchange.currency) if isinstance(amount, dict) else "",
         question=" ".join(str(question).split()),
+        epsilon=str(told.get("epsilon", "")),
     )
+
+
+def _limit(stated: Json, exchange: Exchange) -> str:
+    """What an account may spend since then, as the ε that the policy or a grant gave it."""
+    limit = Amount.from_json(stated["limit"])
+    # the limit's δ is the half that pays for discovered keys; the other half reads ρ as ε
+    epsilon = exchange.epsilon_of(Amount(limit.main), Fraction(2 * limit.delta, DELTA_UNITS))
+    return f"{stated['account'][-1]}: at most ε = {epsilon:.4g}"

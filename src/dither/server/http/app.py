@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -53,9 +54,9 @@ def make_app(service: Service, access: Access, *, pages: bool = True, secure_coo
         app.include_router(router)
     if pages:
         from dither.server.web.pages import router as pages_router
-        from dither.server.web.visits import lost
+        from dither.server.web.visits import COOKIES, lost
 
-        app.state.lost = lost
+        app.state.lost = partial(lost, cookie=COOKIES[secure_cookies])
         app.include_router(pages_router(secure_cookies=secure_cookies), include_in_schema=False)
     app.add_middleware(Guard, largest_request=service.limits.largest_request, secure=secure_cookies)
     app.add_exception_handler(HTTPException, _http_problem)

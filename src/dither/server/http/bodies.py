@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import Annotated, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -14,12 +15,13 @@ LONGEST_SQL = 200_000
 LONGEST_WHY = 1000
 JSON = "application/json"
 
-_TEXT_NUMBER = r"^[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,2})?$|^[0-9]{1,40}/[1-9][0-9]{0,39}$"
+_TEXT_NUMBER = r"^([0-9]{1,40}|[0-9]{0,40}\.[0-9]{1,40})([eE][+-]?[0-9]{1,2})?$|^[0-9]{1,40}/[1-9][0-9]{0,39}$"
 ExactNumber: TypeAlias = (
     Annotated[int, Field(strict=True, gt=0, le=10**30)]
     | Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
     | Annotated[str, StringConstraints(strict=True, pattern=_TEXT_NUMBER)]
 )
+LONGEST_NAME = 40
 A_NUMBER = 'a number above 0, such as 0.1, or a text such as "0.1" or "1/3"'
 
 
@@ -108,6 +110,10 @@ def _invalid(problem: ValidationError, model: type[Body]) -> Problem:
         return _problem(422, "invalid", f"the field {place} is missing", f"It is {fields[str(place)].description}.")
     if isinstance(place, str) and place in fields:
         return _problem(422, "invalid", f"the field {place} isn't as expected: {fields[place].description}", known)
+    # nothing that was sent is repeated, but a misspelt field is told by the one that it resembles
+    meant = get_close_matches(place[:LONGEST_NAME], fields, 1) if isinstance(place, str) else []
+    if first["type"] == "extra_forbidden" and meant:
+        return _problem(422, "invalid", f"there is a field that isn't known: did you mean {meant[0]}?", known)
     return _problem(422, "invalid", "the body has to be an object with the known fields and no others", known)
 
 

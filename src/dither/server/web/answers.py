@@ -8,10 +8,11 @@ from typing import TypeVar
 from fastapi import Response
 from starlette.datastructures import URL
 
-from dither.curator import Answer, Curator
-from dither.curator.charts import ChartKind, answer_chart
+from dither.curator import Answer, Curator, Past
+from dither.curator.charts import ChartKind
 from dither.errors import InvalidParameter
 from dither.server.identity import Scope
+from dither.server.web.links import ask_link
 from dither.server.web.notebook import notebook
 from dither.server.web.showing import KINDS, shown_answer
 from dither.server.web.visits import Visit
@@ -56,7 +57,7 @@ async def chart(visit: Visit) -> Response:
     if not visit.partly:
         return await _shown(visit, kind)
     answer = await _of(visit, _answer)
-    return visit.page("_drawing.html", answer=answer, drawing=answer_chart(answer, kind=kind), kind=kind, kinds=KINDS)
+    return visit.page("_drawing.html", answer=answer, kind=kind)
 
 
 async def download(visit: Visit) -> Response:
@@ -68,7 +69,7 @@ async def download(visit: Visit) -> Response:
     elif form == "ipynb":
         media = "application/x-ipynb+json"
         base = URL(scope=visit.request.scope).replace(path="", query="", fragment="")
-        content = notebook(str(base), number, await _of(visit, _question))
+        content = notebook(str(base), number, (await _of(visit, _question)).sql)
     else:
         raise InvalidParameter("expected csv, arrow or ipynb")
     # receipt numbers are hexadecimal, so nothing is lost here, and nothing else comes into the header
@@ -78,8 +79,9 @@ async def download(visit: Visit) -> Response:
 
 
 async def _shown(visit: Visit, kind: ChartKind | None) -> Response:
-    answer, sql = await _of(visit, lambda curator, *given: (_answer(curator, *given), _question(curator, *given)))
-    return visit.page("answer.html", sql=sql, **shown_answer(answer, kind=kind))
+    answer, past = await _of(visit, lambda curator, *given: (_answer(curator, *given), _question(curator, *given)))
+    again = ask_link(past.sql, past.asked, past.epsilon)
+    return visit.page("answer.html", sql=past.sql, again=again, **shown_answer(answer, kind=kind))
 
 
 async def _of(visit: Visit, work: Callable[[Curator, str, str], T]) -> T:
@@ -94,5 +96,5 @@ def _answer(curator: Curator, number: str, who: str) -> Answer:
     return curator.answer(number, analyst=who)
 
 
-def _question(curator: Curator, number: str, who: str) -> str:
-    return curator.past(number, analyst=who).sql
+def _question(curator: Curator, number: str, who: str) -> Past:
+    return curator.past(number, analyst=who)

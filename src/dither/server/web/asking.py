@@ -9,16 +9,19 @@ from typing import Any
 from fastapi import Response
 from starlette.responses import RedirectResponse
 
-from dither.curator import OWNER, Quote
+from dither.curator import OWNER, BudgetLine, Quote
 from dither.errors import DitherError, Failed, InvalidParameter, OutOfBudget, Refused
 from dither.privacy import Guarantee
 from dither.server.identity import Scope
 from dither.server.problems import Problem, ServerRefusal, problem_of
 from dither.server.service import Wanted
 from dither.server.web.facts import shown_table
+from dither.server.web.links import ask_link
 from dither.server.web.meaning import meaning_of
+from dither.server.web.quoted import rounded_up, shown_error
 from dither.server.web.showing import shown_answer
 from dither.server.web.visits import Visit
+from dither.server.web.wording import worded
 
 DEFAULT_AMOUNT = "0.1"
 NOT_AGREED = Problem(
@@ -56,29 +59,46 @@ async def ask(visit: Visit) -> Response:
 async def price(visit: Visit) -> Response:
     """What the question in the editor would cost; free, and called while one types."""
     if not visit.form.get("sql", "").strip():
-        return _priced(visit, "_nothing.html")
+        return _priced(visit, "_nothing.html", line=await _line(visit))
     try:
         quote = await visit.service.price(visit.session.identity, _wanted(visit))
         shown = await _shown_price(visit, quote)
     except (DitherError, ServerRefusal, TimeoutError) as error:
-        return _priced(visit, "_refused.html", **_refusal(visit, error, asked=False))
+        refusal = _refusal(visit, error, asked=False)
+        return _priced(visit, "_unpriced.html", line=await _line(visit), **refusal)
     return _priced(visit, "_price.html", **shown)
 
 
 async def _shown_price(visit: Visit, quote: Quote) -> dict[str, Any]:
     """What the template of a price needs; ``price`` is what the button states and the form sends back."""
-    lines = await visit.service.budget(visit.session.identity)
-    meaning = None
+    line, meaning = _told(await visit.service.budget(visit.session.identity)), None
     if 0 < quote.epsilon < math.inf:
         guarantee = Guarantee(epsilon=quote.epsilon, delta=quote.delta)
         meaning = meaning_of(guarantee, visit.service.curator.policy.schema.adjacency)
+    noisy = [column for column in quote.columns if column.mechanism]
+    halves = [column.half_width for column in noisy if column.half_width]
     return {
         "quote": quote,
         "price": _stated(quote),
-        "line": lines[0] if lines else None,
+        "line": line,
         "meaning": meaning,
-        "noisy": [column for column in quote.columns if column.mechanism],
+        "errors": [shown_error(column) for column in noisy],
+        # one error is asked for all columns: the widest is reached for about this price
+        "widest": rounded_up(max(halves)) if len(halves) == len(noisy) and halves else "",
     }
+
+
+def _told(lines: tuple[BudgetLine, ...]) -> BudgetLine | None:
+    """The account of which prices speak to whoever looks."""
+    return next((line for line in lines if line.told), None)
+
+
+async def _line(visit: Visit) -> BudgetLine | None:
+    """What is left, beside what has no price yet; nothing for who may not even know that."""
+    try:
+        return _told(await visit.service.budget(visit.session.identity))
+    except (DitherError, ServerRefusal, TimeoutError):
+        return None
 
 
 def _stated(quote: Quote) -> str:
@@ -107,7 +127,8 @@ async def run(visit: Visit) -> Response:
             return visit.page("_refused.html", **refusal)
         return _again(visit, status=refusal["problem"].status, answer_part="_refused.html", **refusal)
     template = "_answer.html" if visit.partly else "answer.html"
-    return visit.page(template, sql=visit.form.get("sql", ""), **shown_answer(answer))
+    again = ask_link(wanted.sql, {"epsilon": wanted.epsilon, "error": wanted.error})
+    return visit.page(template, sql=wanted.sql, again=again, **shown_answer(answer))
 
 
 async def request_approval(visit: Visit) -> Response:
@@ -145,7 +166,7 @@ def _editor(
 ) -> Response:
     """The whole page, with what is in the editor and what came of it."""
     tables = [shown_table(table) for table in visit.service.curator.policy.schema.tables.values()]
-    parts = {"price_part": price_part, "answer_part": answer_part, "tables": tables}
+    parts = {"price_part": price_part, "answer_part": answer_part, "tables": tables, "quiet": False}
     return visit.page("ask.html", status=status, sql=sql, mode=mode, amount=amount, **parts, **context)
 
 
@@ -157,12 +178,15 @@ def _again(visit: Visit, **context: Any) -> Response:
 
 
 def _priced(visit: Visit, part: str, **context: Any) -> Response:
-    return visit.page(part, **context) if visit.partly else _again(visit, price_part=part, **context)
+    if not visit.partly:
+        return _again(visit, price_part=part, **context)
+    # after an answer its cost is being read out, which the price must not interrupt
+    return visit.page(part, quiet=bool(visit.form.get("quiet")), **context)
 
 
 def _refusal(visit: Visit, error: BaseException, *, asked: bool) -> dict[str, Any]:
     """What is said about a question without an answer; ``asked`` tells the question itself from its price."""
-    problem = problem_of(error)
+    problem = worded(problem_of(error))
     return {
         "problem": problem,
         "excerpt": _excerpt(visit.form.get("sql", ""), problem),
@@ -174,9 +198,13 @@ def _refusal(visit: Visit, error: BaseException, *, asked: bool) -> dict[str, An
 
 def _what(error: BaseException, *, asked: bool) -> str:
     """In which way a question wasn't answered: what may have been charged is never called free."""
+    if not asked:
+        # nobody pressed anything: what is half typed isn't refused
+        of_text = isinstance(error, Refused) and not error.code.startswith("epsilon")
+        return "Not yet a question" if of_text else "No price yet"
     if isinstance(error, OutOfBudget):
         return "Not in the budget, nothing was charged"
-    if isinstance(error, Refused | InvalidParameter | ServerRefusal) or not asked:
+    if isinstance(error, Refused | InvalidParameter | ServerRefusal):
         return "Refused, free of charge"
     return "Charged, but not answered" if isinstance(error, Failed) else "Not answered"
 
@@ -187,6 +215,8 @@ def _wanted(visit: Visit) -> Wanted:
     mode = visit.form.get("mode", "epsilon")
     if mode not in ("epsilon", "error"):
         raise InvalidParameter("a question is asked for an ε or for an error")
+    if mode == "error" and amount is None:
+        raise InvalidParameter("write which error you want, such as 100")
     return Wanted(
         sql=visit.form.get("sql", ""),
         epsilon=amount if mode == "epsilon" else None,

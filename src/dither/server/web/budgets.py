@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fastapi import Response
 from starlette.responses import RedirectResponse
 
-from dither.curator import OWNER, Curator
+from dither.curator import OWNER, Curator, Past
 from dither.curator.charts import burn_down
-from dither.errors import DitherError
+from dither.errors import DitherError, InvalidParameter
 from dither.server.identity import Scope
+from dither.server.web.facts import protected
 from dither.server.web.meaning import meaning_of
-from dither.server.web.visits import Visit
+from dither.server.web.visits import Visit, short_name
+
+# among so many questions of others an analyst's latest one is looked for, in pages of growing size
+PAGES = (1, 50, 500, 500, 500, 500)
 
 
 async def budget(visit: Visit) -> Response:
@@ -29,13 +35,14 @@ async def budget(visit: Visit) -> Response:
             _latest(curator, who) if may_ask else None,
         ),
     )
-    spent = any(line.epsilon_spent > 0 for line in lines)
+    spent, dataset = any(line.epsilon_spent > 0 for line in lines), policy.source.name
+    named = [replace(point, account=short_name(point.account, dataset)) for point in history]
     return visit.page(
         "budget.html",
         lines=lines,
-        drawing=burn_down(history),
+        drawing=burn_down(named),
         meaning=meaning_of(guarantee, policy.schema.adjacency) if spent else None,
-        unit=policy.unit_statement(),
+        unit=protected(policy),
         shared=policy.budget.share_answers,
         latest=latest,
         may_request=may_ask and who != OWNER and any(line.epsilon_budget is not None for line in lines),
@@ -45,6 +52,8 @@ async def budget(visit: Visit) -> Response:
 async def request_budget(visit: Visit) -> Response:
     """Ask the owner for more."""
     who, amount, why = visit.analyst, visit.amount("amount"), visit.form.get("why", "")
+    if not amount:
+        raise InvalidParameter("say by how much your budget should grow: a number above 0, such as 0.1")
     request = await visit.service.do(
         visit.session.identity,
         Scope.ASK,
@@ -57,13 +66,24 @@ async def request_budget(visit: Visit) -> Response:
 
 
 def _latest(curator: Curator, who: str) -> tuple[str, int] | None:
-    """The latest question, and how many of its price still fit."""
-    page = curator.answers(who, count=1)
-    mine = next((past for past in page.items if past.mine), None)
+    """Their latest question, and how many of its price still fit."""
+    mine = _own_latest(curator, who)
     if mine is None:
         return None
     try:
-        quote = curator.price(mine.sql, epsilon=mine.epsilon, analyst=who)
+        quote = curator.price(mine.sql, analyst=who, **mine.asked)
     except (DitherError, ValueError):
         return None
     return None if quote.more is None else (mine.sql, quote.more)
+
+
+def _own_latest(curator: Curator, who: str) -> Past | None:
+    """The latest question that this account paid for: where all answers are listed, others may have asked since."""
+    before = None
+    for count in PAGES:
+        page = curator.answers(who, before=before, count=count)
+        mine = next((past for past in page.items if past.mine), None)
+        if mine is not None or page.next is None:
+            return mine
+        before = page.next
+    return None

@@ -8,9 +8,13 @@ from fractions import Fraction
 
 from fastapi import Response
 
-from dither.curator.answer import cell, number
-from dither.query.kinds import Auto, Interval, Kind
+from dither.curator import Policy
+from dither.curator.answer import number
+from dither.curator.policy.advice import advise
+from dither.privacy import Adjacency
+from dither.query.kinds import Auto, Interval, Kind, Value
 from dither.query.schema import ColumnFacts, TableFacts
+from dither.query.sql.names import column_facts
 from dither.server.identity import Scope
 from dither.server.web.visits import Visit
 from dither.server.wire_form import DAY_ZERO, TIME_ZERO
@@ -47,8 +51,27 @@ async def data(visit: Visit) -> Response:
     visit.service.admit(visit.session.identity, Scope.PRICE)
     policy = visit.service.curator.policy
     tables = [shown_table(table) for table in policy.schema.tables.values()]
-    warnings = [str(finding) for finding in policy.warnings] if visit.session.identity.is_owner else []
-    return visit.page("data.html", tables=tables, unit=policy.unit_statement(), warnings=warnings)
+    warnings = lacking(policy) if visit.session.identity.is_owner else []
+    return visit.page("data.html", tables=tables, unit=protected(policy), warnings=warnings)
+
+
+def lacking(policy: Policy) -> list[str]:
+    """What the owner should know of the policy, as ``dither check`` says it; of tables only what the file tells."""
+    known = list(policy.warnings)
+    # without the catalogue, which isn't read here, nothing true can be said of tables
+    known += [found for found in advise(policy, {}) if found.key.startswith("budget") and found not in known]
+    return [str(finding) for finding in known]
+
+
+def protected(policy: Policy) -> str:
+    """Who is protected, and against what, in plain words."""
+    units = []
+    for table in policy.schema.tables.values():
+        if table.private:
+            whole = f"each {table.unit_column} of {table.name}, with all its rows"
+            units.append(f"each row of {table.name}" if table.unit_column is None else whole)
+    present = policy.schema.adjacency is Adjacency.ADD_REMOVE
+    return "; ".join(units) + (", and even whether it is there" if present else ". How many there are is public")
 
 
 def shown_table(table: TableFacts) -> ShownTable:
@@ -70,8 +93,11 @@ def shown_table(table: TableFacts) -> ShownTable:
 def _column(column: ColumnFacts, table: TableFacts) -> ShownColumn:
     is_unit = table.private and column.name == table.unit_column
     bounds, keys, brief = _bounds(column), "", column.kind.value
+    if column.keys is None and not is_unit and column_facts(table, column).keys is not None:
+        # what follows from the type and the bounds is as public as what is listed
+        keys = "false, true" if column.kind is Kind.BOOLEAN else "each whole number"
     if column.keys is not None:
-        keys = ", ".join(cell(key) for key in column.keys[:MOST_KEYS])
+        keys = ", ".join(_key(key) for key in column.keys[:MOST_KEYS])
         keys += f" and {len(column.keys) - MOST_KEYS} more" if len(column.keys) > MOST_KEYS else ""
         brief += f", {_counted(len(column.keys), 'key')}"
     elif isinstance(column.between, Interval):
@@ -81,11 +107,21 @@ def _column(column: ColumnFacts, table: TableFacts) -> ShownColumn:
     return ShownColumn(
         name=column.name,
         kind=column.kind.value,
-        bounds="who is protected" if is_unit else bounds,
+        bounds=bounds,
         keys=keys,
-        to_do=_to_do(column) if table.private and not is_unit else "",
+        to_do="" if not table.private else "Says who is protected." if is_unit else _to_do(column),
         brief=brief,
     )
+
+
+def _key(value: Value) -> str:
+    """A key as a question writes it: no separators in the digits of a year, and nothing that steers a screen."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "NULL"
+    text = number(value).replace(",", "") if isinstance(value, float) else str(value)
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def _bounds(column: ColumnFacts) -> str:
@@ -103,7 +139,8 @@ def _end(column: ColumnFacts, value: Fraction) -> str:
         return str(DAY_ZERO + dt.timedelta(days=int(value)))
     if column.kind.temporal:
         return f"{TIME_ZERO + dt.timedelta(microseconds=int(value)):%Y-%m-%d %H:%M:%S}"
-    return number(float(value))
+    # as a question writes it: a bound may be a year
+    return number(float(value)).replace(",", "")
 
 
 def _to_do(column: ColumnFacts) -> str:

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Response
 from starlette.responses import RedirectResponse
 
-from dither.curator import OWNER, Curator, Outlook, Request, RequestKind, RequestState
-from dither.errors import InvalidParameter, LedgerError
+from dither.curator import OWNER, Curator, Outlook, Record, Request, RequestKind, RequestState
+from dither.errors import DitherError, InvalidParameter, LedgerError
 from dither.server.identity import Scope
-from dither.server.web.visits import Visit
+from dither.server.problems import Problem, problem_of
+from dither.server.web.visits import Visit, short_name
 
 PAGE = 50
+CHARGES = ("reserve", "charge")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRecord:
+    """A row of the ledger's page: an entry, or a charge together with the entry of its answer.
+
+    ``what`` says what happened where it isn't a question with its answer; ``asked`` that the receipt is a question's.
+    """
+
+    entries: str
+    at: str
+    who: str
+    epsilon: str
+    cost: str
+    what: str
+    question: str
+    receipt: str
+    asked: bool
 
 
 async def ledger(visit: Visit) -> Response:
@@ -53,11 +75,44 @@ async def _ledger(visit: Visit, *, verified: bool = False, **outcome: Any) -> Re
     )
     older = records[-1].number if len(records) == PAGE and records[-1].number > 1 else None
     template = "_records.html" if visit.partly else "ledger.html"
-    return visit.page(template, records=records, older=older, grants=grants, verified=verified, **outcome)
+    dataset = visit.service.curator.policy.source.name
+    rows = shown_records(records, dataset)
+    return visit.page(template, records=rows, older=older, grants=grants, verified=verified, **outcome)
+
+
+def shown_records(records: Sequence[Record], dataset: str) -> list[ShownRecord]:
+    """The entries as rows, in their order; an answer is in the row of its charge, where both are there."""
+    charges = {record.receipt for record in records if record.what in CHARGES}
+    answers = {record.receipt: record.number for record in records if record.what == "answer"}
+    rows = []
+    for record in records:
+        if record.what == "answer" and record.receipt in charges:
+            continue
+        charge, answer = record.what in CHARGES, answers.get(record.receipt)
+        whole = charge and answer is not None
+        rows.append(
+            ShownRecord(
+                entries=f"{record.number}, {answer}" if whole else str(record.number),
+                at=record.at,
+                who=short_name(record.who, dataset) if record.who else "",
+                epsilon=record.epsilon,
+                cost=record.cost,
+                what="" if whole else record.what,
+                question=record.question,
+                receipt=record.receipt,
+                asked=charge and bool(record.epsilon),
+            )
+        )
+    return rows
 
 
 async def approvals(visit: Visit) -> Response:
     """Requests: all for the owner, who decides; their own for analysts."""
+    return await _requests(visit, "approvals.html")
+
+
+async def _requests(visit: Visit, template: str, *, decided: str = "", problem: Problem | None = None) -> Response:
+    """The list as it is now, ``decided`` being the number of what was decided just before."""
     who, decides = visit.analyst, visit.session.identity.is_owner
 
     def look(curator: Curator) -> tuple[tuple[Request, ...], dict[str, Outlook]]:
@@ -70,20 +125,27 @@ async def approvals(visit: Visit) -> Response:
     if decides:
         # what waits comes first, each part newest first
         requests = tuple(sorted(requests, key=lambda request: request.state is not RequestState.WAITING))
-    return visit.page("approvals.html", requests=requests, outlooks=outlooks, waits=waits)
+    more: dict[str, Any] = {"outlooks": outlooks, "waits": waits, "decided": decided, "problem": problem}
+    return visit.page(template, requests=requests, **more)
 
 
 async def decide(visit: Visit) -> Response:
-    """Approve or refuse a request."""
+    """Approve or refuse a request; the whole list comes back, since what is left changes for others too."""
     number, decision, why = visit.request.path_params["number"], visit.form.get("decision"), visit.form.get("why", "")
     if decision not in ("approve", "refuse"):
         raise InvalidParameter("a decision is to approve or to refuse")
-    request = await visit.service.do(
-        visit.session.identity,
-        Scope.OWNER,
-        "decide",
-        lambda curator: curator.decide(number, approve=decision == "approve", why=why),
-    )
+    try:
+        request = await visit.service.do(
+            visit.session.identity,
+            Scope.OWNER,
+            "decide",
+            lambda curator: curator.decide(number, approve=decision == "approve", why=why),
+        )
+    except DitherError as error:
+        if not visit.partly:
+            raise
+        # somebody may have decided it elsewhere: the list says how it is now
+        return await _requests(visit, "_approvals.html", decided=number, problem=problem_of(error))
     if visit.partly:
-        return visit.page("_request.html", request=request, outlooks={})
+        return await _requests(visit, "_approvals.html", decided=request.number)
     return RedirectResponse(f"/approvals#request-{request.number}", status_code=303)

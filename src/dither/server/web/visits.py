@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from dither.curator import OWNER
+from dither.curator.accounts import percent
 from dither.curator.answer import cell, number
 from dither.curator.charts import meter
 from dither.errors import InvalidParameter
@@ -25,6 +26,9 @@ from dither.server.http.door import access_of, service_of
 from dither.server.identity import Scope
 from dither.server.problems import Problem, problem_of
 from dither.server.service import Service
+from dither.server.web.links import ask_link, needs_more
+from dither.server.web.quoted import shown_error
+from dither.server.web.wording import worded
 
 # Under the prefix __Host- browsers take the cookie from this very host alone, and only over TLS (RFC 6265bis).
 COOKIES = {False: "dither_session", True: "__Host-dither_session"}
@@ -33,8 +37,11 @@ POLICY = (
     "frame-ancestors 'none'; base-uri 'none'"
 )
 MOST_FIELDS = 40
+EVERYBODY = "everybody together"
 NUMBER = re.compile(r"(?:[0-9]{1,40}|[0-9]{0,40}\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,2})?|[0-9]{1,40}/[1-9][0-9]{0,39}")
 NOT_ZERO = re.compile(r"[0.]*[1-9]")
+# the page itself writes thousands like this; read as decimals they would be a thousand times as dear
+THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]*)?")
 STATIC = {
     "htmx-2.0.11.min.js": "text/javascript",
     "dither.js": "text/javascript",
@@ -67,7 +74,10 @@ class Visit:
 
     def amount(self, name: str) -> str:
         """A number above 0 that somebody wrote, with a decimal comma or point; empty where they wrote nothing."""
-        written = self.form.get(name, "").strip().replace(",", ".")
+        written = self.form.get(name, "").strip()
+        if THOUSANDS.fullmatch(written):
+            raise InvalidParameter("this number can be read in two ways: write 1000 or 0.5, without a comma")
+        written = written.replace(",", ".")
         if written and (not NUMBER.fullmatch(written) or not NOT_ZERO.match(written)):
             raise InvalidParameter("the amount must be a number above 0, such as 0.1")
         return written
@@ -93,9 +103,10 @@ class Visit:
 
     def problem(self, problem: Problem) -> Response:
         """A problem, as a page or as a part of one; htmx shows parts only if they come with a good status."""
+        told = worded(problem)
         if self.partly:
-            return self.page("_problem.html", problem=problem)
-        return self.page("problem.html", status=problem.status, problem=problem)
+            return self.page("_problem.html", problem=told)
+        return self.page("problem.html", status=problem.status, problem=told)
 
 
 Handler = Callable[[Visit], Awaitable[Response]]
@@ -109,10 +120,14 @@ def html(template: str, *, status: int = 200, **context: Any) -> Response:
     return HTMLResponse(text, status_code=status, headers=headers)
 
 
-def lost(request: Request, problem: Problem) -> Response:
+def lost(request: Request, problem: Problem, *, cookie: str) -> Response:
     """A page for somebody whose address leads nowhere, signed in or not."""
-    dataset = service_of(request).curator.policy.source.name
+    service, session = service_of(request), session_of(request, cookie)
     plain = replace(problem, hint="The address may be mistyped, or what was there is gone.")
+    if session is not None:
+        whole = Visit(request=request, service=service, session=session, form={})
+        return whole.page("problem.html", status=problem.status, problem=plain)
+    dataset = service.curator.policy.source.name
     return html("problem.html", status=problem.status, problem=plain, dataset=dataset, here="")
 
 
@@ -195,14 +210,20 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals |= {"meter": meter, "OWNER": OWNER}
-    made.filters |= {"cell": cell, "number": number, "when": when}
+    made.globals |= {"meter": meter, "OWNER": OWNER, "shown_error": shown_error}
+    made.globals |= {"ask_link": ask_link, "needs_more": needs_more}
+    made.filters |= {"cell": cell, "number": number, "when": when, "percent": percent, "short_name": short_name}
     return made
 
 
 def when(at: str) -> str:
     """A time of the ledger as people read it."""
-    return at[:16].replace("T", " ")
+    return at[:16].replace("T", " ") + " UTC"
+
+
+def short_name(account: str, dataset: str) -> str:
+    """An account as its people call it: the analyst's name, or everybody's for the dataset's own."""
+    return EVERYBODY if account == dataset else account.removeprefix(f"{dataset}/")
 
 
 @cache

@@ -1,5 +1,5 @@
-// Ctrl+Enter runs the question; a price that isn't that of the editor can't be paid; a new answer comes into view; what
-// is being written stays in its tab until its writer signs out. Everything else is htmx and the server.
+// Ctrl+Enter runs the question, and no other key does; a price that isn't that of the editor can't be paid; a new answer
+// comes into view; what is being written stays in its tab until its writer signs out. The rest is htmx and the server.
 "use strict";
 const byId = (name) => document.getElementById(name);
 // runs before htmx looks at the page, so that the price is that of what is brought back
@@ -23,10 +23,26 @@ document.addEventListener("submit", (event) => {
   if (event.target.action.endsWith("/sign-out")) sessionStorage.removeItem(draft);
 });
 document.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
   const form = byId("question"), run = byId("run");
-  if (run && !run.disabled && form.contains(event.target)) { event.preventDefault(); run.click(); }
+  if (event.key !== "Enter" || !form || !form.contains(event.target)) return;
+  if (event.ctrlKey || event.metaKey) {
+    if (run && !run.disabled) { event.preventDefault(); run.click(); }
+  } else if (event.target.matches("input")) {
+    // in a field, Enter means that its value is to be used, and its price is on the way: browsers would send the form,
+    // which pays
+    event.preventDefault();
+  }
 });
+// an ε isn't an error: the other way to ask begins with what the price said of it, and going back finds what was there
+let switched = { from: "", to: null };
+document.addEventListener("change", (event) => {
+  if (event.target.name !== "mode" || !event.target.closest("#question")) return;
+  const amount = byId("amount"), said = document.querySelector("#price .figures"), was = amount.value;
+  const known = (said && said.dataset[event.target.value]) || "";
+  amount.value = was === switched.to ? switched.from : known;
+  switched = { from: was, to: amount.value };
+  remember();
+}, true);
 // what was typed since has another price: the button waits for it, and a price that comes late isn't shown
 let edits = 0;
 document.addEventListener("input", (event) => {
@@ -36,18 +52,36 @@ document.addEventListener("input", (event) => {
   if (run) run.disabled = true;
   remember();
 });
-document.addEventListener("htmx:beforeSend", (event) => { event.detail.xhr.edits = edits; });
+document.addEventListener("htmx:configRequest", (event) => {
+  const { triggeringEvent, parameters } = event.detail;
+  if (triggeringEvent && triggeringEvent.detail && triggeringEvent.detail.quiet) parameters.quiet = "1";
+});
+document.addEventListener("htmx:beforeSend", (event) => {
+  event.detail.xhr.edits = edits;
+  if (event.detail.pathInfo.requestPath !== "/ask/run") return;
+  const run = byId("run");
+  run.dataset.label = run.textContent;
+  run.textContent = "Running…";
+  run.setAttribute("aria-busy", "true");
+});
+document.addEventListener("htmx:afterRequest", (event) => {
+  const run = byId("run");
+  if (event.detail.pathInfo.requestPath !== "/ask/run" || !run || !run.dataset.label) return;
+  run.textContent = run.dataset.label;
+  run.removeAttribute("aria-busy");
+});
 document.addEventListener("htmx:beforeSwap", (event) => {
   if (event.detail.target.id === "price" && event.detail.xhr.edits !== edits) event.detail.shouldSwap = false;
 });
 document.addEventListener("htmx:afterSwap", (event) => {
   // what was decided keeps the focus, in place of the button that is gone
-  if (event.target.id.startsWith("request-")) byId(event.target.id)?.focus();
+  if (event.target.id === "approvals") event.target.querySelector("[data-decided]")?.focus();
+  // a wish that was sent isn't sent again by another click
+  if (event.target.id === "requested" && !event.target.querySelector(".refused")) byId("wish").reset();
   if (event.target.id !== "answer") return;
   event.target.scrollIntoView({ block: "nearest" });
-  // the price says now that it was asked before
-  const sql = byId("sql");
-  if (sql && window.htmx) window.htmx.trigger(sql, "reprice");
+  // the price says now that it was asked before; not aloud, or nobody would hear the answer
+  if (byId("sql") && window.htmx) window.htmx.trigger(byId("sql"), "reprice", { quiet: true });
 });
 const tell = (event, text) => {
   const place = event.detail.target || byId("main");
