@@ -37,7 +37,7 @@ BROKEN = (
 class KeptLedger(Ledger):
     """A ledger in SQLite tables: the rules are in Books, the transactions in Writer, the rest is here."""
 
-    def __init__(self, db: sqlite3.Connection, books: Books) -> None:
+    def __init__(self, db: sqlite3.Connection, books: Books, *, patience: float = 0.0) -> None:
         self._db, self._books = db, books
         self._process = os.getpid()
         self._unusable = ""
@@ -48,6 +48,7 @@ class KeptLedger(Ledger):
             after=self._after,
             undone=books.undone,
             broken=self._break,
+            patience=patience,
         )
 
     # ------------------------------------------------------------------ what differs

@@ -51,9 +51,10 @@ class SqliteLedger(KeptLedger):
         head: HeadFile,
         adopt: bool,
         replaced: Json | None,
+        patience: float,
     ) -> None:
         """Not for callers: use ``SqliteLedger.open``."""
-        super().__init__(db, books)
+        super().__init__(db, books, patience=patience)
         self.path, self.head = path, head
         self._owner = owner
         self._identity = _identity(path)
@@ -124,7 +125,16 @@ class SqliteLedger(KeptLedger):
                 raise second.lost()
             second_file = HeadFile(second.head_of(opening.ledger))
             replaced = known if stranger else None
-            ledger = cls(db, books, path=place, owner=owner, head=second_file, adopt=adopt, replaced=replaced)
+            ledger = cls(
+                db,
+                books,
+                path=place,
+                owner=owner,
+                head=second_file,
+                adopt=adopt,
+                replaced=replaced,
+                patience=lock_timeout,
+            )
             second.note(opening.ledger)
             undo.pop_all()
         return ledger

@@ -11,6 +11,7 @@ import contextlib
 import copy
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -20,6 +21,8 @@ from dither.ledger.faults import fault
 
 T = TypeVar("T")
 LONGEST_WAIT = 0.05
+# seconds between looks whether another process is done writing, at first and at last
+FIRST_LOOK, LAST_LOOK = 0.0003, 0.01
 ASK_AGAIN = "nothing was released; ask the same again, at no further cost if it was charged"
 
 
@@ -60,7 +63,7 @@ class Writer:
     ``usable`` raises if the ledger can't be used any more, ``before`` runs inside each transaction, ``undone`` when one
     job of it was rolled back, ``after`` once it is durable, even if nothing changed: what is replayed may have been
     written by a process that died before it told anyone. If the commit or ``after`` fails, nobody is told anything but
-    that; after a commit that failed, ``broken`` is called.
+    that; after a commit that failed, ``broken`` is called. Other processes are waited for ``patience`` seconds.
     """
 
     def __init__(
@@ -72,7 +75,9 @@ class Writer:
         after: Callable[[], None],
         undone: Callable[[], None],
         broken: Callable[[], None],
+        patience: float = 0.0,
     ) -> None:
+        self._patience = patience
         self._db, self._usable, self._before, self._after, self._broken = db, usable, before, after, broken
         self._undone = undone
         self._queue: deque[_Job[Any]] = deque()
@@ -156,7 +161,7 @@ class Writer:
             self._usable()
             self._roll_back()
             changes = db.total_changes
-            db.execute("BEGIN IMMEDIATE")
+            self._begin()
             self._before()
             for job in jobs:
                 self._one(job)
@@ -183,6 +188,27 @@ class Writer:
         except (sqlite3.Error, DitherError) as problem:
             return _uncertain(_worded(problem)) if changed else _worded(problem)
         return None
+
+    def _begin(self) -> None:
+        """Take the right to write, in turn with other processes.
+
+        SQLite itself would look again after up to a tenth of a second, and whoever looks more often gets it each time.
+        """
+        until, look = time.monotonic() + self._patience, FIRST_LOOK
+        self._db.execute("PRAGMA busy_timeout = 0")
+        try:
+            while True:
+                try:
+                    self._db.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError as problem:
+                    if not problem.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() >= until:
+                        raise
+                else:
+                    return
+                time.sleep(look)
+                look = min(1.1 * look, LAST_LOOK)
+        finally:
+            self._db.execute(f"PRAGMA busy_timeout = {round(1000 * self._patience)}")
 
     def _one(self, job: _Job[Any]) -> None:
         job.results.clear()
