@@ -225,7 +225,6 @@ class DuckDBEngine:
                         self._release()
                     self._idle.notify_all()
 
-
     def _failure(self, problem: BaseException) -> EngineFailure:
         """What is told of a problem. After those that it calls fatal DuckDB refuses whatever comes next."""
         cause = f"{type(problem).__name__}: {problem}"
