@@ -1,5 +1,6 @@
 """A small made-up shop behind a server: its curator, tokens for several people, and everything in a directory."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import duckdb
 import pytest
 
 from dither.curator import Curator, Policy
+from dither.server.crew import Crew
 from dither.server.identity import Scope
 from dither.server.run import access_path
 from dither.server.service import Service
@@ -135,3 +137,24 @@ def service(curator: Curator) -> Iterator[Service]:
     made = Service(curator)
     yield made
     made.close()
+
+
+@pytest.fixture
+def with_crew():
+    """Runs a story with a service whose new questions are answered by a crew."""
+
+    def run(shop, story, *, size=1):
+        async def whole():
+            with Curator.open(shop / "dither.toml", sharing=size + 1) as curator:
+                crew = Crew(curator.policy, size=size, threads=4, version=curator.version)
+                await crew.start()
+                service = Service(curator, crew=crew)
+                try:
+                    return await story(service, crew)
+                finally:
+                    service.close()
+                    await crew.stop()
+
+        return asyncio.run(whole())
+
+    return run

@@ -33,28 +33,11 @@ def question(number: int) -> Wanted:
     return Wanted(sql=f"SELECT COUNT(*) AS n FROM orders WHERE amount < {number + 1}", epsilon="0.01")
 
 
-def with_crew(shop: Path, story, *, size: int = 1):
-    """Run a story with a service whose new questions are answered by a crew."""
-
-    async def whole():
-        with Curator.open(shop / "dither.toml") as curator:
-            crew = Crew(curator.policy, size=size, threads=4)
-            await crew.start()
-            service = Service(curator, crew=crew)
-            try:
-                return await story(service, crew)
-            finally:
-                service.close()
-                await crew.stop()
-
-    return asyncio.run(whole())
-
-
 def processes(crew: Crew) -> list[subprocess.Popen[bytes]]:
     return [member.process for member in crew._members]
 
 
-def test_many_questions_at_once_are_charged_once_each(shop):
+def test_many_questions_at_once_are_charged_once_each(shop, with_crew):
     async def story(service, crew):
         wanted = [question(number % 8) for number in range(40)]
         answers = await asyncio.gather(*(service.ask(ANA, one) for one in wanted))
@@ -74,7 +57,7 @@ def test_many_questions_at_once_are_charged_once_each(shop):
         assert {past.number for past in curator.answers().items} == receipts
 
 
-def test_refusals_keep_their_place_and_hint(shop):
+def test_refusals_keep_their_place_and_hint(shop, with_crew):
     async def story(service, _):
         with pytest.raises(Refused) as refused:
             await service.ask(ANA, Wanted(sql="SELECT secret FROM orders", epsilon="0.1"))
@@ -95,7 +78,7 @@ def test_refusals_keep_their_place_and_hint(shop):
         assert len(curator.answers().items) == 1
 
 
-def test_a_member_that_dies_takes_nothing_with_it(shop):
+def test_a_member_that_dies_takes_nothing_with_it(shop, with_crew):
     async def story(service, crew):
         (process,) = processes(crew)
         before = await service.ask(ANA, question(1))
@@ -125,7 +108,7 @@ def test_a_member_that_dies_takes_nothing_with_it(shop):
         assert len(curator.answers().items) == 3
 
 
-def test_members_leave_with_the_server_and_survive_the_terminal(shop):
+def test_members_leave_with_the_server_and_survive_the_terminal(shop, with_crew):
     async def story(service, crew):
         found = processes(crew)
         for process in found:
@@ -233,7 +216,7 @@ def test_policies_are_the_same_in_another_process(shop):
         pickle.dumps(changed)
 
 
-def test_a_member_without_a_sign_of_life_is_replaced(shop, monkeypatch):
+def test_a_member_without_a_sign_of_life_is_replaced(shop, monkeypatch, with_crew):
     monkeypatch.setattr("dither.server.crew.PULSE", 0.2)
 
     async def story(service, crew):
@@ -252,7 +235,7 @@ def test_a_member_without_a_sign_of_life_is_replaced(shop, monkeypatch):
     assert answer.cost.charged
 
 
-def test_a_member_that_answers_nothing_for_long_lives_on(shop, monkeypatch):
+def test_a_member_that_answers_nothing_for_long_lives_on(shop, monkeypatch, with_crew):
     monkeypatch.setattr("dither.server.crew.PULSE", 0.2)
 
     async def story(service, crew):
@@ -265,7 +248,7 @@ def test_a_member_that_answers_nothing_for_long_lives_on(shop, monkeypatch):
     assert answer.cost.charged
 
 
-def test_what_a_member_says_that_can_not_be_read_keeps_nobody_waiting(shop):
+def test_what_a_member_says_that_can_not_be_read_keeps_nobody_waiting(shop, with_crew):
     async def story(service, crew):
         (member,) = crew._members
         asked = asyncio.create_task(service.ask(ANA, question(1)))
@@ -335,7 +318,7 @@ def test_members_have_the_data_that_the_server_has(shop):
     assert asyncio.run(story()) == 1
 
 
-def test_what_the_owner_decides_reaches_all_processes(shop_with):
+def test_what_the_owner_decides_reaches_all_processes(shop_with, with_crew):
     async def story(service, crew):
         async def everyone(first: int, epsilon: str):
             asked = [
@@ -358,7 +341,7 @@ def test_what_the_owner_decides_reaches_all_processes(shop_with):
     assert [answer.cost.charged for answer in answers] == [True] * 4
 
 
-def test_who_has_lost_its_socket_is_not_asked(shop):
+def test_who_has_lost_its_socket_is_not_asked(shop, with_crew):
     async def story(service, crew):
         (member,) = crew._members
         # known to the transport and not yet to the keeper, which has had no turn

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -19,7 +18,7 @@ from dither.errors import DitherError, Failed, SourceError
 from dither.server import crew as crews
 from dither.server.crew import Crew
 from dither.server.identity import Identity, Scope
-from dither.server.service import Service, Wanted
+from dither.server.service import Wanted
 
 ANA = Identity(analyst="ana", scope=Scope.ASK, token="1")
 POISONED = """
@@ -72,21 +71,6 @@ def poisoned(tmp_path):
     return tmp_path
 
 
-def with_crew(shop: Path, story, *, size: int = 2):
-    async def whole():
-        with Curator.open(shop / "dither.toml", sharing=size + 1) as curator:
-            crew = Crew(curator.policy, size=size, threads=2, version=curator.version)
-            await crew.start()
-            service = Service(curator, crew=crew)
-            try:
-                return await story(service, crew)
-            finally:
-                service.close()
-                await crew.stop()
-
-    return asyncio.run(whole())
-
-
 def test_what_a_broken_engine_can_not_run_is_not_charged(poisoned):
     with Curator.open(poisoned / "dither.toml") as curator:
         curator.sql("SELECT COUNT(*) AS n FROM orders", epsilon="0.1", analyst="ana")
@@ -114,7 +98,7 @@ def test_a_failure_that_leaves_the_engine_usable_is_none_that_breaks_it(shop):
         assert not curator.broken
 
 
-def test_a_member_whose_engine_broke_is_replaced(poisoned):
+def test_a_member_whose_engine_broke_is_replaced(poisoned, with_crew):
     async def story(service, crew):
         with pytest.raises(Failed):
             await service.ask(ANA, Wanted(sql=BREAKS, epsilon="0.1"))
@@ -123,21 +107,21 @@ def test_a_member_whose_engine_broke_is_replaced(poisoned):
         answers = [await service.ask(ANA, question(number)) for number in range(4)]
         return answers, crew.restarts, crew.ready
 
-    answers, restarts, ready = with_crew(poisoned, story)
+    answers, restarts, ready = with_crew(poisoned, story, size=2)
     assert all(answer.cost.charged for answer in answers)
     assert (restarts, ready) == (1, 2)
 
 
-def test_members_are_asked_in_turn(shop):
+def test_members_are_asked_in_turn(shop, with_crew):
     async def story(service, crew):
         for number in range(4):
             await service.ask(ANA, question(number))
         return [member.asked for member in crew._members]
 
-    assert with_crew(shop, story) == [2, 2]
+    assert with_crew(shop, story, size=2) == [2, 2]
 
 
-def test_who_owes_signs_of_life_is_asked_last(shop):
+def test_who_owes_signs_of_life_is_asked_last(shop, with_crew):
     async def story(service, crew):
         silent, other = crew._members
         silent.process.send_signal(signal.SIGSTOP)
@@ -148,7 +132,7 @@ def test_who_owes_signs_of_life_is_asked_last(shop):
         silent.process.send_signal(signal.SIGCONT)
         return silent.asked, other.asked
 
-    assert with_crew(shop, story) == (0, 3)
+    assert with_crew(shop, story, size=2) == (0, 3)
 
 
 # ------------------------------------------------------------------ starting
@@ -217,7 +201,7 @@ def test_a_server_can_be_stopped_while_it_starts(shop, number):
     pytest.fail("the process that was started is still there")
 
 
-def test_members_take_no_modules_from_where_the_server_was_started(shop, monkeypatch):
+def test_members_take_no_modules_from_where_the_server_was_started(shop, monkeypatch, with_crew):
     (shop / "decimal.py").write_text("raise SystemExit('taken for a module')", encoding="utf-8")
     monkeypatch.chdir(shop)
 
