@@ -265,7 +265,7 @@ class Pricing:
             raise Refused(
                 f"the question asks for ε = {_shown(epsilon)} and a question may cost at most {float(most):g}",
                 code="epsilon_too_large",
-                hint=f"Ask with epsilon={float(most):g} or less.",
+                hint=f"Ask with ε = {float(most):g} or less.",
             )
         return epsilon
 

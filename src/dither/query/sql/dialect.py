@@ -161,7 +161,7 @@ def _query(text: str, tokens: list[Token]) -> exp.Query:
         trees = None
     if trees is None:
         wrong = refused(
-            "syntax", "the text can't be read as SQL", "Check the place shown; docs/sql.md lists the grammar"
+            "syntax", "the text can't be read as SQL", "Check the place shown"
         )
         wrong.position = place
         raise wrong from None

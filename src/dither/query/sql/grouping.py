@@ -73,7 +73,7 @@ class _Item:
 def grouped(binder: Binder, rows: Rows, node: exp.Select) -> Rows | Released:
     """What a SELECT with groups or aggregates gives."""
     if not rows.private:
-        hint = "Aggregates are answered over private tables; public ones can be read as they are"
+        hint = "Aggregates are answered over private tables: what is public needs no noise"
         raise refused("public_only", "this part of the question aggregates a public table", hint)
     if node.args.get("qualify") is not None or any(has_window(item) for item in node.expressions):
         raise refused("window", "windows can't stand beside aggregates", "Use them in a subquery")

@@ -96,7 +96,7 @@ class Queries:
 
     def _rows_shown(self, rows: Rows) -> Refused:
         if not rows.private:
-            hint = "Public tables can be read as they are; ask about a private one"
+            hint = "Ask about a private one: what is public needs no noise"
             return refused("public_only", "the question reads no private table", hint)
         if _is_per_unit(rows.relation):
             hint = "Aggregate over the units: SELECT AVG(t) FROM (…), or leave the unit out of GROUP BY"

@@ -21,7 +21,6 @@ from dither.server.web.meaning import meaning_of
 from dither.server.web.quoted import rounded_up, shown_error
 from dither.server.web.showing import shown_answer
 from dither.server.web.visits import Visit
-from dither.server.web.wording import worded
 
 DEFAULT_AMOUNT = "0.1"
 NOT_AGREED = Problem(
@@ -186,7 +185,7 @@ def _priced(visit: Visit, part: str, **context: Any) -> Response:
 
 def _refusal(visit: Visit, error: BaseException, *, asked: bool) -> dict[str, Any]:
     """What is said about a question without an answer; ``asked`` tells the question itself from its price."""
-    problem = worded(problem_of(error))
+    problem = problem_of(error)
     return {
         "problem": problem,
         "excerpt": _excerpt(visit.form.get("sql", ""), problem),

@@ -28,7 +28,6 @@ from dither.server.problems import Problem, problem_of
 from dither.server.service import Service
 from dither.server.web.links import ask_link, needs_more
 from dither.server.web.quoted import shown_error
-from dither.server.web.wording import worded
 
 # Under the prefix __Host- browsers take the cookie from this very host alone, and only over TLS (RFC 6265bis).
 COOKIES = {False: "dither_session", True: "__Host-dither_session"}
@@ -103,10 +102,9 @@ class Visit:
 
     def problem(self, problem: Problem) -> Response:
         """A problem, as a page or as a part of one; htmx shows parts only if they come with a good status."""
-        told = worded(problem)
         if self.partly:
-            return self.page("_problem.html", problem=told)
-        return self.page("problem.html", status=problem.status, problem=told)
+            return self.page("_problem.html", problem=problem)
+        return self.page("problem.html", status=problem.status, problem=problem)
 
 
 Handler = Callable[[Visit], Awaitable[Response]]
