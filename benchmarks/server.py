@@ -19,6 +19,7 @@ loopback, so the two share the machine. Results go to ``benchmarks/results/serve
   is the same when asked for again, and the balances are the sums of the charges and those of the replay.
 
 ``load_before`` beside each result is what the machine had to do besides: numbers hold where it is well below the cores.
+``--flush-ms 5`` makes each flush take so much longer, as on a disk that is slower than this machine's.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from dither.privacy import PrivacyLoss
 from dither.server.run import Place, serve
 from dither.server.settings import Limits
 from serving import CONNECTIONS, REPEATED, SQL, Fresh, Told, http_load, post, quantiles, serving, shop, wire_client
+from slow_disk import with_slow_flushes
 
 RESULTS = Path(__file__).parent / "results" / "server.json"
 
@@ -306,7 +308,10 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--flush-ms", type=float, default=0.0, help="milliseconds that each flush takes longer")
     chosen = parser.parse_args()
+    if chosen.flush_ms:
+        with_slow_flushes(chosen.flush_ms)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for part in chosen.part or PARTS:
         busy = os.getloadavg()[0]
