@@ -160,9 +160,7 @@ def _query(text: str, tokens: list[Token]) -> exp.Query:
     except Exception:  # noqa: BLE001 - the parser is third-party: whatever it stumbles over isn't a question
         trees = None
     if trees is None:
-        wrong = refused(
-            "syntax", "the text can't be read as SQL", "Check the place shown"
-        )
+        wrong = refused("syntax", "the text can't be read as SQL", "Check the place shown")
         wrong.position = place
         raise wrong from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
