@@ -243,7 +243,7 @@ def test_the_question_is_found_wherever_it_stands(shop, run):
         (["ask", COUNT, "-e", "0.5", "--as", "eve"], ["may not ask", "[analysts.NAME]"]),
         (["budget", "--as", "eve"], ["may not ask", "[analysts.NAME]"]),
         (["ask", COUNT, "-e", "0.9", "--as", "ana"], ["at most 0.5"]),
-        (["ask", COUNT, "-e", "7"], ["at most 1", "epsilon=1"]),
+        (["ask", COUNT, "-e", "7"], ["at most 1", "Ask with ε = 1 or less"]),
         (["ask", COUNT, "--epsilon", "abc"], ["epsilon", "abc"]),
         (["ask", COUNT, "--epsilon", "-1"], ["epsilon", "greater than 0"]),
         (["ask", COUNT, "--epsilon", "nan"], ["epsilon"]),
