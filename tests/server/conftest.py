@@ -158,3 +158,11 @@ def with_crew():
         return asyncio.run(whole())
 
     return run
+
+
+@pytest.fixture
+def counting(served):
+    """The service of a file's own server, having been asked nothing in this test."""
+    served.service.asked.clear()
+    served.service.priced.clear()
+    return served.service

@@ -25,13 +25,6 @@ def served(tmp_path_factory):
 
 
 @pytest.fixture
-def counting(served):
-    served.service.asked.clear()
-    served.service.priced.clear()
-    return served.service
-
-
-@pytest.fixture
 def client(served):
     with raw.RawClient(served.port) as connection:
         yield connection.sign_in("ana", served.tokens["ana"])

@@ -20,14 +20,6 @@ def served(tmp_path_factory):
 
 
 @pytest.fixture
-def counting(served):
-    """The service, having been asked nothing in this test."""
-    served.service.asked.clear()
-    served.service.priced.clear()
-    return served.service
-
-
-@pytest.fixture
 def receipts(served):
     """How many receipts ana has got in this test."""
     before = len(served.curator.answers("ana", count=500).items)
