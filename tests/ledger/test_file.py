@@ -280,3 +280,23 @@ def test_lowering_a_limit_below_what_was_spent_survives_verify(used):
         verified = ledger.verify()
         assert verified.balances == ledger.balances()
         assert verified.balances[0].remaining == Amount()
+
+
+def test_another_process_is_waited_for_by_short_looks(used, monkeypatch):
+    """SQLite's own pauses grow to a tenth of a second: whoever looks so seldom is left behind by those who don't."""
+    pauses = []
+    with opened(used, lock_timeout=20.0) as ledger, sqlite3.connect(used, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        def paused(seconds):
+            pauses.append(seconds)
+            if len(pauses) == 5:
+                other.execute("ROLLBACK")
+
+        monkeypatch.setattr("dither.ledger.writer.time.sleep", paused)
+        assert ask(ledger, 20).charged != Amount()
+        # and everything else still waits as long as was said
+        assert ledger._db.execute("PRAGMA busy_timeout").fetchone() == (20_000,)
+    other.close()
+    assert len(pauses) == 5
+    assert 0 < min(pauses) <= max(pauses) < 0.001

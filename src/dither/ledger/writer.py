@@ -201,7 +201,9 @@ class Writer:
                 try:
                     self._db.execute("BEGIN IMMEDIATE")
                 except sqlite3.OperationalError as problem:
-                    if not problem.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() >= until:
+                    # errors of Python's own library have no name
+                    busy = str(getattr(problem, "sqlite_errorname", "")).startswith("SQLITE_BUSY")
+                    if not busy or time.monotonic() >= until:
                         raise
                 else:
                     return
