@@ -2,15 +2,17 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# The same with the lowest versions that pyproject.toml allows.
+LOWEST := .venv-lowest
 SOURCES := src tests benchmarks examples
 
 .DELETE_ON_ERROR:
-.PHONY: demo test check lint types layers tests bench format clean
+.PHONY: demo test check lint types layers tests lowest-few lowest nightly long bench format clean
 
 demo: $(VENV)/.run
 	@$(BIN)/dither demo
 
-test: check tests
+test: check tests lowest-few
 
 check: lint types layers
 
@@ -27,6 +29,27 @@ layers: $(VENV)/.dev
 tests: $(VENV)/.dev $(VENV)/.clients
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto
 
+# What raises for one row depends on the version: the conformance suites on the lowest hard dependencies, in a minute.
+FEW := tests/docs/test_versions.py tests/engines/test_edges.py tests/sql/test_grammar.py tests/sql/test_corpora.py \
+	tests/engines/test_conformance.py::test_duckdb_keeps_the_contract
+lowest-few: $(VENV)/lowest/.few
+	DITHER_LOWEST=hard PYTHONPATH=$(CURDIR)/src OPENBLAS_NUM_THREADS=1 $(VENV)/lowest/bin/python -m pytest -n auto -q \
+		-p no:cacheprovider $(FEW)
+
+# Everything on the lowest versions of every dependency.
+lowest: $(LOWEST)/.lowest $(VENV)/.clients
+	DITHER_LOWEST=all OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n auto -p no:cacheprovider
+
+# Within three hours: everything on the newest and on the lowest versions, then what is longer or drawn anew.
+nightly: test lowest long
+
+# The statistical folders twice more, since they draw from the system's source, and longer fuzzing with another seed.
+long: $(VENV)/.dev
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto tests/noise tests/laws tests/audit tests/attacks tests/local
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto tests/noise tests/laws tests/audit tests/attacks tests/local
+	DITHER_FUZZ=60000 DITHER_SEED=$$(date +%s) OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto tests/server/test_fuzz_wire.py \
+		tests/server/test_fuzz_http.py
+
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/accounting.py
@@ -37,7 +60,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix $(SOURCES)
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -57,4 +80,21 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,oracles]' \
 		|| { $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' && \
 			echo 'some oracles are not available here: the comparisons with them will be skipped'; }
+	@touch $@
+
+# The lowest hard dependencies with what the conformance suites need; the source is taken from src.
+$(VENV)/lowest/.few: pyproject.toml tests/lowest.py | $(BIN)/python
+	rm -rf $(VENV)/lowest
+	$(PYTHON) -m venv $(VENV)/lowest
+	$(VENV)/lowest/bin/python tests/lowest.py --few > $(VENV)/lowest/few.txt
+	$(VENV)/lowest/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -r $(VENV)/lowest/few.txt
+	@touch $@
+
+# An environment of its own for the whole suite, without the oracles: those choose their own versions.
+$(LOWEST)/.lowest: pyproject.toml tests/lowest.py
+	rm -rf $(LOWEST)
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python tests/lowest.py > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -r $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@

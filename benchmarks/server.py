@@ -17,6 +17,8 @@ loopback, so the two share the machine. Results go to ``benchmarks/results/serve
   this process.
 - *kills*: SIGKILL under load at random moments, start again, verify: every answer that a client got is in the ledger,
   is the same when asked for again, and the balances are the sums of the charges and those of the replay.
+- *soak*: memory under mixed load (``soak.py``): ``--soak-seconds 3600 --soak-rate 100 --warm-up 600`` is an hour of
+  which the first ten minutes don't count; ``--soak-requests`` ends it sooner. It runs only where it is named.
 
 ``load_before`` beside each result is what the machine had to do besides: numbers hold where it is well below the cores.
 ``--flush-ms 5`` makes each flush take so much longer, as on a disk that is slower than this machine's.
@@ -48,6 +50,7 @@ from dither.server.run import Place, serve
 from dither.server.settings import Limits
 from serving import CONNECTIONS, REPEATED, SQL, Fresh, Told, http_load, post, quantiles, serving, shop, wire_client
 from slow_disk import with_slow_flushes
+from soak import soak
 
 RESULTS = Path(__file__).parent / "results" / "server.json"
 
@@ -307,7 +310,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--part", choices=PARTS, action="append")
+    parser.add_argument("--part", choices=(*PARTS, "soak"), action="append")
+    parser.add_argument("--soak-seconds", type=float, default=3600.0, help="how long the soak lasts")
+    parser.add_argument("--soak-requests", type=int, default=1_000_000, help="after how many requests it ends")
+    parser.add_argument("--soak-rate", type=float, default=100.0, help="how many requests a second it makes")
+    parser.add_argument("--warm-up", type=float, default=600.0, help="how many of its seconds don't count")
     parser.add_argument("--flush-ms", type=float, default=0.0, help="milliseconds that each flush takes longer")
     chosen = parser.parse_args()
     if chosen.flush_ms:
@@ -317,6 +324,8 @@ def main() -> None:
         busy = os.getloadavg()[0]
         if part == "kills":
             found = kills(chosen.kills)
+        elif part == "soak":
+            found = soak(chosen.soak_seconds, chosen.soak_requests, chosen.soak_rate, chosen.warm_up)
         elif part in ("fresh", "choosing", "new"):
             found = globals()[part](chosen.seconds, chosen.processes)
         else:

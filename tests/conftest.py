@@ -1,8 +1,32 @@
-"""Settings for all tests: hypothesis is deterministic, so that a red run can be repeated."""
+"""Settings for all tests, and programs in processes of their own.
 
+Hypothesis is deterministic, so that a red run can be repeated.
+
+No test asserts on a clock: how long work takes depends on what else the machine does. Work that must not grow counts
+its steps (``steps_within``); work that must end at all has a deadline that only a hang misses (``no_hang``).
+
+What is true in the process of the tests, where nearly all of dither is loaded, needn't be true in a stranger's. So
+commands are run as they are installed, each in its own process: by ``installed`` in a new interpreter, or by ``fresh``
+in a process that has the libraries but nothing of dither, which takes a third of the time.
+"""
+
+import contextlib
+import json
+import os
+import shutil
 import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+import dither
+
+HANG = 300.0
 
 # a shell that runs the tests in the background has them ignore interrupts, and some tests interrupt
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -10,3 +34,142 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 settings.register_profile("dither", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dither")
+
+HERE = Path(__file__).resolve().parent
+SOURCE = Path(dither.__file__).resolve().parents[1]
+# Seconds after which a command is taken to hang.
+PATIENCE = 300
+
+
+def environment():
+    """That of the tests, as it is now; dither is found where the tests have it from, and compiled once."""
+    now = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    path = os.pathsep.join([str(SOURCE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**now, "PYTHONPATH": path, "PYTHONUTF8": "1"}
+
+
+def command():
+    """The path of the ``dither`` that was installed beside the Python that runs the tests."""
+    found = shutil.which("dither", path=Path(sys.executable).parent)
+    assert found, f"dither isn't installed beside {sys.executable}: pip install -e '.[dev]'"
+    return found
+
+
+@pytest.fixture(scope="session")
+def installed():
+    """The installed command in a new interpreter.
+
+    ``installed.run("budget")`` waits, and gives status, output and errors; ``installed.start("serve", …)`` is a Popen
+    with pipes.
+    """
+
+    def start(*arguments, more=None, **options):
+        return subprocess.Popen(
+            [command(), *map(str, arguments)],
+            env={**environment(), **(more or {})},
+            text=True,
+            encoding="utf-8",
+            **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
+        )
+
+    def run(*arguments, **options):
+        with start(*arguments, **options) as process:
+            try:
+                out, err = process.communicate(timeout=PATIENCE)
+            except BaseException:
+                process.kill()
+                raise
+        return SimpleNamespace(status=process.returncode, out=out, err=err)
+
+    return SimpleNamespace(run=run, start=start, command=command, environment=environment)
+
+
+@pytest.fixture(scope="session")
+def fork_server():
+    """The process from which those of ``fresh`` are forked."""
+    server = subprocess.Popen(
+        [sys.executable, str(HERE / "fork_server.py")],
+        # nothing that a fork can't take along: threads
+        env={**environment(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+    yield server
+    server.stdin.close()
+    server.wait(timeout=60)
+    server.stdout.close()
+
+
+@pytest.fixture
+def fresh(fork_server, tmp_path_factory):
+    """A program in a process of its own that has loaded nothing of dither.
+
+    ``fresh("budget")`` runs the installed command, and gives its status, output and errors. ``program`` is another
+    Python file to run, ``given`` what it reads.
+    """
+    streams = tmp_path_factory.mktemp("streams")
+
+    def run(*arguments, program=None, given="", seconds=PATIENCE):
+        paths = {name: streams / name for name in ("input", "output", "errors")}
+        for name, path in paths.items():
+            path.write_text(given if name == "input" else "", encoding="utf-8")
+        wanted = {
+            "program": str(program or command()),
+            "arguments": [str(argument) for argument in arguments],
+            "directory": str(Path.cwd()),
+            "environment": environment(),
+            "seconds": seconds,
+            **{name: str(path) for name, path in paths.items()},
+        }
+        fork_server.stdin.write(json.dumps(wanted) + "\n")
+        fork_server.stdin.flush()
+        answer = fork_server.stdout.readline()
+        assert answer, "the fork server has ended"
+        out, err = (paths[name].read_bytes().decode() for name in ("output", "errors"))
+        return SimpleNamespace(status=int(answer), out=out, err=err)
+
+    return run
+
+
+@contextlib.contextmanager
+def _steps_within(limit):
+    """Fails if this thread calls more functions than ``limit``, of Python or of C: the same count on every machine."""
+    steps = [0]
+
+    def tick(frame, event, argument):
+        steps[0] += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(tick)
+    try:
+        yield steps
+    finally:
+        sys.setprofile(before)
+    assert steps[0] <= limit
+
+
+@pytest.fixture
+def steps_within():
+    """``with steps_within(n):`` for work that must not take more steps than that."""
+    return _steps_within
+
+
+@pytest.fixture
+def no_hang():
+    """Ends a test that hangs: a deadline that nothing which works comes near to."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def give_up(number, frame):
+        raise TimeoutError(f"still at it after {HANG:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, HANG)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

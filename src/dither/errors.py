@@ -17,10 +17,15 @@
     │   ├── LedgerUncertain              it isn't known whether this call charged; the same question is then free
     │   ├── LedgerCorrupt                its records contradict each other
     │   ├── LedgerRolledBack             it is older than what is known to have been written
-    │   └── LedgerMismatch               it was kept for another currency or another privacy unit
+    │   ├── LedgerMismatch               it was kept for another currency or another privacy unit
+    │   └── LedgerOutdated               it has the format of an earlier version: upgrade it first
     ├── SourceError                      the owner's data can't be opened: a missing file, an unknown table
+    │   └── NotAccepted                  new files of which more would be left out than the policy allows
     ├── MissingLibrary(ImportError)      an optional part needs a library that isn't installed: says which
-    ├── ServerError(ConnectionError)     a server can't be reached or doesn't answer in time (raised by dither.client)
+    ├── ServerError(ConnectionError)     a server gave no usable reply (raised by dither.client, like its kinds)
+    │   ├── Unreachable                  no connection could be made, or it broke
+    │   └── TookTooLong(TimeoutError)    the answer didn't come in time: ask the same again, it isn't charged twice
+    ├── ShadowFailed                     the PostgreSQL that tells clients about the tables doesn't start (dither serve)
     └── ConformanceFailed(AssertionError)  a mechanism, engine or ledger broke its contract (raised by dither.checks)
 
 Messages are built from parameters, which are public; they never contain a data value.
@@ -131,6 +136,10 @@ class LedgerRolledBack(LedgerError):  # noqa: N818
 
 class LedgerMismatch(LedgerError):  # noqa: N818
     """The ledger was kept for another currency, adjacency or privacy unit than the policy now states."""
+
+
+class LedgerOutdated(LedgerError):  # noqa: N818
+    """The ledger has the format of an earlier version: it can be read and verified, and be upgraded on request."""
 
 
 class SourceError(DitherError):

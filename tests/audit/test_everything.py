@@ -143,7 +143,6 @@ def test_a_mechanism_with_too_little_noise_is_not_as_expected(monkeypatch):
     monkeypatch.setattr(everything, "subjects", lambda: (short,))
     (row,) = audit_everything(budget_each=2, confidence=SURE, parts=[Part.MECHANISMS])
     assert (row.verdict, row.expected) == ("BROKEN", False)
-    assert row.share > 1
 
 
 def test_one_specimen_by_its_name():

@@ -1,7 +1,5 @@
 """The command as it is typed: a small shop in a directory of its own, and the command in a process of its own."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,8 +71,15 @@ def empty(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def run(capfd, monkeypatch):
-    """Type a command: ``run("budget")`` gives its status, output and errors; quick, in this process."""
+def run(fresh, monkeypatch):
+    """Type a command: ``run("budget")`` gives its status, output and errors, from a process of its own."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    return fresh
+
+
+@pytest.fixture
+def inside(capfd, monkeypatch):
+    """The same in this process, for tests that change what the command finds there; nothing else runs it so."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
     def typed(*arguments):
@@ -88,24 +93,13 @@ def run(capfd, monkeypatch):
 
 
 @pytest.fixture
-def start():
-    """Start a command in a process of its own: ``start("ask", …, cwd=…)``."""
+def start(installed):
+    """Start a command, in a new interpreter, and go on: ``start("ask", …, cwd=…)``."""
     running = []
 
-    def started(*arguments, cwd, environment=None, **options):
-        script = "import sys; from dither.cli.main import main; sys.exit(main())"
-        process = subprocess.Popen(
-            [sys.executable, "-c", script, *map(str, arguments)],
-            cwd=cwd,
-            env={**os.environ, "PYTHONUTF8": "1", **(environment or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            **options,
-        )
-        running.append(process)
-        return process
+    def started(*arguments, **options):
+        running.append(installed.start(*arguments, **options))
+        return running[-1]
 
     yield started
     for process in running:

@@ -92,18 +92,18 @@ def test_hierarchies_are_found_by_the_names_of_files(patients, run):
     assert "several hierarchies for 'age': age.csv, patients_hierarchy_age.csv" in done.err
 
 
-def test_a_table_that_fails_its_verification_is_not_left_behind(patients, run, monkeypatch):
+def test_a_table_that_fails_its_verification_is_not_left_behind(patients, inside, monkeypatch):
     wrong = Verified(rows=1, classes=1, smallest=1, suppressed=0,
                      findings=(Finding(problem=Problem.MODEL_VIOLATED, text="broken"),))  # fmt: skip
     monkeypatch.setattr(import_module("dither.anonymize.verify"), "verify", lambda *given, **more: wrong)
-    done = run("anonymize", "patients.csv", *WANTED, "-o", "out.parquet")
+    done = inside("anonymize", "patients.csv", *WANTED, "-o", "out.parquet")
     assert done.status == 1
     assert "- broken" in done.out
     assert "written" not in done.out
     assert not list(Path().glob("*.parquet"))
 
 
-def test_what_is_typed_wrong_costs_no_work(patients, run, monkeypatch):
+def test_what_is_typed_wrong_costs_no_work(patients, inside, monkeypatch):
     monkeypatch.setattr(import_module("dither.anonymize.mondrian"), "mondrian", None)
     Path("file").touch()
     Path("folder.csv").mkdir()
@@ -126,13 +126,13 @@ def test_what_is_typed_wrong_costs_no_work(patients, run, monkeypatch):
         ([*WANTED, "--hierarchies", "levels", "-o", "out.csv"], "has no hierarchy for age, postcode, sex"),
         (["--k", "1000", *QUASI, "-o", "out.csv"], "the table has 400"),
     ]:
-        done = run("anonymize", "patients.csv", *arguments)
+        done = inside("anonymize", "patients.csv", *arguments)
         assert done.status == 1, arguments
         assert told in done.err, (arguments, done.err)
         assert "person" not in done.err
-    assert run("anonymize", "nobody.csv", *WANTED, "-o", "out.csv").status == 1
-    assert run("anonymize", "patients.csv", "--k", "5", "-o", "out.csv").status == 2
-    assert run("anonymize", "patients.csv", *WANTED).status == 2
+    assert inside("anonymize", "nobody.csv", *WANTED, "-o", "out.csv").status == 1
+    assert inside("anonymize", "patients.csv", "--k", "5", "-o", "out.csv").status == 2
+    assert inside("anonymize", "patients.csv", *WANTED).status == 2
 
 
 def test_misspelt_columns_are_met_with_what_may_be_meant(patients, run):
@@ -203,21 +203,21 @@ def test_a_table_with_gaps_is_released_in_either_form(empty, run, ending):
 
 
 @pytest.mark.parametrize("moment", ["mondrian", "verify"])
-def test_a_command_that_is_stopped_leaves_nothing(patients, run, monkeypatch, moment):
+def test_a_command_that_is_stopped_leaves_nothing(patients, inside, monkeypatch, moment):
     Path("out.parquet").write_bytes(b"before")
 
     def stopped(*given, **more):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(import_module(f"dither.anonymize.{moment}"), moment, stopped)
-    done = run("anonymize", "patients.csv", *WANTED, "-o", "out.parquet")
+    done = inside("anonymize", "patients.csv", *WANTED, "-o", "out.parquet")
     assert done.status == 130
     assert "stopped" in done.err
     assert sorted(place.name for place in Path().iterdir()) == ["out.parquet", "patients.csv"]
     assert Path("out.parquet").read_bytes() == b"before"
 
 
-def test_work_is_watched_to_the_end(patients, run, monkeypatch):
+def test_work_is_watched_to_the_end(patients, inside, monkeypatch):
     from contextlib import contextmanager
 
     seen = []
@@ -227,7 +227,7 @@ def test_work_is_watched_to_the_end(patients, run, monkeypatch):
         yield lambda share, doing: seen.append((share, doing))
 
     monkeypatch.setattr("dither.cli.anonymize.bar", bar)
-    assert run("anonymize", "patients.csv", *WANTED, "-o", "out.parquet").status == 0
+    assert inside("anonymize", "patients.csv", *WANTED, "-o", "out.parquet").status == 0
     shares = [share for share, _ in seen]
     assert shares == sorted(shares)
     words = [doing for _, doing in seen]
@@ -292,11 +292,11 @@ def test_risk_explains_what_is_typed_wrong(patients, run):
     assert run("anonymize", "risk", "patients.csv", "--most", "0").status == 2
 
 
-def test_without_matplotlib_the_numbers_are_there(patients, run, monkeypatch):
+def test_without_matplotlib_the_numbers_are_there(patients, inside, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    done = run("anonymize", "risk", "patients.csv", "--html", "risk.html")
+    done = inside("anonymize", "risk", "patients.csv", "--html", "risk.html")
     assert done.status == 0
     assert "Marketer" in done.out
     assert "pip install 'dither[plots]'" in done.err

@@ -2,7 +2,6 @@
 
 import re
 import signal
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -34,13 +33,9 @@ number = 3
 
 
 @pytest.fixture
-def mine(empty, monkeypatch):
+def mine(empty):
     """A module of the user's own in the directory where the command is typed."""
     (empty / "my_noise.py").write_text(NOISE, encoding="utf-8")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "my_noise", raising=False)
-    yield empty
-    sys.modules.pop("my_noise", None)
 
 
 def test_help_is_enough_to_begin(run):
@@ -69,14 +64,14 @@ def test_a_question_of_a_policy(shop, run):
     assert sorted(path.name for path in shop.iterdir()) == ["dither.toml"]
 
 
-def test_a_broken_question_has_status_1_and_a_report(shop, run, monkeypatch):
+def test_a_broken_question_has_status_1_and_a_report(shop, inside, monkeypatch):
     whole = price.reach_of
 
     def half(low, high, span, adjacency):
         return whole(low // 3, high // 3, span, adjacency)
 
     monkeypatch.setattr(price, "reach_of", half)
-    found = run("audit", "query", "dither.toml", ASKED, "--budget", "2s", "--pairs", "8", "--report", "found")
+    found = inside("audit", "query", "dither.toml", ASKED, "--budget", "2s", "--pairs", "8", "--report", "found")
     assert found.status == 1
     assert "BROKEN n: count" in found.out
     assert "verdict     BROKEN." in found.out
@@ -133,8 +128,8 @@ def small(monkeypatch):
     monkeypatch.setattr(everything, "QUESTIONS", ())
 
 
-def test_everything_as_a_table_and_a_report(empty, run, small):
-    found = run("audit", "all", "--budget-each", "0.3s", "--report", "audit")
+def test_everything_as_a_table_and_a_report(empty, inside, small):
+    found = inside("audit", "all", "--budget-each", "0.3s", "--report", "audit")
     assert found.status == 0, found.out
     lines = found.out.splitlines()
     assert re.split(r" {2,}", lines[0].strip()) == HEADINGS
@@ -145,13 +140,13 @@ def test_everything_as_a_table_and_a_report(empty, run, small):
     assert found.err == ""
 
 
-def test_everything_has_status_1_if_a_row_is_not_as_expected(run, small, monkeypatch):
+def test_everything_has_status_1_if_a_row_is_not_as_expected(inside, small, monkeypatch):
     (wrong,) = (each for each in specimens() if each.name == "one-sided-answers")
     monkeypatch.setattr(everything, "specimens", lambda: (replace(wrong, broken=False, mistake="", typically=""),))
-    found = run("audit", "all", "--budget-each", "0.3s")
+    found = inside("audit", "all", "--budget-each", "0.3s")
     assert found.status == 1
     assert "not as expected: one-sided-answers" in found.out
-    assert run("audit", "zoo", "--all", "--budget", "0.3s").status == 1
+    assert inside("audit", "zoo", "--all", "--budget", "0.3s").status == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
@@ -159,18 +154,18 @@ def test_an_interrupt_stops_at_once_and_leaves_nothing_running(empty, start):
     process = start("audit", "all", "--budget-each", "30s", cwd=empty, start_new_session=True)
     group = process.pid
     # it works for a while, with processes of its own
-    waited = time.monotonic() + 30
+    waited = time.monotonic() + 120
     while len(_members(group)) < 2 and time.monotonic() < waited:
         time.sleep(0.05)
     time.sleep(0.5)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "stopped after 0 audits" in err
     assert "dither: stopped" in err
     assert "Traceback" not in err
-    until = time.monotonic() + 5
+    until = time.monotonic() + 120
     while _members(group) and time.monotonic() < until:
         time.sleep(0.05)
     assert _members(group) == []

@@ -7,8 +7,6 @@ import os
 import pty
 import re
 import select
-import subprocess
-import sys
 
 import pytest
 
@@ -34,7 +32,11 @@ def test_from_a_file_to_an_answer(empty, written, run, kind):
     written.policy(empty, source)
     ready = run("check")
     assert ready.status == 0
-    assert "is ready" in ready.out
+    assert "has no mistakes. Its data was not looked at" in ready.out
+    looked = run("check", "--data")
+    assert looked.status == 0
+    assert "table orders: 900 rows were read" in looked.out
+    assert "is ready, and so is the data" in looked.out
 
     priced = run("price", ASKED)
     assert priced.status == 0
@@ -167,19 +169,11 @@ def test_no_command_shows_the_help_and_the_version_is_known(run):
 # ---------------------------------------------------------------- terminals
 
 
-def on_terminal(arguments, cwd, columns, **environment):
+def on_terminal(start, arguments, cwd, columns, **environment):
     """What a terminal of so many columns gets."""
     leader, follower = pty.openpty()
-    script = "import sys; from dither.cli.main import main; sys.exit(main())"
-    clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, *arguments],
-        cwd=cwd,
-        env={**clean, "TERM": "xterm-256color", "COLUMNS": str(columns), "PYTHONUTF8": "1", **environment},
-        stdin=follower,
-        stdout=follower,
-        stderr=follower,
-    )
+    terminal = {"TERM": "xterm-256color", "COLUMNS": str(columns), **environment}
+    process = start(*arguments, cwd=cwd, more=terminal, stdin=follower, stdout=follower, stderr=follower)
     os.close(follower)
     said = b""
     while True:
@@ -197,6 +191,13 @@ def on_terminal(arguments, cwd, columns, **environment):
     return said.decode().replace("\r\n", "\n")
 
 
+@pytest.fixture
+def no_colour_is_forced(monkeypatch):
+    """Whoever runs the tests may have wishes of their own."""
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
 def plain(text):
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\r", "", text)
 
@@ -207,10 +208,11 @@ WIDE = (
 )
 
 
-def test_narrow_terminals_lose_no_value(shop, run):
+@pytest.mark.usefixtures("no_colour_is_forced")
+def test_narrow_terminals_lose_no_value(shop, run, start):
     told = json.loads(run("ask", WIDE, "-e", "0.5", "--format", "json").out)["rows"]
     for columns in (40, 100):
-        text = plain(on_terminal(["ask", WIDE, "-e", "0.5"], shop, columns))
+        text = plain(on_terminal(start, ["ask", WIDE, "-e", "0.5"], shop, columns))
         for row in told:
             assert f"{row['number_of_orders']:,} ±" in text, columns
             assert "mean_amount" in text
@@ -218,10 +220,11 @@ def test_narrow_terminals_lose_no_value(shop, run):
         assert ("▒" in text) == (columns >= 100)
 
 
-def test_colour_is_for_terminals_that_want_it(shop, run):
-    coloured = on_terminal(["ask", ASKED, "-e", "0.5"], shop, 120)
+@pytest.mark.usefixtures("no_colour_is_forced")
+def test_colour_is_for_terminals_that_want_it(shop, run, start):
+    coloured = on_terminal(start, ["ask", ASKED, "-e", "0.5"], shop, 120)
     assert "\x1b[36m" in coloured
-    assert "\x1b[36m" not in on_terminal(["ask", ASKED, "-e", "0.5"], shop, 120, NO_COLOR="1")
+    assert "\x1b[36m" not in on_terminal(start, ["ask", ASKED, "-e", "0.5"], shop, 120, NO_COLOR="1")
     assert "\x1b" not in run("ask", ASKED, "-e", "0.5").out
 
 

@@ -1,6 +1,5 @@
 """What a person can get wrong: every message says what to do, nothing is charged, and the exit status is right."""
 
-import io
 import re
 import signal
 import sqlite3
@@ -79,6 +78,35 @@ def test_a_corrupt_ledger_is_not_used(shop, run):
         assert said.status == 1, command
         assert "ledger" in said.err
         assert TRACE not in said.err
+
+
+OWN_LOSS = """
+from dither.curator import Policy, records
+from dither.ledger import Account
+from dither.privacy import PureLoss
+
+class Mine(PureLoss, kind="mine"):
+    pass
+
+with records.open_ledger(Policy.load("dither.toml")) as ledger:
+    ledger.reserve(key="ab" * 16, account=Account(("shop", "ana")), loss=Mine("1/10"), note={"sql": "a secret"})
+    print(ledger.verify().entries)
+"""
+
+
+def test_an_entry_that_can_not_be_read_says_why(shop, run):
+    """A loss of a class that only its author has: the ledger is whole, and isn't called anything else."""
+    assert run("ask", COUNT, "-e", "0.5").status == 0
+    (shop / "own.py").write_text(OWN_LOSS, encoding="utf-8")
+    wrote = run(program=shop / "own.py")
+    assert wrote.status == 0, wrote.err
+    said = run("ledger", "verify")
+    assert (said.status, said.out) == (1, "")
+    number = int(wrote.out)
+    assert f"entry {number} can't be read, though it is as it was written (its hash is right): its loss: " in said.err
+    assert "unknown kind of loss 'mine'" in said.err
+    assert "a secret" not in said.err
+    assert TRACE not in said.err
 
 
 def test_a_ledger_that_is_no_ledger(shop, run):
@@ -175,18 +203,11 @@ def test_out_of_budget_is_told_in_epsilon(shop, run):
     assert "smaller ε" in said.err
 
 
-def test_a_locked_ledger_is_waited_for(shop, run):
+def test_a_locked_ledger_is_waited_for(shop, run, start):
     run("ask", COUNT, "-e", "0.5")
     holder = sqlite3.connect(shop / "shop.ledger", isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    script = "import sys; from dither.cli.main import main; sys.exit(main())"
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, "ask", "SELECT COUNT(amount) AS n FROM orders", "-e", "0.5"],
-        cwd=shop,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start("ask", "SELECT COUNT(amount) AS n FROM orders", "-e", "0.5", cwd=shop)
     try:
         time.sleep(2)
         waits = process.poll() is None
@@ -194,9 +215,6 @@ def test_a_locked_ledger_is_waited_for(shop, run):
         out, err = process.communicate(timeout=60)
     finally:
         holder.close()
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
     # it waits for its turn, or says that somebody else has it
     assert (waits and process.returncode == 0 and "receipt" in out) or (process.returncode == 1 and "ask again" in err)
     assert TRACE not in err
@@ -309,13 +327,14 @@ def test_out_of_budget_says_so_and_costs_nothing(shop, run):
     assert run("ask", "SELECT COUNT(*) AS n FROM orders WHERE amount > 0", "-e", "1").status == 0
 
 
-def test_saying_no_to_adopt_changes_nothing(shop, run, monkeypatch):
+@pytest.mark.parametrize("word", ["", "n\n"])
+def test_saying_no_to_adopt_changes_nothing(shop, run, word):
     run("ask", COUNT, "-e", "0.5")
     before = entries(shop)
-    monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    said = run("ledger", "adopt")
+    said = run("ledger", "adopt", given=word)
     assert said.status == 130
     assert entries(shop) == before
+    assert run("ledger", "adopt", given="y\n").status == 0
 
 
 SLOW = """

@@ -11,7 +11,8 @@ import pytest
 from dither.curator import Curator, PublicReceipt, drafts
 from dither.curator.exchange import Exchange
 from dither.errors import OutOfBudget, Refused
-from dither.ledger import Account, Amount, Limit
+from dither.ledger import Account, Limit
+from dither.privacy.renyi import zcdp_epsilon
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
 PER_PERSON = (
@@ -43,8 +44,8 @@ def test_an_analyst_s_delta_bounds_their_keys_and_how_their_rho_is_read(opened):
     }  # fmt: skip
     # the same ρ is a larger ε at a smaller δ, and the whole cap reads as the ε that the policy states
     spent = made.ledger.balance(Account(("shop", "eve"))).spent
-    assert line.epsilon_spent == whole.epsilon_of(spent, Fraction(1, 10**9)) > whole.epsilon_of(spent)
-    assert whole.epsilon_of(Amount(limit.main, 0), Fraction(1, 10**9)) <= 2
+    assert line.epsilon_spent == whole.epsilon_so_far(spent, Fraction(1, 10**9)) > whole.epsilon_so_far(spent)
+    assert zcdp_epsilon(limit.main / 10**12, 0.9 * 1e-9 / 2) <= 2
     # keys for 1e-9 / 2 at 5e-9 a question: not even one
     with pytest.raises(OutOfBudget, match="discovering keys"):
         made.curator.sql(ITEMS, epsilon="1/10", analyst="eve")

@@ -127,7 +127,7 @@ def test_intervals_of_means_and_moments_cover(opened, data, delta, unit, adjacen
         "w": by_city(data, lambda t: t["amount"].var()),
         "q": by_city(data, lambda t: np.cov(t["amount"], t["pieces"], ddof=0)[0, 1]),
     }
-    repeats = 400
+    repeats = 800
     found = repeated(made, priced, repeats)
     where = places(made, MEANS)
     for confidence in (HALF, MOST):

@@ -142,7 +142,7 @@ def test_one_number_of_decimals_for_a_column():
 def test_it_is_told_where_a_value_is_not_in_the_middle():
     made = made_up(pa.table({"m": [3.0, 10.0, None]}), bars={"m": bars([0.0, 0.0, 0.0], [20.0, 20.0, 1.0])})
     cut, whole, missing = column_texts(made, "m")
-    assert (str(cut), cut.low, cut.high, cut.around) == ("3 ± 10", "0", "20", False)
+    assert (str(cut), cut.low, cut.high, cut.around) == ("3 ± 17", "0", "20", False)
     assert whole.around
     assert str(missing) == "NULL"
     unknown = made_up(pa.table({"m": [3.0]}), bars={"m": bars([-np.inf], [np.inf])})

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dither.curator.asked import Asked
-from dither.curator.execution import EACH_CHARACTER, EACH_VALUE, OVERHEAD, KeptCells
+from dither.curator.execution import EACH_CHARACTER, EACH_VALUE, MOST_QUESTIONS, OVERHEAD, KeptCells
 from dither.curator.pricing import LONGEST_KEPT
 from dither.engines.base import EngineFailure
 from dither.errors import Failed
@@ -123,6 +123,19 @@ def test_memory_is_bounded_and_the_oldest_go_first():
     assert cells._bytes == 5 * each
 
 
+def test_there_are_so_many_at_most_however_small_they_are():
+    cells = KeptCells()
+    for number in range(MOST_QUESTIONS + 10):
+        cells.keep(("ana", str(number)), WANTED, measured(0))
+    assert len(cells._kept) == MOST_QUESTIONS
+    kept = [cells.get(("ana", str(number)), WANTED) is not None for number in (9, 10, MOST_QUESTIONS + 9)]
+    assert kept == [False, True, True]
+    few = KeptCells(most=2)
+    for name in "abc":
+        few.keep(("ana", name), WANTED, measured(100))
+    assert few._bytes == 2 * (OVERHEAD + EACH_CHARACTER + 6 * 8 * 100)
+
+
 def test_texts_and_public_values_are_counted_too():
     cells = KeptCells()
     cells.keep(("ana", "x" * LONGEST_KEPT), WANTED, measured(0))
@@ -155,7 +168,7 @@ def test_what_is_counted_is_no_less_than_what_is_held(opened, sql):
         counted = cells._bytes
         del prepared
         shop.curator._pricing._kept._kept.clear()
-        shop.curator._pricing._bound.cache_clear()
+        shop.curator._pricing._bound.clear()
         gc.collect()
         before = tracemalloc.get_traced_memory()[0]
         cells.forget()

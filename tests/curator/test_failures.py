@@ -2,7 +2,6 @@
 
 import logging
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -144,14 +143,26 @@ def test_a_closed_curator_answers_nothing(policy_of, ledger_of):
         curator.sql(COUNTS, epsilon=1)
 
 
-def test_answers_leave_at_multiples_of_the_step(opened):
+def test_answers_leave_at_multiples_of_the_step(opened, monkeypatch):
     made = opened(more="round_answer_time_up_to = 0.2")
     curator = made.curator
+    # a clock that passes by itself, a little whenever it is looked at
+    now = [0.0]
+
+    def look():
+        now[0] += 0.013
+        return now[0]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    monkeypatch.setattr("dither.curator.curator.time.monotonic", look)
+    monkeypatch.setattr("dither.curator.curator.time.sleep", sleep)
 
     def taken(work):
-        started = time.monotonic()
+        started = now[0]
         work()
-        return time.monotonic() - started
+        return now[0] - started
 
     def refused():
         with pytest.raises(Refused):
@@ -160,7 +171,9 @@ def test_answers_leave_at_multiples_of_the_step(opened):
     for work in (lambda: curator.sql(COUNTS, epsilon=1), lambda: curator.sql(COUNTS, epsilon=1), refused):
         seconds = taken(work)
         assert seconds >= 0.2
-        assert seconds % 0.2 < 0.1
+        # the look at the clock that begins an answer isn't part of it
+        steps = (seconds - 0.013) / 0.2
+        assert steps == pytest.approx(round(steps), abs=1e-9)
 
 
 def test_a_statistical_query_is_within_its_tolerance_and_shares_the_count(opened):

@@ -11,6 +11,7 @@ from dither.curator.history import MOST_POINTS, history
 from dither.curator.records import open_ledger
 from dither.errors import Failed, InvalidParameter, OutOfBudget, Refused
 from dither.ledger import Account, Kind
+from dither.privacy import ZcdpLoss
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
 SHARED = "share_answers = true"
@@ -74,7 +75,7 @@ def test_a_note_without_terms_has_none_to_tell(opened):
         note = {**entry.body["note"], "asked": form}
         db = past.sqlite3.connect(":memory:")
         db.executescript(past.TABLES)
-        past._take(db, dataclasses.replace(entry, body={**entry.body, "note": note}))
+        made.curator._past._take(db, dataclasses.replace(entry, body={**entry.body, "note": note}))
         (asked,) = db.execute("SELECT asked FROM charge").fetchone()
         db.close()
         assert json.loads(asked) == ({"epsilon": "1/2"} if isinstance(form, dict) else {})
@@ -388,12 +389,13 @@ def test_history_adds_up_to_the_balance(opened, delta):
 def test_long_histories_are_thinned_with_both_ends(opened):
     made = opened(budget="100000", most="100000")
     path = json.dumps(["shop"], separators=(",", ":"))
-    payments = [(path, f"{place:06d}", 10**9, 0) for place in range(1777)]
+    price = made.ledger.price(ZcdpLoss("1/1000"))
+    payments = [(path, f"{place:06d}", price) for place in range(1777)]
     points = history(payments, made.curator._accounts)
     assert len(points) == MOST_POINTS
     assert (points[0].at, points[-1].at) == ("000000", "001776")
     whole = history(payments[:MOST_POINTS], made.curator._accounts)
-    assert [point.at for point in whole] == [at for _, at, _, _ in payments[:MOST_POINTS]]
+    assert [point.at for point in whole] == [at for _, at, _ in payments[:MOST_POINTS]]
 
 
 def test_the_guarantee_is_of_what_was_spent(opened):
@@ -412,18 +414,37 @@ def test_the_guarantee_is_of_what_was_spent(opened):
     assert both.curator.guarantee("bob").delta == 0
 
 
+@pytest.mark.parametrize("changed", ["1.1", "0.99"])
+def test_a_cap_that_answers_may_have_chosen_lowers_no_reading(opened, changed):
+    made = opened(budget="1", most="0.9")
+    for epsilon in ("0.9", "0.3"):
+        made.curator.sql(COUNTS, epsilon=epsilon, analyst="ana")
+    told = made.curator.guarantee()
+    assert told.epsilon == 1, "the cap, which stands since the start"
+    later = opened(budget=changed, most="0.9", ledger=made.ledger)
+    alone = later.curator.guarantee()
+    assert 1.01 < alone.epsilon < 1.3
+    assert alone.delta == told.delta
+    # stated in the ledger with the next charge, and for good
+    later.curator.sql(COUNTS, epsilon="0.01", analyst="ana")
+    again = opened(budget="1", most="0.9", ledger=made.ledger).curator
+    assert again.guarantee().epsilon >= alone.epsilon
+    assert again.budget()[0].epsilon_spent == float(again.guarantee().epsilon)
+    assert again.history()[-1].epsilon_spent <= float(again.guarantee().epsilon)
+
+
 def test_records_are_paged_newest_first(opened):
     made = opened()
     for number in range(3):
         made.curator.sql(counting(number), epsilon="1/10", analyst="ana")
     everything = made.curator.records(count=100)
-    assert [record.number for record in everything] == list(range(8, 0, -1))
+    assert [record.number for record in everything] == list(range(9, 0, -1))
     first = made.curator.records(count=3)
     rest = made.curator.records(count=3, before=first[-1].number)
     assert (*first, *rest) == everything[:6]
     assert made.curator.records(count=3, before=2) == everything[-1:]
     assert made.curator.records(count=3, before=1) == ()
-    assert made.curator.verify().entries == 8
+    assert made.curator.verify().entries == 9
 
 
 def test_the_index_follows_other_processes_and_survives_a_restart(policy_of, shop, tmp_path):
@@ -439,7 +460,7 @@ def test_the_index_follows_other_processes_and_survives_a_restart(policy_of, sho
     with Curator.open(policy) as three:
         assert numbers(three.answers("ana")) == [number]
     with open_ledger(policy) as book:
-        assert book.verify().entries == 4
+        assert book.verify().entries == 5
 
 
 def test_the_budget_still_binds_who_reads_again(opened):

@@ -11,6 +11,8 @@ from dither.curator.open_bounds import TRIALS, on_step, with_bounds
 from dither.curator.pricing import Asked
 from dither.errors import InvalidParameter, Refused
 from dither.ledger import Amount, Currency
+from dither.privacy import PureLoss, ZcdpLoss
+from dither.privacy.renyi import zcdp_epsilon
 from dither.query.auto_bounds import BINS, NOTHING_FOUND, edges
 from dither.query.kinds import Interval, Kind
 from dither.query.schema import ColumnFacts
@@ -66,12 +68,24 @@ def test_what_a_question_buys_reads_back_as_no_more_than_its_epsilon(epsilon, de
     assert without.bought(epsilon, Fraction(0), discover=False) == (pure, read)
 
 
+def ledger_price(rates, limit):
+    """An account that is full to the last unit."""
+    kind = PureLoss if rates.currency is Currency.PURE else ZcdpLoss
+    loss = kind(Fraction(limit.main, 10**12))
+    return Amount.of(loss, rates.currency, rates.sums)
+
+
 @given(epsilon=st.fractions(Fraction(1, 100), 20, max_denominator=1000))
 def test_a_full_account_reads_as_no_more_than_its_budget(epsilon):
     for delta in (Fraction(0), Fraction(1, 10**6)):
         rates = Exchange(delta)
         limit = rates.limit(epsilon)
-        assert rates.epsilon_of(Amount(limit.main, limit.delta)) <= float(epsilon) * (1 + 1e-9)
+        spent = ledger_price(rates, limit)
+        assert limit.allows(spent)
+        assert rates.epsilon_so_far(spent, cap=epsilon) <= float(epsilon) * (1 + 1e-9)
+        if delta:
+            # what the filter promises, at the share of δ that belongs to ρ
+            assert zcdp_epsilon(limit.main / 10**12, 0.9 * 5e-7) <= float(epsilon) * (1 + 1e-9)
         assert rates.currency is (Currency.ZCDP if delta else Currency.PURE)
 
 

@@ -196,8 +196,8 @@ def test_prices_that_were_kept_are_those_made_anew(opened, delta, monkeypatch):
 
 
 def fresh_price(made, sql, asked, again):
-    made.curator._pricing._bound.cache_clear()
-    return made.curator._pricing._prepared(sql, asked, again)
+    made.curator._pricing._bound.clear()
+    return made.curator._pricing._prepared(sql, asked, again)[0]
 
 
 def test_a_kept_price_speaks_of_the_budget_as_it_is_now(opened):

@@ -5,9 +5,10 @@ line, for any lines. Noise is never compared.
 
 - In a ```python block a comment ``# → value`` states what the statement before it shows: the repr of an expression, or
   one printed line each. What has no such comment is only run.
-- In a ```console block ``$ dither …`` is run; lines that begin with ``> `` go on with a command. What is shown below is
-  compared, blanks apart, and where nothing is shown the command is only run. Numbers and bars in lines with `` ± `` are
-  noise. A command must succeed, unless it shows ``dither: …`` or ``error: …``: then it must fail with status 1.
+- In a ```console block ``$ dither …`` is run as it is installed, in a process of its own; lines that begin with ``> ``
+  go on with a command. What is shown below is compared, blanks apart, and where nothing is shown the command is only
+  run. Numbers and bars in lines with `` ± `` are noise. A command must succeed, unless it shows ``dither: …`` or
+  ``error: …``: then it must fail with status 1.
 - A ```toml block that begins with ``# dither.toml`` is written to that file, in place of what was there.
 - A page that says `dither demo --keep shop` in its prose, but not in a console, begins in the directory that it leaves.
 """
@@ -25,7 +26,6 @@ from pathlib import Path
 import pytest
 
 import dither as dp
-from dither.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -89,17 +89,15 @@ def commands(source):
     return [(number, "\n".join(text), "\n".join(shown).strip()) for number, text, shown in found]
 
 
-def execute(text):
+def execute(text, installed):
     """Run one command where we are; its status and all that it wrote."""
     name, *arguments = shlex.split(text, comments=True)
     if name in ("cd", "mkdir"):
         getattr(os, {"cd": "chdir"}.get(name, name))(*arguments)
         return 0, ""
     assert name == "dither", f"only dither, cd and mkdir are run; got {name}"
-    written = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-    with contextlib.redirect_stdout(written), contextlib.redirect_stderr(written):
-        status = main(arguments)
-    return status, written.buffer.getvalue().decode()
+    done = installed.run(*arguments, stderr=subprocess.STDOUT)
+    return done.status, done.out
 
 
 def shows(expected, output):
@@ -122,9 +120,9 @@ def shows(expected, output):
     return re.fullmatch("".join(parts), lines.strip(), re.DOTALL) is not None
 
 
-def run_console(source, name):
+def run_console(source, name, installed):
     for number, text, expected in commands(source):
-        status, output = execute(text)
+        status, output = execute(text, installed)
         wanted = 1 if FAILS.search(expected) else 0
         assert status == wanted, f"{name}:{number} ended with {status}, not {wanted}:\n{output}"
         assert not expected or shows(expected, output), f"{name}:{number} shows\n{output}\nstated\n{expected}"
@@ -140,12 +138,12 @@ def away(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("away")
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_snippets_run_and_show_what_they_say(document):
+def test_snippets_run_and_show_what_they_say(document, installed):
     name = str(document.relative_to(ROOT))
     namespace = {"__name__": f"snippets_of_{document.stem}"}
     text = document.read_text(encoding="utf-8")
     if LEAVES_A_SHOP in text and f"$ {LEAVES_A_SHOP}" not in text:
-        run_console(f"$ {LEAVES_A_SHOP}\n$ cd shop", name)
+        run_console(f"$ {LEAVES_A_SHOP}\n$ cd shop", name, installed)
     for language, source in blocks(document):
         for library in OPTIONAL:
             if re.search(rf"^(import|from) {library}\b", source, re.MULTILINE):
@@ -153,7 +151,7 @@ def test_snippets_run_and_show_what_they_say(document):
         if language == "python":
             run_block(source, name, namespace)
         elif language == "console":
-            run_console(source, name)
+            run_console(source, name, installed)
         elif source.lstrip().startswith(f"# {POLICY_FILE}\n"):
             Path(POLICY_FILE).write_text(source.lstrip(), encoding="utf-8")
     for value in namespace.values():
@@ -168,17 +166,30 @@ def test_snippets_are_written_the_one_way(document):
         assert not re.search(r"#\s*(->|=>)", source), "shown values are marked with →"
 
 
+def run_script(installed, script, *arguments, cwd=None):
+    """A Python file as a reader runs it."""
+    return subprocess.run(
+        [sys.executable, str(script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+        cwd=cwd,
+        env=installed.environment(),
+    )
+
+
 @pytest.mark.parametrize("example", [e for e in EXAMPLES if e.name != "composition_picture.py"], ids=lambda e: e.name)
-def test_examples_run(example):
-    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=False, cwd=ROOT)
+def test_examples_run(example, installed):
+    done = run_script(installed, example, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 
 
-def test_the_picture_is_the_one_that_the_script_draws(tmp_path):
+def test_the_picture_is_the_one_that_the_script_draws(tmp_path, installed):
     drawn = tmp_path / "composition.svg"
     script = ROOT / "examples" / "composition_picture.py"
-    done = subprocess.run([sys.executable, str(script), str(drawn)], capture_output=True, text=True, check=False)
+    done = run_script(installed, script, drawn)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
     old, new = (path.read_text(encoding="utf-8") for path in (PICTURE, drawn))
@@ -198,9 +209,9 @@ def test_the_runner_notices_a_wrong_value():
 
 
 @pytest.mark.usefixtures("away")
-def test_the_runner_notices_a_wrong_command_or_output():
-    run_console("$ mkdir new\n$ cd new\n$ dither budget\ndither: dither.toml: this file …", "right")
-    run_console("$ dither price 'SELECT\n> 1'\ndither: …\n…", "right")
+def test_the_runner_notices_a_wrong_command_or_output(installed):
+    run_console("$ mkdir new\n$ cd new\n$ dither budget\ndither: dither.toml: this file …", "right", installed)
+    run_console("$ dither price 'SELECT\n> 1'\ndither: …\n…", "right", installed)
     for wrong in (
         "$ dither budget",
         "$ dither budget\nall is well",
@@ -210,7 +221,7 @@ def test_the_runner_notices_a_wrong_command_or_output():
         "output without a command",
     ):
         with pytest.raises(AssertionError):
-            run_console(wrong, "wrong")
+            run_console(wrong, "wrong", installed)
 
 
 def test_noise_is_not_compared_and_everything_else_is():

@@ -10,7 +10,7 @@ import dither
 from dither.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
-LONGEST = 500
+LONGEST = 800
 MECHANISMS = ROOT / "src" / "dither" / "mechanisms"
 # Modules that aren't mechanisms, and modules that share a note with another one.
 NO_NOTE = {"__init__", "base", "grid"}
@@ -143,3 +143,14 @@ def test_the_changelog_starts_with_privacy():
     heads = re.findall(r"^### (\w+)", section, re.MULTILINE)
     assert heads[0] == "Privacy"
     assert version == dither.__version__
+
+
+def test_work_of_others_is_named_with_its_licence():
+    ours = {"dither.css", "dither.js", "dither.svg"}
+    static = ROOT / "src" / "dither" / "server" / "web" / "static"
+    others = {path for path in static.iterdir() if path.name not in ours}
+    assert others
+    notice = read("NOTICE")
+    for path in others:
+        assert re.search(rf"{re.escape(name_of(path))}\).*?\(SPDX: \w", notice, re.DOTALL), path.name
+    assert tomllib.loads(read("pyproject.toml"))["project"]["license-files"] == ["LICENSE", "NOTICE"]

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dither.engines import DuckDBEngine, EngineFailure, duckdb_connections
+from dither.engines.intake import Intake
 from dither.errors import SourceError
 from dither.query.expressions import Column
 from dither.query.kinds import Kind
@@ -162,13 +163,16 @@ def test_close_waits_for_what_is_running(path):
         engine.close()
 
 
-def test_close_stops_a_long_query(tmp_path):
+def test_close_stops_a_long_query(tmp_path, no_hang):
     path = make(
         tmp_path / "slow.duckdb",
         "CREATE VIEW orders AS SELECT a.i % 5 AS who, 'p' AS place, CAST(a.i * b.i AS DOUBLE) AS amount "
         "FROM range(1000000) a(i), range(1000000) b(i)",
     )
-    engine = opened(path, threads=1)
+    with opened(path, intake=Intake(names_only=True)) as names:
+        version = names.version()
+    # reading all of it on opening would take days, too
+    engine = opened(path, threads=1, intake=Intake(accepted=version))
     problems = []
 
     def work():
@@ -182,10 +186,8 @@ def test_close_stops_a_long_query(tmp_path):
     while not engine._running:
         time.sleep(0.01)
     time.sleep(0.2)
-    before = time.monotonic()
-    engine.close()
-    assert time.monotonic() - before < 10
-    thread.join(10)
+    engine.close()  # the query itself would take days
+    thread.join()
     assert len(problems) == 1
     assert "nterrupt" in problems[0]
 

@@ -206,16 +206,19 @@ def test_kinds_of_types(engine, engine_type, kind):
 # ------------------------------------------------------------------ sources
 
 
-def test_csv_is_read_without_looking_at_values(tmp_path):
-    (tmp_path / "a.csv").write_text(
-        'who,place,amount\n1,"a, b",1.5\n2,x,oops\nbad,y,3\n3,z\n4,z,1,2\n', encoding="utf-8"
-    )
+def test_csv_is_read_in_the_declared_kinds(tmp_path):
+    (tmp_path / "a.csv").write_text('who,place,amount\n1,"a, b",1.5\n2,x,oops\nbad,y,3\n', encoding="utf-8")
     (tmp_path / "b.csv").write_text('who,place,amount\n 07 ,,2e1\n"7",it\'s,inf\n', encoding="utf-8")
     with DuckDBEngine.open({"orders": tmp_path / "*.csv"}, schema(ORDERS)) as engine:
-        assert engine.describe() == {"orders": {"who": "VARCHAR", "place": "VARCHAR", "amount": "VARCHAR"}}
+        assert engine.describe() == {"orders": {"who": "BIGINT", "place": "VARCHAR", "amount": "DOUBLE"}}
         assert values(engine, ORDERS, 2) == {1.5: 1, 3.0: 1, 20.0: 1, None: 2}
         # '07' and '7' are one unit, and 'bad' is none
         assert values(engine, ORDERS, 0, units="column") == {1: 1, 2: 1, 7: 2}
+    # fields too few or too many are no row that could be left out
+    for line in ("3,z", "4,z,1,2"):
+        (tmp_path / "b.csv").write_text(f"who,place,amount\n7,a,1\n{line}\n", encoding="utf-8")
+        with pytest.raises(SourceError, match=r"b\.csv, line 3, column 1: \d fields, and not 3"):
+            DuckDBEngine.open({"orders": tmp_path / "*.csv"}, schema(ORDERS))
 
 
 def test_files_that_are_not_there_or_not_files(tmp_path, path):

@@ -58,6 +58,7 @@ class Store:
     asked: dict = field(default_factory=dict)
     entries: list = field(default_factory=list)
     living: set = field(default_factory=set)
+    restated: dict = field(default_factory=dict)
 
 
 class SimpleLedger(Ledger):
@@ -79,16 +80,26 @@ class SimpleLedger(Ledger):
         self.store.entries.append(Entry(seq=seq, at="", kind=kind, body=body, previous=previous, hash=this))
         return self.store.entries[-1]
 
+    @property
+    def sums(self):
+        return self.currency.sums
+
+    def bind(self, units, *, rebind=False, note=True):
+        raise NotImplementedError
+
     def set_limits(self, limits):
         with self.lock:
             if any(self.store.limits.get(account) != limit for account, limit in limits.items()):
+                for account, limit in limits.items():
+                    if self.store.spent.get(account) and self.store.limits.get(account) != limit:
+                        self.store.restated[account] = self.store.restated.get(account, 0) + 1
                 self.store.limits.update(limits)
                 self.log(Kind.LIMITS)
 
-    def reserve(self, *, key, account, loss, note, timeout=10.0):
+    def reserve(self, *, key, account, loss, note, timeout=10.0, counts=None, continues=None):
         if loss.adjacency is not self.adjacency:
             raise IncompatibleLosses
-        amount = Amount.of(loss, self.currency)
+        amount = self.price(loss)
         deadline = time.monotonic() + timeout
         while True:
             with self.lock:
@@ -183,7 +194,8 @@ class SimpleLedger(Ledger):
 
     def one(self, account):
         limit, spent = self.store.limits.get(account), self.store.spent.get(account, Amount())
-        return Balance(account=account, limit=limit, spent=spent, remaining=limit and limit.after(spent))
+        left, restated = limit and limit.after(spent), self.store.restated.get(account, 0)
+        return Balance(account=account, limit=limit, spent=spent, remaining=left, restated=restated)
 
     def entries(self, *, after=0, number=None):
         found = [entry for entry in self.store.entries if entry.seq > after]

@@ -27,7 +27,15 @@ def test_death_at_every_step(tmp_path):
     result = run("points", tmp_path)
     names = " ".join(result["names"])
     assert result["steps"] >= 100
-    for step in ("BEGIN IMMEDIATE", "COMMIT", "INSERT INTO entry", "UPDATE account", "pwrite", "fdatasync"):
+    for step in (
+        "BEGIN IMMEDIATE",
+        "COMMIT",
+        "INSERT INTO entry",
+        "UPDATE account",
+        "INSERT OR REPLACE INTO seal",
+        "pwrite",
+        "fdatasync",
+    ):
         assert f"before {step}" in names
         assert f"after {step}" in names
     # making the ledger, limits, reserving, recording: each has its own commit and its own head

@@ -169,6 +169,7 @@ def test_mutant_clients_break_the_claim(client):
 
 
 def test_many_at_once_follow_the_law_of_the_client():
+    """Catches coins of 29/40 for 3/4."""
     law = laws(TINY)[5]
     keys = sorted(law)
     for coins, right in (("3/4", True), ("29/40", False)):

@@ -156,6 +156,7 @@ def p_value(protocol, law, value, people=100_000):
 
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_simulation_has_the_law_of_the_client(name):
+    """Catches a value that is a twentieth of the range off; drawn from a seed."""
     protocol = SMALL[name]
     low, high = protocol.bounds
     for part in (0, Fraction(1, 3), 1):
@@ -219,6 +220,7 @@ def test_intervals_cover(make, people, surveys):
 
 
 def test_intervals_of_a_third_of_the_width_are_noticed():
+    """Catches intervals of a third of their width; drawn from a seed."""
     protocol = HybridMean.for_epsilon(UNIT, 2)
     wrong = misses(protocol, people=4000, surveys=300, confidence=0.8, shrink=1 / 3)
     assert proportion_at_most(wrong, 300, 0.2) < ALPHA

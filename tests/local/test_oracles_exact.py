@@ -119,6 +119,8 @@ def test_the_stated_epsilon_is_used_and_not_exceeded(name, epsilon):
     assert oracle.loss().pure() <= exact
     assert oracle.loss().pure() >= float(exact) * (1 - 1e-11)
     assert oracle.longitudinal_loss(3).pure() == pytest.approx(3 * oracle.loss().pure())
+    # fresh coins for every report hide changes too
+    assert oracle.longitudinal_loss(3, changes="public") == oracle.longitudinal_loss(3, changes="secret")
 
 
 def test_known_parameters():

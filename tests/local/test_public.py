@@ -1,10 +1,7 @@
-"""The tables by which protocols, clients and losses are found by name are complete."""
+"""The tables by which protocols and clients are found by name are complete; test_stored_forms.py uses them afresh."""
 
 import importlib
-import json
 import pkgutil
-import subprocess
-import sys
 
 import pytest
 
@@ -43,31 +40,3 @@ def test_public_names_exist():
 def test_a_description_of_nothing_known_is_refused(make, wrong):
     with pytest.raises(InvalidParameter):
         make(wrong)
-
-
-@pytest.mark.parametrize(
-    ("script", "shown"),
-    [
-        ("from dither.local.protocol import protocol_of as of", "Kary"),
-        ("from dither.local.clients import client_of as of", "KaryClient"),
-    ],
-)
-def test_a_fresh_process_finds_them_by_name(script, shown):
-    description = dither.local.Kary(3, "1/2").describe()
-    code = f"import json, sys\n{script}\nprint(type(of(json.loads(sys.argv[1]))).__name__)"
-    done = subprocess.run([sys.executable, "-c", code, json.dumps(description)], capture_output=True, text=True)
-    assert done.stdout.strip() == shown, done.stderr
-
-
-def test_a_fresh_process_reads_the_losses_of_every_layer():
-    forms = [
-        dither.local.Kary(3, "1/2").loss().to_json(),
-        dither.local.LocalHashing.for_epsilon(100, 1).loss().to_json(),
-        dither.local.shuffled(1, 1000).to_json(),
-    ]
-    code = (
-        "import json, sys\nfrom dither.privacy import PrivacyLoss\n"
-        "for form in json.loads(sys.argv[1]): print(PrivacyLoss.from_json(form).to_json() == form)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, json.dumps(forms)], capture_output=True, text=True)
-    assert done.stdout.split() == ["True"] * len(forms), done.stderr

@@ -188,7 +188,7 @@ def test_reports_of_one_value_cost_what_enumeration_says(setting, reports):
     v, w = values_by_filter(protocol)
     worst = largest_ratio(law(protocol, *[v] * reports), law(protocol, *[w] * reports))
     assert worst == repeated_odds(protocol, reports)
-    claimed = protocol.longitudinal_loss(reports, values=1)
+    claimed = protocol.longitudinal_loss(reports, changes="public", values=1)
     assert math.log(worst) <= claimed.pure() <= math.log(worst) + 1e-12
     assert claimed.pure() <= protocol.permanent_loss().pure()
     assert claimed.pure() <= reports * protocol.loss().pure() + 1e-12
@@ -206,7 +206,9 @@ def test_permanent_loss_is_the_limit_and_tight():
     assert max(largest_ratio(laws[v], laws[w]) for v in values for w in values) == odds ** (2 * 2)
     assert math.log(odds) * 4 <= protocol.permanent_loss().pure() <= math.log(odds) * 4 + 1e-12
     noisy = Rappor(bits=4, hashes=2, cohorts=1, **PAPER)
-    growth = [noisy.longitudinal_loss(k, values=1).pure() for k in (1, 2, 3, 10, 100, 256, 257, 10**6)]
+    growth = [
+        noisy.longitudinal_loss(k, changes="public", values=1).pure() for k in (1, 2, 3, 10, 100, 256, 257, 10**6)
+    ]
     assert growth == sorted(growth)
     assert growth[-1] == noisy.permanent_loss().pure() > growth[3]
     assert growth[0] == noisy.loss().pure()
@@ -217,13 +219,18 @@ def test_several_values_at_known_times_cost_at_most_the_sum():
         protocol = Rappor(bits=2, hashes=1, cohorts=1, **setting)
         v, w = values_by_filter(protocol)
         worst = largest_ratio(law(protocol, v, w, v), law(protocol, w, v, w))
-        assert math.log(worst) <= protocol.longitudinal_loss(3, values=2).pure() + 1e-12
+        assert math.log(worst) <= protocol.longitudinal_loss(3, changes="public", values=2).pure() + 1e-12
         assert worst == repeated_odds(protocol, 2) * repeated_odds(protocol, 1)
     protocol = Rappor(**PAPER)
-    losses = [protocol.longitudinal_loss(12, values=m).pure() for m in (1, 2, 3, 5, 12, 40)]
+    losses = [protocol.longitudinal_loss(12, changes="public", values=m).pure() for m in (1, 2, 3, 5, 12, 40)]
     assert losses == sorted(losses)
-    assert losses[-1] == losses[-2] == protocol.longitudinal_loss(12).pure() == (12 * protocol.loss()).pure()
-    assert losses[1] == 2 * protocol.longitudinal_loss(6, values=1).pure()
+    assert (
+        losses[-1]
+        == losses[-2]
+        == protocol.longitudinal_loss(12, changes="public").pure()
+        == (12 * protocol.loss()).pure()
+    )
+    assert losses[1] == 2 * protocol.longitudinal_loss(6, changes="public", values=1).pure()
 
 
 @pytest.mark.parametrize("setting", [ONE_TIME, PAPER])
@@ -235,7 +242,7 @@ def test_values_that_share_a_filter_have_permanent_bits_of_their_own(setting):
     alike, unlike = law(protocol, v, twin), law(protocol, v, w)
     odds = one_report_odds(protocol)
     assert largest_ratio(alike, unlike) == largest_ratio(unlike, alike) == odds
-    assert math.log(odds) <= protocol.longitudinal_loss(2, values=2).pure()
+    assert math.log(odds) <= protocol.longitudinal_loss(2, changes="public", values=2).pure()
 
 
 def test_times_of_change_are_not_hidden():
@@ -245,12 +252,35 @@ def test_times_of_change_are_not_hidden():
     pairs = [((v, v), (v, w)), ((v, w), (v, v)), ((w, w), (v, w)), ((v, w), (w, w))]
     worst = max(largest_ratio(law(protocol, *one), law(protocol, *other)) for one, other in pairs)
     # more than twice what one report costs, which bounds histories that change at the same times
-    assert protocol.longitudinal_loss(2).pure() + 1 < math.log(worst) <= protocol.secret_changes_loss(2).pure()
+    assert (
+        protocol.longitudinal_loss(2, changes="public").pure() + 1
+        < math.log(worst)
+        <= protocol.secret_changes_loss(2).pure()
+    )
     once = Rappor(bits=2, hashes=1, cohorts=1, **ONE_TIME)
     assert largest_ratio(law(once, v, w), law(once, v, v)) is None  # two different reports: the value has changed
     assert once.secret_changes_loss(2).pure() == math.inf
     assert once.secret_changes_loss(1) == once.loss()
-    assert once.longitudinal_loss(2).pure() < math.inf
+    assert once.longitudinal_loss(2, changes="public").pure() < math.inf
+    # what is asked for by name is what enumeration needs
+    assert once.longitudinal_loss(2, changes="secret").pure() == math.inf
+    assert math.log(worst) <= protocol.longitudinal_loss(2, changes="secret").pure()
+    assert protocol.longitudinal_loss(2, changes="secret") == protocol.secret_changes_loss(2)
+    # one value throughout, which both histories have, never changes
+    for changes in ("public", "secret"):
+        assert once.longitudinal_loss(5, changes=changes, values=1) == once.permanent_loss()
+        assert once.longitudinal_loss(1, changes=changes) == once.loss()
+
+
+def test_whether_changes_are_public_must_be_said():
+    protocol = Rappor(**PAPER)
+    with pytest.raises(TypeError, match="changes"):
+        protocol.longitudinal_loss(2)
+    with pytest.raises(TypeError, match="changes"):
+        protocol.longitudinal_loss(2, values=1)
+    for wrong in (True, None, "hidden", ""):
+        with pytest.raises(InvalidParameter, match=r'"public" .* or "secret"'):
+            protocol.longitudinal_loss(2, changes=wrong)
 
 
 def test_without_memory_reports_cost_as_many_times():
@@ -262,7 +292,7 @@ def test_without_memory_reports_cost_as_many_times():
         return law_of(lambda coins: tuple(new_client(protocol).payload(value, coins) for _ in range(2)))
 
     assert largest_ratio(forgetful(v), forgetful(w)) == odds**2 > repeated_odds(protocol, 2)
-    assert protocol.longitudinal_loss(2).pure() == (2 * protocol.loss()).pure() >= math.log(odds**2)
+    assert protocol.longitudinal_loss(2, changes="public").pure() == (2 * protocol.loss()).pure() >= math.log(odds**2)
 
 
 @pytest.mark.parametrize("hashes", [1, 2, 3])
@@ -353,4 +383,4 @@ def test_parameters_are_checked():
             Rappor(**wrong)
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(InvalidParameter):
-            Rappor(**PAPER).longitudinal_loss(wrong)
+            Rappor(**PAPER).longitudinal_loss(wrong, changes="public")

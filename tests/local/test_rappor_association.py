@@ -68,6 +68,7 @@ def test_the_top_is_reached_and_errors_are_its_curvature():
 
 @pytest.mark.parametrize("unlisted", [False, True])
 def test_intervals_cover(unlisted):
+    """Catches intervals of a third of their width."""
     rng, rounds = np.random.default_rng(4), 60
     truth = np.pad(JOINT, ((0, int(unlisted)), (0, int(unlisted))))
     covered, halved, scores = 0, 0, []

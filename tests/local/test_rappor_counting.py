@@ -67,6 +67,7 @@ def payload_p_value(claimed, drawn, value):
 
 @pytest.mark.parametrize("setting", [PAPER, SYMMETRIC, {"f": Fraction(1, 3), "p": Fraction(0), "q": Fraction(4, 5)}])
 def test_many_people_follow_the_law_of_the_client(setting):
+    """Catches an f that is 1/20 too large; drawn from a seed."""
     protocol = Rappor(bits=4, hashes=2, cohorts=2, **setting)
     mutant = Rappor(bits=4, hashes=2, cohorts=2, **(setting | {"f": setting["f"] + Fraction(1, 20)}))
     for value in ("a", "b"):

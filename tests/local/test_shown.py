@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from dither.local import Consistency, HeavyHitters, Kary, LaplaceMean, OneBitVector, Spelling, WaveletRanges
-from dither.local.frequencies import shares_from_supports
-from dither.local.shown import MOST_ROWS, Row, Table, meaning
+from dither.local.frequencies import Shares, shares_from_supports
+from dither.local.mean_estimates import MeanEstimate
+from dither.local.rappor_decoding import Control, Decoding
+from dither.local.shown import BEYOND, MOST_ROWS, Row, Table, meaning
+from dither.mechanisms.response_estimates import Target
 
 
 def test_shares_are_a_table_of_the_largest():
@@ -75,3 +80,37 @@ def test_as_many_digits_as_the_interval_is_worth(width: float, shown: str):
     table = Table(names="value", values="share", rows=[row], number=1, notes=[])
     assert table.cells()[0][1] == shown
     assert meaning(0.9, simultaneous=False, reports=1) == "90% intervals, each by itself; 1 report"
+
+
+def numbers(text):
+    """(estimate, low, high) of every line that has all three, as they are printed."""
+    found = re.findall(r"(-?[\d.]+)%?  ?\(?([\d.]+)(?: …|% to) ([\d.]+)", text)
+    return [tuple(map(float, each)) for each in found]
+
+
+def test_nothing_is_shown_that_cant_be():
+    """Unbiased estimates may leave what is possible, and their intervals don't: 1.677 (0.686 … 1.000) was printed."""
+    decoding = Decoding(
+        candidates=("a", "b"), shares=np.array([1.677, -0.2]), standard_errors=np.array([0.5, 0.5]),
+        p_values=np.array([0.001, 0.6]), intervals=np.array([[0.686, 1.0], [0.0, 0.8]]), present=np.array([True, True]),
+        listed=1.477, listed_interval=(0.5, 1.0), misfit=0.5, unpicked=0, reports=100, confidence=0.95,
+        control=Control.FAMILYWISE,
+    )  # fmt: skip
+    assert numbers(str(decoding)) == [(1.0, 0.69, 1.0), (0.0, 0.0, 0.8), (1.0, 0.5, 1.0)]
+    assert str(decoding).endswith(BEYOND)
+    # what is computed with stays unbiased
+    assert (decoding.found[0].share, decoding.listed) == (1.677, 1.477)
+    mean = MeanEstimate(value=-3.0, variance=4.0, interval=(0.0, 2.0), confidence=0.95, reports=9)
+    few = OneBitVector.for_epsilon(3, (0, 24), "1/10")
+    for text in (
+        *(str(few.aggregator().add(few.randomize(np.zeros((40, 3)))).estimate()) for _ in range(5)),
+        str(mean).replace("95% interval ", ""),
+    ):
+        assert numbers(text)
+        assert all(low <= value <= high for value, low, high in numbers(text))
+    # what a rule moved is possible: it is shown as it is, beside the interval of what it was
+    one = Shares(
+        values=np.array([1.0, 0.0]), variances=np.ones(2), intervals=np.array([[0.2, 0.9], [0.1, 0.3]]),
+        confidence=0.95, simultaneous=True, reports=10, target=Target.POPULATION, rule=Consistency.NORM_SUB,
+    )  # fmt: skip
+    assert numbers(str(one)) == [(1.0, 0.2, 0.9), (0.0, 0.1, 0.3)]

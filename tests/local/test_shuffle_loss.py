@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from dither.errors import InvalidParameter
+from dither.local import shuffle_curve
 from dither.local.hadamard import HadamardResponse
 from dither.local.kary import Kary
 from dither.local.participation import Participation
 from dither.local.rappor import Rappor
-from dither.local.shuffle import OVERSTATED, ShuffledLoss, local_epsilon_for, shuffled
-from dither.local.shuffle_curve import Randomiser, ShuffledCurve
+from dither.local.shuffle import ShuffledLoss, local_epsilon_for, shuffled
+from dither.local.shuffle_curve import OVERSTATED, Randomiser, ShuffledCurve
 from dither.local.unary import Unary
 from dither.mechanisms.kary_response import KaryResponseLoss
 from dither.mechanisms.randomized_response import RandomizedResponseLoss
-from dither.privacy import Adjacency, ApproximateLoss, Direction, PrivacyLoss, PureLoss
+from dither.privacy import Adjacency, ApproximateLoss, Direction, PrivacyLoss, PureLoss, without_replacement
 
 THREE, QUARTER = Fraction(3), Fraction(1, 4)
 
@@ -139,6 +140,55 @@ def test_bounds_of_epsilon_are_close_and_the_curve_is_kept():
         assert loss.delta(low * (1 - 1e-6)) > delta
     assert loss.epsilon(0) == loss.pure()
     assert loss.epsilon(0.9) == 0
+
+
+def exact_epsilon(law, delta):
+    """The smallest ε ≥ 0 of one exact law at δ, by bisection on its curve."""
+    low, high = 0.0, 5.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if hockey_stick(law, Fraction(math.exp(middle))) > delta else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize("delta", ["0.1", "0.01", "0.003"])
+def test_bounds_hold_the_exact_law_of_a_small_crowd(delta):
+    """By itself, twice over, and sampled: chords lie above the curve, and no lower bound may rest on them."""
+    local = known(3, "1/8", "1/10", "1/2", "1/5")
+    law = pair(local, 4)
+    loss = ShuffledLoss(local, 4)
+    twice = [(p * r, q * s) for (p, q), (r, s) in itertools.product(law, repeat=2)]
+    half = Fraction(1, 2)
+    sampled = [(half * p + half * q, q) for p, q in law]
+    for made, exact in ((loss, law), (2 * loss, twice), (without_replacement(loss, sample=1, population=2), sampled)):
+        truth = exact_epsilon(exact, Fraction(delta))
+        low, high = made.epsilon_bounds(delta)
+        assert low <= truth + 1e-15
+        assert truth <= high + 1e-15
+        assert low >= 0.99 * truth - 1e-3
+
+
+def test_many_points_from_below_lie_below_single_ones():
+    loss = shuffled(1, 2_000)
+    epsilons = np.linspace(-0.3, 0.3, 301)
+    many = loss.profile_down(epsilons, Direction.REMOVE)
+    single = np.array([float(loss.profile(np.array([e]), Direction.ADD)[0]) for e in epsilons])
+    assert (many <= single).all()
+    seen = (single > 1e-12) & (epsilons >= 0)
+    assert (many[seen] >= single[seen] * 0.98).all()
+
+
+def test_a_crowd_counted_in_steps_is_bracketed(monkeypatch):
+    """Where sizes are taken in steps, the curve is above the sum over all of them by more than any rounding."""
+    loss = shuffled(Kary.for_epsilon(50, 2), 200)
+    low, high = loss.epsilon_bounds(1e-6)
+    points = np.linspace(0.05, 0.3, 6)
+    below = loss.profile_down(points, Direction.REMOVE)
+    monkeypatch.setattr(shuffle_curve, "FEW_SIZES", 10**9)
+    one_by_one = ShuffledCurve(loss.local, 200)
+    assert (below <= [one_by_one.delta_down(float(e)) * (1 + OVERSTATED) for e in points]).all()
+    assert one_by_one.delta_down(low) * (1 + 1e-6) >= 1e-6 >= one_by_one.delta_down(high)
+    assert one_by_one.delta_up(high * 0.999) < 1e-6  # what the steps cost
 
 
 def test_json_is_permanent():

@@ -283,10 +283,11 @@ def chi_square(sketch, payloads, law):
 
 @pytest.mark.parametrize("sketch", TINY_ONES, ids=names)
 def test_many_at_once_follow_the_law_of_the_client(sketch):
+    # Catches a coin 5 % off: noncentral χ² with λ of 500 or more, which is missed with a chance of 2e-35 (3 %: 5e-5).
     for value in (0, 5):
         law = laws(sketch)[value]
         assert chi_square(sketch, sketch.randomize(np.full(200_000, value)), law) > ALPHA
-        options = {"keep": sketch.keep * Fraction(97, 100)}
+        options = {"keep": sketch.keep * Fraction(95, 100)}
         if sketch is not HADAMARD:
             options["noise"] = sketch.noise
         wrong = type(sketch)(**TINY, **options)

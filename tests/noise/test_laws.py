@@ -139,9 +139,16 @@ def test_few_draws_take_the_same_steps_whatever_they_are(statistics, family, sca
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_few_draws_at_a_time_have_the_stated_law(statistics, family):
-    drawer, scale = sampler(family, Fraction(300)), Fraction(300)
-    drawn = np.concatenate([drawer.sample(3) for _ in range(20_000)])
-    assert statistics.fit(drawn, cdf(statistics, family, scale), 300.0, bins=100) > statistics.alpha
+    # Catches a scale 10 % off.
+    law = cdf(statistics, family, Fraction(300))
+    for scale, right in ((300, True), (270, False)):
+        drawer = sampler(family, Fraction(scale))
+        drawn = np.concatenate([drawer.sample(3) for _ in range(20_000)])
+        p = statistics.fit(drawn, law, 300.0, bins=100)
+        if right:
+            assert p > statistics.alpha
+        else:
+            assert p < statistics.alpha
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -180,9 +187,9 @@ def test_rounding_thresholds_to_a_word_would_show(statistics, family, monkeypatc
 def test_acceptance_decided_by_integers_alone(statistics, family):
     # Every suspect goes to less_than_exp. Catches a scale 5 % too small.
     law = cdf(statistics, family, Fraction(300))
-    drawn = sampler(family, Fraction(300), ALWAYS_EXACT).sample(150_000)
+    drawn = sampler(family, Fraction(300), ALWAYS_EXACT).sample(250_000)
     assert statistics.fit(drawn, law, 300.0, bins=100) > statistics.alpha
-    mutant = sampler(family, Fraction(285), ALWAYS_EXACT).sample(150_000)
+    mutant = sampler(family, Fraction(285), ALWAYS_EXACT).sample(250_000)
     assert statistics.fit(mutant, law, 300.0, bins=100) < statistics.alpha
 
 

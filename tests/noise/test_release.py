@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import time
 from dataclasses import replace
 from fractions import Fraction as F
 
@@ -238,17 +237,18 @@ def test_intervals_cover_at_their_stated_rate(function, size, budget):
 
 
 @pytest.mark.parametrize("budget", [pure("1/2"), zcdp("1/20")], ids=["pure", "zcdp"])
-@pytest.mark.parametrize("size", [300, 3000])
+@pytest.mark.parametrize("size", [30, 300, 3000])
 @pytest.mark.parametrize(
     "function",
     [f for f, arguments in EVERYTHING.items() if f.value.startswith(("var", "stddev", "covar", "corr"))],
 )
-def test_intervals_of_moments_cover_well_enough(function, size, budget):
-    # To first order only: 95 % intervals are held to 94 %, and with noise a quarter larger they fail.
-    trials = 20_000
-    assert stats.binom.cdf(covered(function, budget, size, trials=trials), trials, 0.94) > 1e-9
+def test_intervals_of_moments_cover_at_their_stated_rate(function, size, budget):
+    # These hold by proof. Means that aren't known make them wide in small groups; in large ones noise that is a
+    # quarter larger than the interval believes is caught.
+    trials = 40_000
+    assert stats.binom.cdf(covered(function, budget, size, trials=trials), trials, 0.95) > 1e-9
     if size == 3000 and function is not Function.CORR:
-        assert stats.binom.cdf(covered(function, budget, size, trials=trials, wrong=F(5, 4)), trials, 0.94) < 1e-9
+        assert stats.binom.cdf(covered(function, budget, size, trials=trials, wrong=F(5, 4)), trials, 0.95) < 1e-9
 
 
 # ---------------------------------------------------------------------------------------------- keys from the data
@@ -338,12 +338,14 @@ def test_every_public_combination_answers_and_no_other():
 
 
 def test_absent_groups_get_noise_like_any_other(statistics):
+    # Catches noise 10 % too small in either half.
     size = 400_000
     question = priced(Function.COUNT, budget=pure(1), keys=(key(tuple(range(size))),))
     released = release(question, measured(question, [pa.array(np.arange(size // 2))], np.full(size // 2, 30)))
     present, absent = released.cells[0][: size // 2] - 30, released.cells[0][size // 2 :]
     for noise in (present, absent):
         assert statistics.fit(noise, statistics.laplace_cdf(1.0), 1.0) > statistics.alpha
+        assert statistics.fit(noise, statistics.laplace_cdf(1 / 0.9), 1 / 0.9) < statistics.alpha
 
 
 def test_without_keys_there_is_one_row():
@@ -457,11 +459,9 @@ def test_stored_answers_come_back_bit_by_bit():
             Released.from_bytes(damaged)
 
 
-def test_a_million_discovered_groups():
+def test_a_million_discovered_groups(steps_within):
     size = 1_000_000
     question = priced(Function.COUNT, budget=zcdp("1/10", "1e-6"), keys=(key(),), discover=True)
     exact = measured(question, [pa.array(np.arange(size))], np.full(size, 1000))
-    started = time.perf_counter()
-    assert release(question, exact).size == size
-    # measured at 0.2 s; three seconds leave room for a busy machine and none for a loop over groups
-    assert time.perf_counter() - started < 3
+    with steps_within(20_000):  # no loop over groups
+        assert release(question, exact).size == size

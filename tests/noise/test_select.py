@@ -108,6 +108,7 @@ def test_proposals_are_upper_bounds_and_tight():
 
 
 def test_equal_scores_are_chosen_evenly(statistics):
+    # Catches a choice that never takes the last one.
     drawn = select_many(np.full(64, 1e300), Fraction(1), 100_000)
     even = np.full(64, 1 / 64)
     assert fit(statistics, drawn, even) > statistics.alpha

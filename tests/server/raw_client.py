@@ -46,6 +46,14 @@ class CountingService(Service):
         return await super().price(who, wanted)
 
 
+async def _stopped():
+    """Whatever still runs is cancelled, as ``asyncio.run`` does."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 @contextlib.contextmanager
 def serving(service, access, **options):
     """A server on a free port, in a thread with an event loop of its own."""
@@ -63,6 +71,7 @@ def serving(service, access, **options):
         yield server
     finally:
         run(server.stop())
+        run(_stopped())
         run(loop.shutdown_default_executor())
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

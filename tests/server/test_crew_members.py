@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 
 from dither.curator import Curator, Policy
+from dither.engines import duckdb_sources
+from dither.engines.intake import TableReport
 from dither.errors import DitherError, Failed, SourceError
 from dither.server import crew as crews
 from dither.server.crew import Crew
@@ -60,8 +62,11 @@ def texts(values: list[bytes]) -> pa.Array:
 
 
 @pytest.fixture
-def poisoned(tmp_path):
-    """A shop with a text that is no UTF-8, at which DuckDB breaks for good."""
+def poisoned(tmp_path, monkeypatch):
+    """A shop with a text that is no UTF-8, at which DuckDB breaks for good; opening it would see that, but is blind."""
+    monkeypatch.setattr(
+        duckdb_sources, "look_at", lambda _, facts, *__: TableReport(table=facts.name, rows=4, left=(), csv=False)
+    )
     rows = pa.table(  # noqa: F841 - DuckDB finds it by its name
         {"who": [0, 1, 2, 3], "place": texts(["é".encode(), b"a", b"b", b"\xff\xfe"]), "amount": [1.0] * 4}
     )

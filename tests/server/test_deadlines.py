@@ -20,7 +20,7 @@ def address(tmp_path_factory, shop_data):
     directory = tmp_path_factory.mktemp("deadlines")
     for name in ("shop.duckdb", "dither.toml"):
         (directory / name).write_bytes(shop_data.with_name(name).read_bytes())
-    limits = Limits(slowest=1.0, connections=20)
+    limits = Limits(slowest=1.0, sign_in=1.0, connections=20, strangers=40, each_address=30)
     with background(directory / "dither.toml", Place(port=0, pg_port=None), limits=limits) as server:
         yield "127.0.0.1", int(server.url.rsplit(":", 1)[1])
 
@@ -33,6 +33,18 @@ def read_all(link):
     except ConnectionError:
         pass
     return found
+
+
+def read_one(link):
+    """One answer on a connection that stays open: its head and its body, in however many pieces they come."""
+    found = b""
+    while b"\r\n\r\n" not in found and (part := link.recv(65536)):
+        found += part
+    head, _, body = found.partition(b"\r\n\r\n")
+    (length,) = [int(line[15:]) for line in head.lower().splitlines() if line.startswith(b"content-length:")]
+    while len(body) < length and (part := link.recv(65536)):
+        body += part
+    return head + b"\r\n\r\n" + body
 
 
 HALVES = (
@@ -94,22 +106,72 @@ def test_headers_without_end(address):
             link.sendall((b"X: " + b"y" * 5000 + b"\r\n") * 5000)
 
 
-def test_all_connections_taken_are_free_again(address):
-    held = [socket.create_connection(address, timeout=20) for _ in range(40)]
-    for link in held:
-        link.sendall(HEAD)
-    try:
+def test_half_requests_take_no_place_from_others(address):
+    """Far more of them than there are places, also for those who come from the same address."""
+    with contextlib.ExitStack() as stack:
+        held = []
+        for _ in range(100):
+            held.append(stack.enter_context(socket.create_connection(address, timeout=20)))
+            held[-1].sendall(HEAD)
         with socket.create_connection(address, timeout=20) as link:
             link.sendall(GOOD)
-            assert link.recv(65536).startswith(b"HTTP/1.1 503")
-        for link in held:
-            read_all(link)
-    finally:
-        for link in held:
-            link.close()
-    with socket.create_connection(address, timeout=20) as link:
-        link.sendall(GOOD)
-        assert link.recv(65536).startswith(b"HTTP/1.1 200")
+            assert link.recv(65536).startswith(b"HTTP/1.1 200")
+        answers = [read_all(link) for link in held]
+    assert {answer[:12] for answer in answers} <= {b"", b"HTTP/1.1 503"}
+    assert any(b"Retry-After: 1" in answer for answer in answers)
+
+
+def test_places_for_who_is_signed_in(shop):
+    """Half of them at most for one analyst; more are told to come back."""
+    limits = Limits(connections=2)
+    with (
+        background(shop / "dither.toml", Place(port=0, pg_port=None), limits=limits) as server,
+        contextlib.ExitStack() as stack,
+    ):
+        port = int(server.url.rsplit(":", 1)[1])
+        asks = f"GET /v1/budget HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.owner_token}\r\n\r\n".encode()
+        first, second, page = (
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(3)
+        )
+        first.sendall(asks)
+        assert read_one(first).startswith(b"HTTP/1.1 200")
+        second.sendall(asks)
+        answer = read_one(second)
+        assert answer.startswith(b"HTTP/1.1 503")
+        assert b"\r\nretry-after: 1\r\n" in answer
+        # which is no reason to be shut out of what anybody may see
+        page.sendall(GOOD)
+        assert read_one(page).startswith(b"HTTP/1.1 200")
+        first.close()
+        for _ in range(1000):
+            if not answer.startswith(b"HTTP/1.1 503"):
+                break
+            time.sleep(0.02)
+            second.sendall(asks)
+            answer = read_one(second)
+        assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_pages_that_nobody_reads(shop):
+    """Far more than the two ends can hold in between."""
+    with (
+        background(shop / "dither.toml", Place(port=0, pg_port=None), limits=Limits(slowest=1.0)) as server,
+        socket.socket() as link,
+    ):
+        address = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        link.settimeout(20)
+        link.connect(address)
+        link.sendall(b"GET /static/htmx.min.js HTTP/1.1\r\nHost: x\r\n\r\n" * 500)
+        shown = f"Authorization: Bearer {server.owner_token}\r\nConnection: close\r\n\r\n".encode()
+        for _ in range(1000):
+            with socket.create_connection(address, timeout=20) as owner:
+                owner.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n" + shown)
+                if b"\ndither_http_strangers 0\n" in read_all(owner):
+                    break
+            time.sleep(0.05)
+        # what was sent by then is all that comes
+        assert read_all(link).count(b"HTTP/1.1 200") < 500
 
 
 def test_long_questions_outlast_it(shop, monkeypatch):

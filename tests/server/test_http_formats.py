@@ -10,7 +10,15 @@ import pytest
 from dither.curator import Answer, Cost, PublicReceipt
 from dither.ledger import Amount
 from dither.privacy import PureLoss
-from dither.server.http.formats import MOST_CELLS_AT_ONCE, Answers, Format, Kept, expect_format, format_for
+from dither.server.http.formats import (
+    MOST_ANSWERS_KEPT,
+    MOST_CELLS_AT_ONCE,
+    Answers,
+    Format,
+    Kept,
+    expect_format,
+    format_for,
+)
 from dither.server.problems import ServerRefusal
 from dither.server.wire_form import answer_form
 
@@ -101,6 +109,16 @@ def test_little_is_kept():
     assert len(kept) == 3
     kept.keep(some[0], b"0123456789+")
     assert kept.get(some[0]) is None
+
+
+def test_what_is_kept_holds_answers_so_that_they_are_counted_too():
+    """However short their texts are: each of them holds a table, which takes ten times as much."""
+    writer = Answers()
+    first = [answer_of([number]) for number in range(MOST_ANSWERS_KEPT + 100)]
+    for one in first:
+        body_of(writer, one)
+    assert len(writer.kept) == MOST_ANSWERS_KEPT
+    assert [writer.kept.get(one) is not None for one in (first[99], first[100], first[-1])] == [False, True, True]
 
 
 def test_large_answers_are_encoded_elsewhere(monkeypatch):

@@ -115,16 +115,32 @@ def test_whoever_came_too_early_gets_a_place_that_came_free_before_their_startup
                 assert said(third.read()) == FULL
 
 
-def test_as_many_again_are_told_why_and_others_get_no_word(served):
-    with served(Limits(connections=1)) as found:
-        with raw.RawClient(found.port), raw.RawClient(found.port) as told, raw.RawClient(found.port) as left:
-            assert left.rest() == []
-            assert found.server.connections == 2
-            told.send(raw.startup(user="ana"))
-            assert said(told.read()) == FULL
+def test_whoever_says_nothing_has_no_place_of_those_who_sign_in(served):
+    with served(Limits(connections=1, strangers=3, each_address=3)) as found:
+        with raw.RawClient(found.port) as first, raw.RawClient(found.port), raw.RawClient(found.port):
+            until(lambda: found.server.connections == 3)
+            # the one who has been there for longest makes room, and is told why
+            with raw.RawClient(found.port) as known:
+                known.sign_in("ana", found.tokens["ana"])
+                (told,) = first.rest()
+                assert said(told) == ("FATAL", "53300", "too many clients that haven't signed in")
+                assert raw.tags(known.simple(CITIES)) == ["SELECT 3"]
+                assert found.server.connections == 3
         until(lambda: found.server.connections == 0)
         with raw.RawClient(found.port) as again:
             again.sign_in("ana", found.tokens["ana"])
+
+
+def test_the_last_place_goes_to_who_signs_in_first(served):
+    """Several may be signing in at once; whoever is too late is told so then."""
+    with served(Limits(connections=1)) as found, raw.RawClient(found.port) as late, raw.RawClient(found.port) as first:
+        late.send(raw.startup(user="bob", database="shop"))
+        assert late.read().kind == b"R"
+        first.sign_in("ana", found.tokens["ana"])
+        with raw.RawClient(found.port) as another:
+            another.send(raw.startup(user="bob"))
+            assert said(another.read()) == FULL
+        assert raw.tags(first.simple(CITIES)) == ["SELECT 3"]
 
 
 def test_a_full_server_still_cancels(served):

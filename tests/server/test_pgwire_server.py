@@ -137,13 +137,15 @@ def test_a_client_too_many_is_told_so_within_tls(served, certificate):
     with (
         contextlib.closing(service),
         raw.serving(service, served.access, tls=context, require_tls=True) as server,
-        raw.RawClient(server.port),
+        raw.RawClient(server.port) as first,
         raw.RawClient(server.port) as second,
     ):
-        second.send(SSL_REQUEST)
-        assert second.exactly(1) == b"S"
-        trusting = ssl.create_default_context(cafile=certificate)
-        second.socket = trusting.wrap_socket(second.socket, server_hostname="localhost")
+        for connection in (first, second):
+            connection.send(SSL_REQUEST)
+            assert connection.exactly(1) == b"S"
+            trusting = ssl.create_default_context(cafile=certificate)
+            connection.socket = trusting.wrap_socket(connection.socket, server_hostname="localhost")
+        first.sign_in("ana", served.tokens["ana"], header="y,,")
         second.send(raw.startup(user="ana"))
         (told,) = second.rest()
         assert (raw.fields(told)["S"], raw.fields(told)["C"]) == ("FATAL", "53300")
@@ -260,14 +262,16 @@ def test_waiting_ends_after_the_servers_patience(tmp_path, monkeypatch):
 
 
 def test_too_many_connections(tmp_path):
+    """Who hasn't signed in takes no place; where all are taken, one more is told so before it is asked for a token."""
     with raw.shop_served(tmp_path, limits=Limits(connections=2)) as found:
-        with raw.RawClient(found.port) as first, raw.RawClient(found.port) as second:
+        with raw.RawClient(found.port) as first, raw.RawClient(found.port) as silent, raw.RawClient(found.port) as last:
             first.sign_in("ana", found.tokens["ana"])
-            second.send(b"\0")
-            until(lambda: found.server.connections == 2)
-            with raw.RawClient(found.port) as third:
-                third.send(raw.startup(user="bob"))
-                (told,) = third.rest()
+            silent.send(b"\0")
+            until(lambda: found.server.connections == 3)
+            last.sign_in("bob", found.tokens["bob"])
+            with raw.RawClient(found.port) as more:
+                more.send(raw.startup(user="bob"))
+                (told,) = more.rest()
                 assert (raw.fields(told)["S"], raw.fields(told)["C"]) == ("FATAL", "53300")
         until(lambda: found.server.connections == 0)
         assert works(found)
@@ -317,7 +321,7 @@ def large(served, monkeypatch, rows):
     async def ask(who, wanted):
         answer = await real(who, wanted)
         table = pa.table({"city": [f"{row:04d}" + "x" * 100 for row in range(rows)], "n": list(range(rows))})
-        return replace(answer, table=table)
+        return replace(answer, table=table, bars={})
 
     monkeypatch.setattr(served.service, "ask", ask)
 

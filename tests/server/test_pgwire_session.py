@@ -185,7 +185,7 @@ def test_a_token_for_prices_alone_cant_ask(served):
 
 def test_explain_privacy_is_free(client, receipts):
     found = client.simple(f"EXPLAIN PRIVACY {CITIES}")
-    assert raw.kinds(found) == "TDDCZ"
+    assert raw.kinds(found) == "NTDDCZ"
     assert [column[0] for column in raw.columns(found)][:2] == ["column", "error"]
     assert receipts() == 0
 
@@ -193,7 +193,7 @@ def test_explain_privacy_is_free(client, receipts):
 def test_a_token_for_prices_alone_may_explain(served):
     with raw.RawClient(served.port) as connection:
         connection.sign_in("looker", served.tokens["looker"])
-        assert raw.kinds(connection.simple(f"explain privacy {CITIES}")) == "TDDCZ"
+        assert raw.kinds(connection.simple(f"explain privacy {CITIES}")) == "NTDDCZ"
 
 
 def test_a_probe_without_rows_never_asks(client, counting):

@@ -196,7 +196,7 @@ def test_approval_between_two_people(visitor, site):
 def test_two_analysts_at_once(visitor, site):
     """The same question of two people is charged to each account once, and each sees their own account alone."""
     ana, bob = visitor("ana"), visitor("bob")
-    spent = {who: site.curator.budget(who)[0].epsilon_spent for who in ("ana", "bob")}
+    spent = {who: site.curator.budget(who)[0].share for who in ("ana", "bob")}
     before = site.charges
     for page in (ana, bob):
         priced(page, "SELECT COUNT(*) AS both FROM orders WHERE amount > 10", "0.013")
@@ -211,7 +211,7 @@ def test_two_analysts_at_once(visitor, site):
     assert site.charges - before == 2
     for who, page in (("ana", ana), ("bob", bob)):
         (line,) = site.curator.budget(who)
-        assert line.epsilon_spent > spent[who]
+        assert line.share > spent[who]
         page.goto(f"{site.url}/budget")
         assert page.locator("td.account").all_inner_texts() == [who]
 

@@ -168,7 +168,7 @@ def test_a_thousand_at_once_and_a_budget_for_ten(shop_with):
     shop = shop_with(budget=100, ana=1)
     path = shop / "dither.toml"
     path.write_text(path.read_text().replace("delta_budget = 1e-6", "delta_budget = 0"), encoding="utf-8")
-    limits = Limits(rate=1e6, burst=10**6, connections=2000, waiting=2000)
+    limits = Limits(rate=1e6, burst=10**6, connections=2000, strangers=1000, each_address=1000, waiting=2000)
     questions = [
         {"sql": f"SELECT COUNT(*) AS n FROM orders WHERE amount < {1 + i % 50}", "epsilon": "0.1"} for i in range(1000)
     ]

@@ -84,6 +84,9 @@ def test_refused(header, text):
     error = caught.value
     assert error.code == code, str(error)
     assert fragment.lower() in f"{error.reason} {error.hint}".lower(), str(error)
+    # whoever asks over psql or the page has no files of the repository, and can't edit the policy
+    assert not re.search(r"docs/|\.md\b|\.toml\b", f"{error.reason} {error.hint}")
+    assert not re.search(r"(^|, or )(Declare|Add between)|in the policy", error.hint)
     lines = text.split("\n")
     if error.position is not None:
         line, column = error.position

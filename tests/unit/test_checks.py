@@ -141,6 +141,7 @@ class GrowingCost(Mutant):
 )
 @pytest.mark.parametrize("original", [Laplace(scale=1), Gaussian(scale=1), Laplace(scale=300)], ids=repr)
 def test_mutants_fail(mutant, original):
+    """Catches a scale 3% too small, half of the sensitivity, draws used twice, errors 5% too small, a shift by 1/20."""
     with pytest.raises(ConformanceFailed):
         check_mechanism(mutant(original), sensitivity=sensitivity_near_one(original))
 
@@ -148,6 +149,7 @@ def test_mutants_fail(mutant, original):
 @pytest.mark.parametrize("mutant", [LessNoise, HalvedSensitivity, ReusedDraw])
 @pytest.mark.parametrize("original", [DiscreteLaplace(scale=4), DiscreteGaussian(scale=4)], ids=repr)
 def test_discrete_mutants_fail(mutant, original):
+    """Catches a scale 3% too small, half of the sensitivity, draws used twice."""
     sensitivity = Sensitivity.l1(4)
     with pytest.raises(ConformanceFailed):
         check_mechanism(mutant(original), sensitivity=sensitivity)
@@ -183,6 +185,7 @@ class Dishonest(UsersOwn):
 
 
 def test_a_users_own_wrong_mechanism_fails():
+    """Catches half of the loss."""
     with pytest.raises(ConformanceFailed, match="neighbours stay within the curve"):
         check_mechanism(Dishonest())
 
@@ -217,6 +220,8 @@ def test_contract_violations_are_named():
 
 
 def test_the_chi_square_notices_a_wrong_law():
+    """Catches a law whose scale is 3% too large."""
+
     class WrongLaw(Mutant):
         def law(self, exact):
             return RealLaw(Laplace(scale=self.original.scale * Fraction(103, 100)).law(exact).cdf)

@@ -16,7 +16,7 @@ from dither.query.estimates import Noisy, estimate
 from dither.query.kinds import Kind
 from dither.query.plan import Function
 from dither.query.recipes import Centred, Chosen, Constant, Linear, Mean, Moments, Product
-from dither.query.spread import half_width, quantile_of_difference
+from dither.query.spread import half_width, multiplier, quantile_of_difference, quantile_of_sum
 
 NOISES = [DiscreteLaplace(F(7)), DiscreteGaussian(F(9))]
 
@@ -178,6 +178,61 @@ def test_ratios_of_coarse_noise_are_covered_too(law, scales):
         for confidence in (F(4, 5), F(9, 10), F(19, 20), F(99, 100)):
             q = quantile_of_difference(*noises, np.array([t]), confidence)[0]
             assert chances[distance <= q + 1e-9].sum() >= float(confidence) - 1e-9
+
+
+def laplace_sum_tail(u, weights):
+    """Pr[|Σ wᵢXᵢ| > u] for unit Laplace X and different weights, by partial fractions."""
+    square = weights**2
+    parts = [np.prod([w / (w - v) for v in square if v != w]) for w in square]
+    return float(np.dot(parts, np.exp(-u / weights)))
+
+
+@pytest.mark.parametrize("confidence", [F(1, 2), F(4, 5), F(9, 10), F(91, 100), F(19, 20), F(99, 100), 1 - F(1, 10**7)])
+def test_spreads_of_laplace_noises_add_up_in_squares(confidence):
+    # the widest sum for its variance is one noise alone, or infinitely many: nothing between is wider
+    rng, failure = np.random.default_rng(11), float(1 - confidence)
+    reach = multiplier(DiscreteLaplace(F(10**9)), confidence) * math.sqrt(2)
+    closest = 0.0
+    for _ in range(400):
+        size = int(rng.integers(2, 6))
+        # far enough from each other that partial fractions don't cancel
+        weights = np.exp(-rng.choice([0.05, 0.4, 2.0]) * np.sort(rng.exponential(1.0, size))) * (
+            1 + 0.02 * np.arange(size)
+        )
+        if np.diff(np.sort(weights)).min() < 4e-3 * weights.max():
+            continue
+        tail = laplace_sum_tail(reach * np.linalg.norm(weights), weights)
+        assert tail <= failure * (1 + 1e-6)
+        closest = max(closest, tail / failure)
+    # and the bound is near: a hundredth of it less would be too little
+    assert closest > 0.8
+    one = np.array([1.0, 1e-4])
+    if failure < 0.09:
+        assert laplace_sum_tail(0.99 * reach * np.linalg.norm(one), one) > failure
+
+
+@pytest.mark.parametrize("scales", [("1/3", "1/3", "1/3"), ("1", "1/2", "3"), ("5/2", "1", "2/5")])
+@pytest.mark.parametrize("law", [DiscreteLaplace, DiscreteGaussian])
+def test_sums_of_three_coarse_noises_are_covered_too(law, scales):
+    points = np.arange(-40, 41)
+    size = np.abs(points) if law is DiscreteLaplace else points**2 / 2
+    laws = [np.exp(-size / float(F(s)) ** (1 if law is DiscreteLaplace else 2)) for s in scales]
+    chances = np.multiply.outer(np.multiply.outer(*(one / one.sum() for one in laws[:2])), laws[2] / laws[2].sum())
+    noises = [law(F(s)) for s in scales]
+    for weights in ((1.0, 1.0, 1.0), (1.0, -0.3, 2.0), (1.0, 0.01, 0.1), (3.0, 3.1, -2.9)):
+        a, b, c = weights
+        off = np.abs(np.add.outer(np.add.outer(a * points, b * points), c * points))
+        for confidence in (F(9, 10), F(19, 20), F(99, 100)):
+            q = quantile_of_sum(list(zip(weights, noises, strict=True)), confidence)
+            assert chances[off <= q + 1e-9].sum() >= float(confidence) - 1e-9
+
+
+def test_the_quantile_of_one_noise_is_exact_and_of_none_is_zero():
+    for noise in NOISES:
+        assert quantile_of_sum([(-2.5, noise)], F(19, 20)) == 2.5 * noise.error(F(19, 20))
+    assert quantile_of_sum([], F(19, 20)) == 0
+    two = quantile_of_sum([(2.0, NOISES[0]), (-2.0, NOISES[0])], F(19, 20))
+    assert two == 2 * quantile_of_difference(NOISES[0], NOISES[0], np.array([1.0]), F(19, 20))[0]
 
 
 # ---------------------------------------------------------------------------------------------- moments

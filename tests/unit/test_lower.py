@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dither.errors import InvalidParameter, Refused
 from dither.query.expressions import Column
-from dither.query.grids import bin_grid, centred_grid, sum_grid
+from dither.query.grids import bin_grid, centred_grid, common_step, sum_grid
 from dither.query.kinds import Facts, Interval, Kind
 from dither.query.lower import lower
 from dither.query.measures import LARGEST_PART, Cap, DistinctValues, Total
@@ -100,7 +100,8 @@ def test_a_question_can_only_narrow_the_bounds_of_a_count():
         (argument(-3, 5, kind=Kind.INTEGER), 2, (-6, 10)),
         (argument(2, 5, kind=Kind.INTEGER), 1, (0, 5)),  # an absent unit adds nothing, so 0 is in the range
         (argument(-5, -2, kind=Kind.INTEGER), 1, (-5, 0)),
-        (argument("1/2", "51/10", kind=Kind.INTEGER), 1, (0, 5)),
+        (argument("1/2", "51/10", kind=Kind.INTEGER), 1, (0, 51)),  # in tenths: the clamped value 5.1 is on the grid
+        (argument(0, 100, step=60, kind=Kind.INTEGER), 2, (0, 10)),  # in twenties
     ],
 )
 def test_sums_are_clamped_to_what_so_many_rows_can_add(facts, rows, part):
@@ -117,9 +118,20 @@ def test_a_question_can_only_narrow_the_bounds_of_a_sum():
     assert part(-5, 1000) == (0, 40)
     assert part(3, 7) == (3, 7)
     assert part(90, 99) == (40, 40)
-    with pytest.raises(Refused, match="no value") as refused:
-        part("1/3", "2/3")
+    assert part("1/3", "2/3") == (1, 2)  # in thirds: a grid that holds the bounds
+    with pytest.raises(Refused, match="too close") as refused:
+        lower(aggregation(ask(Function.SUM, argument(0, 10**10), per_group=(F(10**9), 10**9 + F(1, 10**6))), rows=2))
     assert refused.value.code == "bounds_empty"
+
+
+@pytest.mark.parametrize(("low", "high"), [(-(2**65), 2**65), (2**64, 2**65), (-(2**65), -(2**64)), (0, 10**12)])
+def test_narrow_bounds_of_a_group_do_not_vanish_next_to_those_of_rows(low, high):
+    """They did: what was clamped to (0, 5) was told as an exact 0."""
+    lowered = lower(aggregation(ask(Function.SUM, argument(low, high), per_group=(F(-1), F(5))), rows=2))
+    (cell,), recipe = lowered.cells, lowered.recipes[0]
+    largest, smallest = ([{"c0": F(end)}] * 2 for end in (high, low))
+    assert part_of(cell.exact, largest, 2) * recipe.step == (5 if high > 0 else -1)
+    assert part_of(cell.exact, smallest, 2) * recipe.step == (-1 if low < 0 else 0 if low == 0 else 5)
 
 
 def test_bounds_per_group_are_enough_for_a_sum():
@@ -262,6 +274,70 @@ def test_grids_use_the_declared_step_or_a_power_of_two_that_fits():
     points = bin_grid(wide, wide.facts.bounds)
     assert 2**15 < points.high - points.low <= 2**16 + 1
     assert points.centred[0] == 0
+
+
+STEPS = [None, F(1), F(60), F(1, 100), F(1, 4), F(5, 2), F(10**6)]
+ENDS = st.one_of(
+    st.sampled_from([F(0), F(100), F(50), F(-3), F(33, 10), F(1, 3), F(10**12), F(3.3000000000000003), F(1, 10**9)]),
+    st.decimals(-1000, 1000, places=3).map(F),
+    st.floats(-1e6, 1e6).map(F),
+)
+
+
+@given(
+    st.sampled_from(["sum", "mean", "product", "bins"]),
+    st.sampled_from(STEPS),
+    st.sampled_from([Kind.INTEGER, Kind.DOUBLE]),
+    ENDS,
+    ENDS,
+    st.sampled_from([1, 10, 10**6]),
+    st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=8),
+)
+def test_a_grid_holds_the_values_and_what_they_are_clamped_to(use, step, kind, one, other, rows, places):
+    """A value on its step, clamped to the bounds, is a point of the grid: exactly where one that holds all fits."""
+    low, high = min(one, other), max(one, other)
+    if low == high:
+        return
+    step = F(math.ceil(step)) if kind is Kind.INTEGER and step is not None else step
+    given, bounds = argument(low, high, step=step, kind=kind), Interval(low, high)
+    most = LARGEST_PART // rows
+    if use == "product":
+        most = math.isqrt(most)
+    grid = {"sum": sum_grid, "mean": centred_grid, "product": centred_grid}.get(use, lambda a, b, _: bin_grid(a, b))(
+        given, bounds, most
+    )
+    assert grid.low < grid.high
+    whole = step if step is not None else (F(1) if kind is Kind.INTEGER else None)
+    values = [low, high, *(F(place) * (whole or F(1, 997)) for place in places)]
+    held = whole is not None and all((end / grid.step).denominator == 1 for end in (low, high, whole))
+    # bounds are doubles, so they may miss a step in their last digits
+    slack = bounds.magnitude / 2**44
+    for value in values:
+        clamped = min(max(value, low), high)
+        on = min(max(round(value / grid.step), grid.low), grid.high) * grid.step
+        assert abs(on - clamped) <= (0 if held else grid.step / 2 if bounds.width > grid.step else grid.step) + slack
+    if whole is None:
+        return
+    # where a grid of the common divisor has few enough points, it is that one, or one that is finer
+    steps = (bounds.width if use != "sum" else 2 * bounds.magnitude) / 2 / common_step([whole, low, high])
+    limit = 2**18 if use == "bins" else most // 2
+    if steps <= limit and bounds.magnitude / common_step([whole, low, high]) <= 2**40:
+        assert held
+
+
+def test_the_smallest_grid_in_which_everything_is_exact():
+    hours = argument(0, 1440, step=60, kind=Kind.INTEGER)
+    assert sum_grid(hours, Interval(F(0), F(100)), LARGEST_PART).step == 20
+    assert sum_grid(hours, Interval(F(0), F(50)), LARGEST_PART).step == 10
+    assert sum_grid(hours, Interval(F(0), F(1440)), LARGEST_PART, (F(0), F(100))).step == 20
+    points = bin_grid(hours, Interval(F(0), F(100)))
+    assert (points.step, points.low, points.high) == (20, 0, 5)
+    # what arithmetic of doubles made of 3.3 is no reason for a grid of 10^-16
+    tenths = argument(0, F(3.3000000000000003), step="1/10")
+    assert sum_grid(tenths, tenths.facts.bounds, LARGEST_PART).step == F(1, 10)
+    # a step that must be halved to fit is still exact for values
+    odd = argument(0, F(333333333, 10**7), step="1/100")
+    assert (F(1, 100) / bin_grid(odd, odd.facts.bounds).step).denominator == 1
 
 
 # ---------------------------------------------------------------------------------------------- constants and refusals

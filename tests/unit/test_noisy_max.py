@@ -166,7 +166,7 @@ def test_releases_have_the_law():
     scores = [0.0, 1.0, 1.7]
     law = continuous_law(scores, 2.0)
     assert law.sum() == pytest.approx(1, abs=1e-6)
-    n = 5_000
+    n = 12_000
 
     def p_value(mechanism: NoisyMax) -> float:
         counts = np.bincount([mechanism.release(scores) for _ in range(n)], minlength=3).astype(float)

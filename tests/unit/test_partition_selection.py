@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from fractions import Fraction
 
 import numpy as np
@@ -148,13 +147,12 @@ def test_bad_input():
             GaussianThreshold(scale, threshold)
 
 
-def test_a_million_keys_in_a_second():
+def test_a_million_keys_take_no_step_each(steps_within):
     selection = PartitionSelection(1, "1e-8", groups=4)
     counts = np.arange(10**6) % 150
     selection.release(counts[:10])
-    begin = time.perf_counter()
-    kept = selection.release(counts)
-    assert time.perf_counter() - begin < 1
+    with steps_within(5_000):
+        kept = selection.release(counts)
     assert not kept[counts == 0].any()
     assert kept[counts >= selection.certain].all()
     assert selection.release(0) is False
@@ -170,9 +168,9 @@ def p_value(kept: np.ndarray, probability: float) -> float:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_measured_probability(n):
-    # a million coins reveal 6 standard errors: a share 5 % off at π = 0.016, 1 % at π = 0.3
+    # Catches a δ 15 % too large: at π = 0.01 that is 15 standard errors of a million coins, 9 beyond those of α.
     selection = PartitionSelection(1, "1/100")
-    other = PartitionSelection(1, "0.011")
+    other = PartitionSelection(1, "0.0115")
     probability = float(selection.keep_probability(n))
     counts = np.full(10**6, n)
     assert p_value(selection.release(counts, source=SYSTEM), probability) > ALPHA

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from decimal import Decimal
 from fractions import Fraction
 
@@ -210,12 +209,11 @@ def test_huge_grids_are_never_listed():
         fine.law([0.0])
 
 
-def test_a_million_values_are_fast():
+def test_a_million_values_take_no_step_each(steps_within):
     values = np.random.default_rng(1).normal(size=10**6)
     mechanism = Quantile(scale=20, bounds=(-8, 8), step=Fraction(1, 2**36))
-    start = time.perf_counter()
-    found = mechanism.release(values)
-    assert time.perf_counter() - start < 5  # 0.2 s on an idle core
+    with steps_within(50_000):
+        found = mechanism.release(values)
     rank = int((values < found).sum())
     # fails one in 10^9: the stated error at that confidence
     assert abs(rank - 500_000) <= mechanism.error(1 - Fraction(1, 10**9)) + 1

@@ -14,9 +14,9 @@ from scipy import stats
 
 from dither.entropy import SYSTEM
 from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity, NotPrivate, OutOfBudget
-from dither.mechanisms.gaussian import GaussianLoss
+from dither.mechanisms.gaussian import Gaussian, GaussianLoss
 from dither.mechanisms.laplace import DiscreteLaplace
-from dither.mechanisms.tree_counter import TreeCounter
+from dither.mechanisms.tree_counter import TreeCounter, _laplace_sum_quantile
 from dither.privacy import Adjacency, Sensitivity
 
 ALPHA = 1e-9
@@ -234,3 +234,31 @@ def test_a_norm_does_not_say_how_many_increments_move():
     assert TreeCounter(16, 1024).error("0.9999999999999999999") > TreeCounter(16, 1024).error("0.999999")
     with pytest.raises(InvalidData):
         TreeCounter(1, 16).start().add(np.longdouble(1))
+
+
+def test_where_adding_up_fresh_increments_errs_less():
+    """What choose-a-mechanism.md and tree_counter.md say: the rival is a sum of T noises of the scale of one loss."""
+    one = Sensitivity.contribution(groups=1, per_group=1)
+
+    def tree(horizon):
+        return round(TreeCounter.for_epsilon(1, one, horizon=horizon).error(0.95))
+
+    def added_up(increments):
+        return round(_laplace_sum_quantile(1.0, increments, 0.05))
+
+    assert [(tree(t), added_up(t)) for t in (31, 365, 1000)] == [(32, 15), (71, 51), (84, 84)]
+    # the error of a tree stays while its levels and the ones of its worst time do, that of the sum grows
+    assert all(tree(t) >= added_up(t) for t in (2, 63, 255, 512, 1009, 1023, 1024, 1343))
+    assert all(tree(t) < added_up(t) for t in (1010, 1022, 1344, 2047, 2048, 4096))
+
+    def gaussian(horizon):
+        """The two at one ρ, in units of the noise of one increment."""
+        levels = horizon.bit_length()
+        tree = TreeCounter(scale=Fraction(math.sqrt(levels)), horizon=horizon, noise="gaussian")
+        assert tree.loss(one).zcdp() == pytest.approx(0.5)
+        return tree.error(0.95), Gaussian(1).error(0.95) * math.sqrt(horizon)
+
+    assert all(tree >= rival * (1 - 1e-6) for tree, rival in map(gaussian, (2, 8, 12, 15, 16, 20)))
+    assert all(tree < rival for tree, rival in map(gaussian, (21, 31, 32, 63, 64, 128, 365)))
+    worst, rival = gaussian(365)
+    assert rival / worst == pytest.approx(2.25, abs=0.01)

@@ -1,25 +1,15 @@
-"""ρ and ε to the last bit: the ρ that an ε buys is part of a question's permanent name, so it may never change."""
+"""ρ and ε of zCDP: what is read is the best order's bound, rounded up, and what an ε buys is the most that fits."""
 
 import math
-import platform
 import random
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dither.numeric import largest_true
-from dither.privacy.renyi import (
-    ORDERS,
-    best_order,
-    epsilon_of_order,
-    zcdp_bought,
-    zcdp_epsilon,
-    zcdp_for_epsilon,
-)
+from dither.privacy.renyi import best_order, epsilon_of_order, zcdp_bought, zcdp_epsilon, zcdp_for_epsilon
 
-# (ε, δ, the largest ρ for it): as first computed, order by order
+# (ε, δ, the largest ρ that dither 0.1.0 found for it)
 RECORDED = [
     (1e-09, 5e-09, "0x0.0p+0"),
     (1e-09, 1e-06, "0x1.7f073eb32fbc1p-40"),
@@ -65,94 +55,47 @@ RECORDED = [
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "rho"), RECORDED)
-def test_what_an_epsilon_buys_stays_the_same(epsilon, delta, rho):
+def test_an_epsilon_buys_what_it_bought_before(epsilon, delta, rho):
     found, recorded = zcdp_for_epsilon(epsilon, delta), float.fromhex(rho)
-    # C libraries differ in the last places of exp and log; the values were recorded with this one
-    assert found == recorded if platform.libc_ver()[0] == "glibc" else math.isclose(found, recorded, rel_tol=1e-11)
+    # 0.1.0 looked at orders up to 2^20 alone, so that it found less for the smallest ε
+    # the allowance of 1e-15 in ε is 1e-11 of the smallest ones
+    assert found >= recorded * (1 - 1e-10)
+    assert math.isclose(found, recorded, rel_tol=1e-10) or epsilon < 1e-3
+
+
+def best_by_bisection(rho, delta):
+    """The least of ε(α), where its derivative ρ + ln(δα)/(α − 1)² changes its sign; by ln(α − 1)."""
+
+    def slope(place):
+        gap = math.exp(place)
+        return rho * gap * gap + math.log(delta) + math.log1p(gap)
+
+    low, high = -345.0, 345.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
+    gap = math.exp(low)
+    return rho * (1 + gap) + math.log(gap / (1 + gap)) - (math.log(delta) + math.log1p(gap)) / gap
 
 
 @given(
-    rho=st.floats(1e-300, 1e300) | st.floats(1e-12, 1e3),
+    rho=st.floats(1e-200, 1e200) | st.floats(1e-12, 1e3),
     delta=st.floats(1e-30, 0.999) | st.sampled_from([1e-6, 5e-9]),
 )
+@example(rho=1e-100, delta=0.5)
+@example(rho=0.05, delta=0.99)
+def test_reading_is_the_best_order_rounded_up(rho, delta):
+    exact, read = best_by_bisection(rho, delta), zcdp_epsilon(rho, delta)
+    assert read >= max(exact, 0.0)
+    assert read <= max(exact, 0.0) * (1 + 1e-12) + abs(rho) * 1e-12 + 4e-15
+
+
+@given(rho=st.floats(1e-12, 1e3), delta=st.floats(1e-30, 0.9))
 @example(rho=1e308, delta=1e-6)
 @example(rho=math.inf, delta=1e-6)
-@example(rho=5e-324, delta=0.5)
-def test_reading_at_once_is_reading_order_by_order(rho, delta):
-    one_by_one = best_order(lambda order: epsilon_of_order(rho * order, order, delta))
-    assert zcdp_epsilon(rho, delta).hex() == one_by_one.hex()
-
-
-# ------------------------------------------------------------------ as it was computed first
-
-
-class FirstReader:
-    """ρ ↦ ε(δ) as questions were first named by it: all listed orders, then a golden section around the best."""
-
-    def __init__(self, delta):
-        self.delta, self.log_delta = delta, math.log(delta)
-        self.orders = np.array(ORDERS, dtype=np.float64)
-        self.log = np.array([math.log(order) for order in ORDERS])
-        self.log1p = np.array([math.log1p(-1 / order) for order in ORDERS])
-        self.seen = {}
-
-    def at(self, place, rho):
-        if place not in self.seen:
-            order = 1 + math.exp(place)
-            shift = (self.log_delta + math.log(order)) / (order - 1)
-            self.seen[place] = order, math.log1p(-1 / order), shift
-        order, log, shift = self.seen[place]
-        value = rho * order + log - shift
-        value = value + abs(value) * 2.0**-44 + 1e-15
-        return value if value > 0 else 0.0
-
-    def __call__(self, rho):
-        if rho == 0:
-            return 0.0
-        if rho > 1e300:
-            return best_order(lambda order: epsilon_of_order(rho * order, order, self.delta))
-        listed = rho * self.orders + self.log1p - (self.log_delta + self.log) / (self.orders - 1)
-        listed = np.maximum(listed + np.abs(listed) * 2.0**-44 + 1e-15, 0.0)
-        best = int(listed.argmin())
-        smallest = float(listed[best])
-        low = math.log(ORDERS[max(best - 1, 0)] - 1)
-        high = math.log(ORDERS[min(best + 1, len(ORDERS) - 1)] - 1)
-        golden = (math.sqrt(5) - 1) / 2
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        at_left, at_right = self.at(left, rho), self.at(right, rho)
-        for _ in range(40):
-            smallest = min(smallest, at_left, at_right)
-            if at_left <= at_right:
-                high, right, at_right = right, left, at_left
-                left = high - golden * (high - low)
-                at_left = self.at(left, rho)
-            else:
-                low, left, at_left = left, right, at_right
-                right = low + golden * (high - low)
-                at_right = self.at(right, rho)
-            if high - low < 1e-9:
-                break
-        return smallest
-
-
-def first_zcdp_for_epsilon(epsilon, delta):
-    root = math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))
-    read = FirstReader(delta)
-    last, rho = root * root, 1.25 * root * root
-    before, error = read(last) - epsilon, read(rho) - epsilon
-    for _ in range(50):
-        if abs(rho - last) <= 1e-13 * rho or error == before:
-            break
-        step = error * (rho - last) / (error - before)
-        last, before, rho = rho, error, max(rho - step, rho / 4)
-        error = read(rho) - epsilon
-    found = rho * (1 - 2e-13)
-    if read(found) <= epsilon < read(found * (1 + 1e-11)):
-        return found
-    top = max(root * root, 1e-300)
-    while read(top) <= epsilon:
-        top *= 2
-    return largest_true(lambda value: read(value) <= epsilon, 0.0, top, relative=1e-12)
+def test_reading_is_no_worse_than_the_listed_orders(rho, delta):
+    listed = best_order(lambda order: epsilon_of_order(rho * order, order, delta))
+    assert zcdp_epsilon(rho, delta) <= listed * (1 + 1e-9) + 1e-14
 
 
 def wanted(number, draw):
@@ -166,24 +109,15 @@ def wanted(number, draw):
     return 10 ** draw.uniform(-4, 1.5), 10 ** draw.uniform(-18, -4)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_what_an_epsilon_buys_is_what_it_bought_first(seed):
+@pytest.mark.parametrize("seed", range(2))
+def test_what_an_epsilon_buys_fits_and_more_doesnt(seed):
     draw = random.Random(seed)
     for number in range(700):
         epsilon, delta = wanted(number, draw)
         found, back = zcdp_bought(epsilon, delta)
-        assert found.hex() == first_zcdp_for_epsilon(epsilon, delta).hex(), (epsilon, delta)
         assert found == zcdp_for_epsilon(epsilon, delta)
-        assert back.hex() == zcdp_epsilon(found, delta).hex(), (epsilon, delta)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_what_was_spent_reads_as_it_read_first(seed):
-    draw = random.Random(seed)
-    for number in range(2000):
-        _, delta = wanted(number, draw)
-        rho = 10 ** (draw.uniform(-300, 301) if number % 5 == 0 else draw.uniform(-12, 4))
-        assert zcdp_epsilon(rho, delta).hex() == FirstReader(delta)(rho).hex(), (rho, delta)
+        assert back == zcdp_epsilon(found, delta) <= epsilon, (epsilon, delta)
+        assert found == 0 or zcdp_epsilon(found * (1 + 1e-9), delta) > epsilon * (1 - 1e-9), (epsilon, delta)
 
 
 def test_nothing_spent_is_nothing_at_any_delta():

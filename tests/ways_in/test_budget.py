@@ -129,13 +129,12 @@ def edited(make, one, *changes):
         ("between = [0, 100]", "between = [0, 200]"),
         ('in = ["Bern", "Lyon", "Oslo"]', 'in = ["Bern", "Lyon", "Oslo", "Rome"]'),
         ("max_rows_contributed = 3", "max_rows_contributed = 300"),
-        ('privacy_unit_column = "user_id"', 'privacy_unit_column = "quantity"'),
         ('version = "1"', 'version = "2"'),
     ],
     ids=lambda change: change[1],
 )
 def test_a_policy_edited_after_spending_resets_nothing(shop, make, change):
-    """Besides: wider bounds, other keys, another unit: spending stays, and every question is a new one."""
+    """Besides: wider bounds, other keys, other data: spending stays, and every question is a new one."""
     one = shop(make.crowd(), epsilon_budget="2")
     key = one.curator.price(COUNT, epsilon=1).key
     one.curator.sql(COUNT, epsilon=1)
@@ -163,12 +162,13 @@ def test_a_policy_edited_after_spending_resets_nothing(shop, make, change):
             'privacy_unit_column = "user_id"\nmax_groups_contributed = 2\nmax_rows_contributed = 3',
             'privacy_unit = "row"',
         ),
+        ('privacy_unit_column = "user_id"', 'privacy_unit_column = "quantity"'),
         ('name = "shop"', 'name = "other"\nledger = "shop.ledger"'),
     ],
-    ids=["adjacency", "currency", "unit", "name"],
+    ids=["adjacency", "currency", "level of unit", "unit", "name"],
 )
 def test_a_ledger_is_kept_for_one_meaning(shop, make, change):
-    """Besides: losses for another adjacency, currency or level of unit can't be added, so the ledger is refused."""
+    """Besides: losses for another adjacency, currency or unit can't be added, so the ledger is refused."""
     one = shop(make.crowd(), epsilon_budget="2")
     one.curator.sql(COUNT, epsilon=1)
     with pytest.raises(LedgerMismatch):

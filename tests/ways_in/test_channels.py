@@ -1,14 +1,12 @@
 """What is not the answer: time, charges, quotes, descriptions, refusals, state. None of it may know the data."""
 
 import contextlib
-import io
 import time
-from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 from scipy import stats
 
-from dither.cli.main import main
+from dither.curator import charging
 from dither.errors import DitherError, LedgerError, Refused
 
 # An exact count that can't be mistaken for anything else.
@@ -135,7 +133,7 @@ def test_c23_a_table_the_policy_does_not_name_is_unknown(shop, make):
         again.close()
 
 
-def test_c17_no_exact_count_is_shown_anywhere(shop, make):
+def test_c17_no_exact_count_is_shown_anywhere(shop, make, fresh):
     """C17: not in quotes, EXPLAIN, errors, the command line's check, price, budget and ledger."""
     one = shop(make.crowd(MANY), **ZCDP)
     shown = []
@@ -153,17 +151,16 @@ def test_c17_no_exact_count_is_shown_anywhere(shop, make):
         shown.append(str(problem.value))
     assert one.engine.seen == []
     one.close()
-    screen = io.StringIO()
-    with redirect_stdout(screen), redirect_stderr(screen):
-        for command in (
-            ["check"],
-            ["price", QUESTIONS[0], "-e", "1"],
-            ["budget"],
-            ["ledger", "list"],
-            ["ledger", "verify"],
-        ):
-            assert main([*command, "-p", str(one.policy)]) == 0
-    shown.append(screen.getvalue())
+    for command in (
+        ["check"],
+        ["price", QUESTIONS[0], "-e", "1"],
+        ["budget"],
+        ["ledger", "list"],
+        ["ledger", "verify"],
+    ):
+        done = fresh(*command, "-p", one.policy)
+        assert done.status == 0, done.err
+        shown += [done.out, done.err]
     keys = {"".join(c for c in text if c.isdigit() or c in " .\n,=(") for text in shown}
     words = {word.strip(".,=()") for text in keys for word in text.split()}
     assert str(MANY) not in words
@@ -225,7 +222,7 @@ def test_c5_rounding_holds_for_failures_and_for_computations(shop, make, monkeyp
     """C5: whatever reads data waits: a failure, and a computation that is handed the table."""
     one = shop(make.crowd(), step="0.25")
     waited = []
-    monkeypatch.setattr(type(one.curator), "_wait", lambda self, started: waited.append(started))
+    monkeypatch.setattr(charging.Charging, "_wait", lambda self, started: waited.append(started))
 
     class Mean:
         table, columns, rows = "orders", ("amount",), 3

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-from contextlib import redirect_stderr, redirect_stdout
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from dither.cli.main import main
 from dither.engines import DuckDBEngine
 from dither.errors import Refused
 
@@ -271,15 +269,16 @@ def test_keys_cannot_write_html(nasty):
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json", "str"])
-def test_keys_cannot_steer_a_terminal(nasty, form, capfdbinary):
+def test_keys_cannot_steer_a_terminal(nasty, form, fresh):
     """Besides: no escape sequence, bell, or reversal of writing from a key reaches the screen as such."""
     sql = 'SELECT product AS "[bold]x", COUNT(*) AS n FROM orders GROUP BY product'
     if form == "str":
         shown = str(nasty.curator.sql(sql, epsilon=100))
     else:
         nasty.close()
-        assert main(["ask", sql, "-e", "100", "--format", form, "-p", str(nasty.policy)]) == 0
-        shown = capfdbinary.readouterr().out.decode()
+        done = fresh("ask", sql, "-e", "100", "--format", form, "-p", nasty.policy)
+        assert done.status == 0, done.err
+        shown = done.out
     if form == "csv":
         # a file format must keep its values; they come back whole
         assert {row[0] for row in csv.reader(io.StringIO(shown))} >= set(NASTY)
@@ -289,7 +288,7 @@ def test_keys_cannot_steer_a_terminal(nasty, form, capfdbinary):
     assert "alert(1)" in shown
 
 
-def test_questions_cannot_steer_a_terminal(shop, make):
+def test_questions_cannot_steer_a_terminal(shop, make, fresh):
     """Besides: control characters in a question are refused, so that no record, log or error can hold them."""
     one = shop(make.crowd())
     texts = ['SELECT COUNT(*) AS "\x1b[2Jn" FROM orders', "SELECT COUNT(*) FROM orders WHERE remark <> '\x1b[31m'"]
@@ -301,12 +300,12 @@ def test_questions_cannot_steer_a_terminal(shop, make):
         "SELECT COUNT(*) AS \"[bold]\u202en\" FROM orders WHERE remark <> '[/bold]'", epsilon=1, analyst="ana"
     )
     one.close()
-    screen = io.StringIO()
-    with redirect_stdout(screen), redirect_stderr(screen):
-        assert main(["ledger", "list", "-p", str(one.policy)]) == 0
-        for text in texts:
-            assert main(["ask", text, "-e", "1", "-p", str(one.policy)]) == 1
-    assert not set(screen.getvalue()) & {"\x1b", "\u202e"}
+    listed = fresh("ledger", "list", "-p", one.policy)
+    told = [fresh("ask", text, "-e", "1", "-p", one.policy) for text in texts]
+    assert [listed.status, *(done.status for done in told)] == [0, 1, 1]
+    shown = "".join(done.out + done.err for done in (listed, *told))
+    assert "[/bold]" in shown
+    assert not set(shown) & {"\x1b", "\u202e"}
 
 
 @pytest.mark.parametrize(

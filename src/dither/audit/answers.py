@@ -17,6 +17,7 @@ from dither.curator.curator import Curator
 from dither.curator.policy.policy import Policy
 from dither.curator.records import ledger_to_look_at
 from dither.engines import DuckDBEngine, Engine
+from dither.engines.intake import Intake
 from dither.query.expressions import Column
 from dither.query.plan import Question
 
@@ -68,7 +69,9 @@ def asking(
     with ExitStack() as undo:
         sides = []
         for policy, name in zip(policies, names, strict=True):
-            engine = undo.enter_context(DuckDBEngine.open(policy.source.location, policy.schema, threads=1))
+            intake = Intake(delimiter=policy.source.delimiter, header=policy.source.header)
+            opened = DuckDBEngine.open(policy.source.location, policy.schema, threads=1, intake=intake)
+            engine = undo.enter_context(opened)
             sides.append(Asking(name=name, policy=policy, engine=engine, sql=sql, asked=asked, keys=keys))
         yield sides[0], sides[1]
 

@@ -66,7 +66,10 @@ class Row:
 
     @property
     def share(self) -> float:
-        """The lower bound as a share of the claim: 1 says that the claim is tight, more that it is false."""
+        """The lower bound as a share of the claim: 1 says that the claim is tight, more that it is false.
+
+        A claim can be found false at less than 1: it is a whole curve, and may be broken at another point of it.
+        """
         return self.bound.epsilon / self.claimed if self.claimed > 0 else float(self.bound.epsilon > 0)
 
     @property

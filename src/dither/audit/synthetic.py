@@ -8,18 +8,30 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from random import Random
 from typing import Any, TypeAlias
 
-from dither.query.expressions import Literal
+from dither.query.expressions import Expression, Literal, columns
 from dither.query.kinds import Interval, Kind
-from dither.query.plan import Aggregation, Scan
+from dither.query.plan import (
+    Aggregation,
+    Distinct,
+    Filter,
+    Join,
+    PerUnit,
+    Project,
+    Relation,
+    Scan,
+    Union,
+    Window,
+)
 from dither.query.schema import ColumnFacts
 
 Made: TypeAlias = bool | int | float | str | dt.date | dt.datetime | None
+Origins: TypeAlias = Mapping[str, frozenset[tuple[str, str]]]
 
 DAY_ZERO = dt.date(1970, 1, 1)
 TIME_ZERO = dt.datetime(1970, 1, 1)  # noqa: DTZ001  timestamps without a zone are read as UTC
@@ -82,6 +94,28 @@ class Values:
                 return first + number
         return self.usual[number % len(self.usual)]
 
+    def series(self, random: Random) -> tuple[int, Callable[[int], Made]]:
+        """How many different values there are (0: no end), and a value for each number: what groups are told apart by.
+
+        Where nobody declared values they go on without end, close together or so far apart that months and tens
+        differ too; else the declared ones come in any order, those that the question mentions first.
+        """
+        if not self.endless or (self.mentioned and random.random() < 1 / 2):
+            known = dict.fromkeys(self.usual)
+            first = [value for value in self.mentioned if value in known or self.endless]
+            ordered = list(dict.fromkeys([*first, *random.sample(list(known), len(known))]))
+            return len(ordered), lambda number: ordered[number % len(ordered)]
+        first_of_all: Any = random.choice(self.mentioned or self.usual)
+        step = random.choice((1, 1, 11, 32, 400))
+        match first_of_all:
+            case str():
+                return 0, lambda number: f"{number}{first_of_all}"
+            case dt.date():
+                return 0, lambda number: _moved(first_of_all, step * number)
+            case int() | float() if not isinstance(first_of_all, bool):
+                return 0, lambda number: first_of_all + step * number
+        return len(self.usual), lambda number: self.usual[number % len(self.usual)]
+
 
 def values_of(column: ColumnFacts, constants: Iterable[Literal], random: Random) -> Values:
     """The values for a column: from what is declared, or a few of its kind, and the question's constants."""
@@ -141,6 +175,47 @@ def constants_of(aggregation: Aggregation) -> tuple[Literal, ...]:
 def tables_of(aggregation: Aggregation) -> tuple[str, ...]:
     """The tables that a question reads, public ones too."""
     return tuple(sorted({part.table for part in _parts(aggregation) if isinstance(part, Scan)}))
+
+
+def key_columns(aggregation: Aggregation) -> frozenset[tuple[str, str]]:
+    """The columns of tables, as (table, column), on which the keys of the groups depend."""
+    origins = _origins(aggregation.relation)
+    return frozenset(place for key in aggregation.keys for place in _of(key.expression, origins))
+
+
+def _of(expression: Expression | None, origins: Origins) -> frozenset[tuple[str, str]]:
+    names = () if expression is None else columns(expression)
+    return frozenset(place for name in names for place in origins.get(name, ()))
+
+
+def _origins(relation: Relation) -> Origins:
+    """For each name of a relation, the columns of tables that it is computed from."""
+    match relation:
+        case Scan():
+            return {name: frozenset({(relation.table, column)}) for name, column in relation.columns}
+        case Filter() | Distinct():
+            return _origins(relation.input)
+        case Join():
+            return {**_origins(relation.left), **_origins(relation.right)}
+        case Union():
+            found: dict[str, frozenset[tuple[str, str]]] = {}
+            for part in relation.inputs:
+                below = _origins(part)
+                for given, field in zip(part.fields, relation.fields, strict=True):
+                    found[field.name] = found.get(field.name, frozenset()) | below.get(given.name, frozenset())
+            return found
+        case Project():
+            below = _origins(relation.input)
+            return {f.name: _of(e, below) for f, e in zip(relation.fields, relation.expressions, strict=True)}
+        case PerUnit():
+            below = _origins(relation.input)
+            parts = (*relation.keys, *(aggregate.argument for aggregate in relation.aggregates))
+            return {f.name: _of(e, below) for f, e in zip(relation.fields, parts, strict=True)}
+        case Window():
+            below = _origins(relation.input)
+            added = relation.fields[len(relation.input.fields) :]
+            arguments = (i.argument if i.aggregate is None else i.aggregate.argument for i in relation.items)
+            return {**below, **{f.name: _of(e, below) for f, e in zip(added, arguments, strict=True)}}
 
 
 def _parts(node: object) -> Iterator[object]:

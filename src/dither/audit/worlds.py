@@ -1,13 +1,14 @@
 """Worlds: made-up tables of a policy's shape and neighbours of them, in which one unit is missing or says other things.
 
-In each world one unit is heavy: it has as many rows in as many groups as it may count with, and more, at the ends of
-the bounds, since claims are tight there. Others are few and awkward: missing values, values that nobody declared, rows
+In each world one unit is heavy: it has rows in more groups than it may count with, and more rows there, at the ends of
+the bounds, since claims are tight there and a choice must be made. Another one that stays is as heavy, since its choice
+must not change. Others are few and awkward: missing values, values that nobody declared, rows
 of nobody. Where keys must be discovered, a crowd shares the heavy unit's rows, so that its groups are shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
@@ -16,7 +17,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from dither.audit.neighbours import Neighbours
-from dither.audit.synthetic import Made, Values, constants_of, tables_of, unit_id, values_of
+from dither.audit.synthetic import Made, Values, constants_of, key_columns, tables_of, unit_id, values_of
 from dither.privacy import Adjacency
 from dither.query.arrow import TYPES
 from dither.query.plan import Aggregation
@@ -25,7 +26,7 @@ from dither.query.schema import ColumnFacts, Schema, TableFacts
 Row: TypeAlias = tuple[Made, ...]
 Owned: TypeAlias = tuple[int | None, Row]
 
-HEAVY, LIGHT = 0, 1
+HEAVY, LIGHT, BUSY = 0, 1, 2
 FEW_UNITS = 5
 # A heavy unit has at most so many rows, and a crowd so many, whatever the policy allows.
 MOST_HEAVY_ROWS = 600
@@ -87,6 +88,7 @@ class _Asked:
         self.groups, self.rows = aggregation.groups, aggregation.rows
         self.constants = constants_of(aggregation)
         self.tables = {name: schema.tables[name] for name in tables_of(aggregation)}
+        self.keys = key_columns(aggregation)
         self.by_row = aggregation.units == "row"
         kinds = {facts.columns[facts.unit_column].kind for facts in self.tables.values() if facts.unit_column}
         self.odd_ids = len(kinds) == 1
@@ -105,13 +107,15 @@ class _Asked:
             if not facts.private:
                 public[name] = _public_table(facts, values[name], random)
                 continue
-            make = _Rows(facts, values[name], random)
+            keys = frozenset(column for table, column in self.keys if table == name)
+            make = _Rows(facts, values[name], random, keys)
             heavy = make.heavy(self.groups, self.rows)
             pool[name] = [(HEAVY, row) for row in heavy]
             for unit in range(LIGHT, FEW_UNITS):
                 pool[name] += [
                     (unit, row) for row in make.light(random.choice((1, 2, 4) if unit == LIGHT else (0, 1, 4)))
                 ]
+            pool[name] += [] if self.by_row else [(BUSY, row) for row in make.heavy(self.groups, self.rows)]
             pool[name] += [(None, row) for row in make.light(random.choice((0, 0, 3)))]
             pool[name] += self._crowd(random, heavy, crowd)
             if contrary or self.by_row:
@@ -164,33 +168,55 @@ class _Asked:
 class _Rows:
     """Makes the rows of units in one table."""
 
-    def __init__(self, facts: TableFacts, values: Mapping[str, Values], random: Random) -> None:
+    def __init__(
+        self, facts: TableFacts, values: Mapping[str, Values], random: Random, keys: Collection[str] = ()
+    ) -> None:
         self.random = random
         self.columns = [(name, values[name]) for name in _told(facts)]
+        self.keys = [name in keys for name, _ in self.columns]
 
     def heavy(self, groups: int, rows: int) -> list[Row]:
-        """As many different rows as a unit may be in groups (sometimes more), each as often as it may count."""
+        """Rows in more groups than a unit may be in, each with more rows than may count in it.
+
+        Where that would be too many rows, the first group has them and the others fewer.
+        """
         random = self.random
-        different = min(groups * random.choice((1, 1, 2)), MOST_HEAVY_ROWS)
-        each = min(rows * random.choice((1, 1, 2)), max(1, MOST_HEAVY_ROWS // different))
+        different = min(groups + random.choice((1, 2, groups)), MOST_HEAVY_ROWS)
+        deep = min(rows + random.choice((1, 2, rows)), MOST_HEAVY_ROWS)
+        each = min(deep, max(1, (MOST_HEAVY_ROWS - deep) // different))
         styles = [random.choice(MENTIONING if values.mentioned else PLAIN) for _, values in self.columns]
-        # a column that is the key of the groups must differ between them, and only chance knows which one is
         spread = [random.random() < 1 / 2 for _ in self.columns]
-        within = [random.random() < 1 / 4 for _ in self.columns]
+        within = [not key and random.random() < 1 / 4 for key in self.keys]
+        told = self._told_apart()
         made: list[Row] = []
         steady = [self._value(values, style) for (_, values), style in zip(self.columns, styles, strict=True)]
-        for _ in range(different):
+        for group in range(different):
             first = [
                 self._value(values, style if style is Style.MENTIONED else Style.STEADY) if varies else value
                 for (_, values), style, varies, value in zip(self.columns, styles, spread, steady, strict=True)
             ]
-            for number in range(each):
+            for place, value_of in told:
+                first[place] = value_of(group)
+            for number in range(deep if group == 0 else each):
                 row = [
                     values.another(random, number) if varies else value
                     for (_, values), varies, value in zip(self.columns, within, first, strict=True)
                 ]
                 made.append(tuple(row))
         return made
+
+    def _told_apart(self) -> list[tuple[int, Callable[[int], Made]]]:
+        """For each column that keys depend on its value in each group: no two groups have the same in all of them.
+
+        As long as there are values: like the digits of a number, of which the last one changes first.
+        """
+        found: list[tuple[int, Callable[[int], Made]]] = []
+        before = 1
+        for place in (place for place, key in enumerate(self.keys) if key):
+            size, value_of = self.columns[place][1].series(self.random)
+            found.append((place, lambda group, value_of=value_of, before=before: value_of(group // before)))  # type: ignore[misc]
+            before *= size or MOST_HEAVY_ROWS
+        return found
 
     def light(self, count: int) -> list[Row]:
         """A few rows of any values; some columns say the same in all of them."""

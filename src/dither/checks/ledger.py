@@ -82,7 +82,7 @@ def _loss(ledger: Ledger) -> PrivacyLoss:
 
 
 def _price(ledger: Ledger) -> Amount:
-    return Amount.of(_loss(ledger), ledger.currency)
+    return ledger.price(_loss(ledger))
 
 
 def _limit(ledger: Ledger, questions: int) -> Limit:
@@ -106,7 +106,7 @@ def _times(ledger: Ledger, **questions: int) -> Spent:
     """So many questions paid by each of these accounts."""
     names = {"dataset": DATASET, "ana": ANA, "bob": BOB}
     price = _price(ledger)
-    return {names[name]: Amount(n * price.main, n * price.delta) for name, n in questions.items()}
+    return {names[name]: n * price for name, n in questions.items()}
 
 
 def _state(ledger: Ledger) -> tuple[object, ...]:

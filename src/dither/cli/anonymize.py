@@ -46,10 +46,12 @@ releases of the same people. To answer questions about a table with a guarantee,
 \b
   dither anonymize risk patients.csv
       which columns single people out
-  dither anonymize patients.csv --k 10 --quasi age,sex -o out.parquet
+  dither anonymize patients.csv --k 10 --quasi age,postcode,sex \\
+      --sensitive disease -o out.parquet
       write a table in which at least ten rows look alike; the same as
       dither anonymize table patients.csv …
-  dither anonymize verify out.parquet --k 10 --quasi age,sex
+  dither anonymize verify out.parquet --k 10 --quasi age,postcode,sex \\
+      --sensitive disease
       check it, independently of what made it
 """
 BARS = 20

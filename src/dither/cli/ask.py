@@ -58,7 +58,7 @@ def ask(
     # before the charge: what isn't installed must be missed while nothing is paid for
     import pyarrow.csv as arrow_csv
 
-    from dither.curator import Curator, Policy, records
+    from dither.curator import Curator, Policy, drafts, records
 
     rules = Policy.load(policy)
     wanted: dict[str, Any] = {
@@ -75,6 +75,8 @@ def ask(
     with Curator.open(rules) as curator:
         if not begun:
             say(f"a new ledger was begun: {rules.source.ledger}. Keep it: it knows what was spent")
+        for line in drafts.news(curator.reports):
+            say(f"new data: {line}")
         screen = console()
         with screen.status("asking …") if form is Format.TABLE and screen.is_terminal else _Quiet():
             answer = curator.sql(sql, **wanted)
@@ -121,4 +123,5 @@ def _json(answer: Answer) -> dict[str, Any]:
         "left": answer.cost.left,
         "receipt": receipt.number if receipt else None,
         "notes": list(answer.notes),
+        "older_than_data": answer.older_than_data,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -19,10 +20,21 @@ Sources = Annotated[
         metavar="FILE", help="A DuckDB file, or Parquet and CSV files (one table each).", show_default=False
     ),
 ]
-FILES = (".parquet", ".csv", ".tsv", ".csv.gz")
+FILES = (".parquet", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
-def init(sources: Sources, policy: PolicyFile = DEFAULT_POLICY) -> None:
+def init(
+    sources: Sources,
+    policy: PolicyFile = DEFAULT_POLICY,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether CSV files begin with a line of names; asked for if that line looks like values.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
     """Write a policy to be completed.
 
     It has every table and column of the data. Reads their names and types, no values.
@@ -31,7 +43,10 @@ def init(sources: Sources, policy: PolicyFile = DEFAULT_POLICY) -> None:
     """
     from dither.curator import drafts
 
-    written = drafts.write_new(policy, drafts.draft_for(_source(sources), base=policy.parent))
+    source = _source(sources)
+    if header is None and sys.stdin.isatty() and (doubt := drafts.like_values(source)) is not None:
+        header = typer.confirm(f"{doubt}. Are these the names of the columns?")
+    written = drafts.write_new(policy, drafts.draft_for(source, base=policy.parent, header=header))
     screen = console()
     screen.print(Text(f"wrote {written}: complete the lines marked TODO, then run  dither check"))
 

@@ -51,6 +51,12 @@ def verify(policy: PolicyFile = DEFAULT_POLICY) -> None:
     screen.print(f"{found.entries} entries hold together; head {found.head[:16]}…")
     for text in balances:
         screen.print(Text(f"  {text}"))
+    if found.format == 1:
+        screen.print("  format 1, of dither 0.1.0: to go on charging, run dither ledger upgrade")
+    if found.rebound:
+        screen.print(
+            f"  bound {found.rebound} times to another unit, by the owner's word that it names the same people"
+        )
     if found.adopted:
         screen.print(f"  adopted {found.adopted} times without proof that it was the latest copy")
 
@@ -79,3 +85,46 @@ def adopt(
         )
     found, _ = records.verify(rules, adopt=True)
     console().print(f"adopted; {found.entries} entries hold together")
+
+
+@app.command("upgrade")
+def upgrade(
+    policy: PolicyFile = DEFAULT_POLICY,
+    rebind: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option(
+            "--rebind", help="State that every unit it was charged for names the same people as the policy's unit."
+        ),
+    ] = False,
+) -> None:
+    """Bring a ledger of dither 0.1.0 to the present format.
+
+    Everything is verified first, and kept: entries, answers, what was spent. End all processes that use the ledger
+    before, and keep no copy that could be put back.
+    """
+    from dither.curator import Policy, records
+
+    found = records.upgrade(Policy.load(policy), rebind=rebind)
+    console().print(f"upgraded; {found.entries} entries hold together")
+
+
+@app.command("rebind")
+def rebind(
+    policy: PolicyFile = DEFAULT_POLICY,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")] = False,  # noqa: FBT002
+) -> None:
+    """State that the policy's units name the same people.
+
+    A ledger is kept for the units that it was charged for. After a unit column was renamed, or for a table whose unit
+    column has another name, only the owner knows whether these are the same people. The word is recorded for ever.
+    """
+    from dither.curator import Policy, records
+
+    rules = Policy.load(policy)
+    if not yes:
+        typer.confirm(
+            "If these units aren't the same people as before, what was spent is told for the wrong ones. Are they?",
+            abort=True,
+        )
+    records.rebind(rules)
+    console().print(f"bound to {rules.unit_statement()}")

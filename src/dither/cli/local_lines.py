@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -25,6 +25,7 @@ from dither.local.participation import Attendance
 from dither.local.protocol import Aggregator
 from dither.local.range_estimates import RangeEstimates
 from dither.local.rappor import RapporAggregator
+from dither.local.shown import within
 from dither.local.sketch_reading import Discovered
 from dither.local.sketches import SketchAggregator
 from dither.local.vectors import VectorEstimate
@@ -36,12 +37,18 @@ LONGEST_NUMBER = 400
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One estimate with its interval."""
+    """One estimate with its interval; ``moved`` says that a rule made it possible, so that it is shown as it is."""
 
     label: str
     value: float
     low: float
     high: float
+    moved: bool = False
+
+    @property
+    def shown(self) -> float:
+        """The estimate as people read it; files have the unbiased one."""
+        return self.value if self.moved else within(self.value, (self.low, self.high))
 
 
 # ------------------------------------------------------------------ files
@@ -190,11 +197,12 @@ def _needed(candidates: Sequence[str] | None, what: str) -> Sequence[str]:
 def _decoded(aggregate: RapporAggregator, texts: Sequence[str], confidence: float) -> tuple[list[Line], list[str]]:
     found = aggregate.decode(texts, confidence=confidence)
     rows = zip(found.candidates, found.shares, found.intervals, found.present, strict=True)
-    lines = [Line(text, float(share), *map(float, ends)) for text, share, ends, there in rows if there]
+    lines = [Line(text, float(share), float(ends[0]), float(ends[1])) for text, share, ends, there in rows if there]
     low, high = (100 * end for end in found.listed_interval)
+    listed = 100 * within(found.listed, found.listed_interval)
     notes = [
         f"{len(lines)} of {len(texts)} candidates are there; of the others nobody may be",
-        f"about {100 * found.listed:.3g}% of people have a value of the list ({low:.3g}% to {high:.3g}%)",
+        f"about {listed:.3g}% of people have a value of the list ({low:.3g}% to {high:.3g}%)",
     ]
     if found.misfit < 1e-4:
         notes.append("the bits don't fit the list well: a frequent value is missing from it")
@@ -204,7 +212,7 @@ def _decoded(aggregate: RapporAggregator, texts: Sequence[str], confidence: floa
 def _lines(found: Any) -> list[Line]:
     if isinstance(found, Shares):
         labels = found.labels if found.labels is not None else range(len(found.values))
-        return _rows(labels, found.values, found.intervals)
+        return _rows(labels, found.values, found.intervals, moved=found.rule is not None)
     if isinstance(found, Discovered):
         return _lines(found.shares) if found.values else []
     if isinstance(found, Attendance):
@@ -219,17 +227,13 @@ def _lines(found: Any) -> list[Line]:
         labels = found.domain.labels or range(found.domain.size)
         return _rows([f"up to {label}" for label in labels], found.cdf(), found.cdf_intervals())
     if isinstance(found, dict):
-        return [
-            Line(f"{name} = {line.label}", line.value, line.low, line.high)
-            for name, part in found.items()
-            for line in _lines(part)
-        ]
+        return [replace(line, label=f"{name} = {line.label}") for name, part in found.items() for line in _lines(part)]
     raise InvalidParameter(f"estimates of the kind {type(found).__name__} have no table: read them in Python")
 
 
-def _rows(labels: Iterable[Any], values: Any, intervals: Any) -> list[Line]:
+def _rows(labels: Iterable[Any], values: Any, intervals: Any, *, moved: bool = False) -> list[Line]:
     rows = zip(labels, values, intervals, strict=True)
-    return [Line(str(label), float(value), float(ends[0]), float(ends[1])) for label, value, ends in rows]
+    return [Line(str(label), float(value), float(ends[0]), float(ends[1]), moved) for label, value, ends in rows]
 
 
 def _notes(found: Any) -> list[str]:
@@ -254,7 +258,7 @@ def show_lines(lines: Sequence[Line], most: int, screen: Console) -> None:
         table.add_column(heading, justify="left" if heading == "value" else "right", no_wrap=True)
     for line in shown[:most]:
         ends = f"{line.low:.4g} … {line.high:.4g}"
-        table.add_row(Text(printable(line.label)), f"{line.value:.4g}", Text(ends, style="dim"))
+        table.add_row(Text(printable(line.label)), f"{line.shown:.4g}", Text(ends, style="dim"))
     screen.print(table)
     if len(shown) > most:
         screen.print(f"… {len(shown) - most} more (--top, or --format csv)")

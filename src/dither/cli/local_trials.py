@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dither.local.catalogue import Known
     from dither.local.comparison import ProtocolTable
     from dither.local.simulation import Simulation
+from dither.local.shown import within
 
 Epsilon = Annotated[str, typer.Option("--epsilon", "-e", metavar="NUMBER", help="The ε of one report.")]
 Users = Annotated[int, typer.Option("--users", "-n", metavar="NUMBER", min=2, help="How many people there are.")]
@@ -83,7 +84,7 @@ def _show(known: Known, tried: Simulation, screen: Console) -> None:
         table.add_row(
             Text(printable(tried.labels[place])),
             f"{tried.truth[place]:.4f}",
-            f"{tried.values[place]:.4f}",
+            f"{within(float(tried.values[place]), (low, high)):.4f}",
             Text(f"{low:.4f} … {high:.4f}", style="dim"),
             "" if held else Text("outside", style="red"),
         )

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def looking(policy: Path) -> Iterator[Curator]:
-    """The policy's data and ledger; where no ledger was begun, none is made, and nothing was spent."""
-    from dither.curator import Curator, Policy, records
+    """The policy's ledger and the names of its data; where no ledger was begun, none is made, and nothing was spent."""
+    from dither.curator import Curator, Policy, drafts, records
 
     rules = Policy.load(policy)
     with ExitStack() as undo:
         ledger = undo.enter_context(records.ledger_to_look_at(rules))
-        yield undo.enter_context(Curator.open(rules, ledger=ledger))
+        yield undo.enter_context(Curator.open(rules, engine=drafts.names_of(rules), ledger=ledger))

@@ -22,7 +22,7 @@ from dither.cli.shop import POLICY, make_shop
 from dither.curator.owner import OWNER
 from dither.errors import InvalidParameter
 from dither.server.logs import writing_logs
-from dither.server.settings import Limits
+from dither.server.settings import Limits, Network
 
 if TYPE_CHECKING:
     from dither.server.run import Running
@@ -53,6 +53,14 @@ def serve(
             "--processes", metavar="NUMBER", help="How many more processes answer new questions: for many at once."
         ),
     ] = 0,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--proxy",
+            metavar="ADDRESS",
+            help="A proxy's address or network, whose connections are many clients'; may be given several times.",
+        ),
+    ] = None,
     new_owner_token: Annotated[
         bool, typer.Option("--new-owner-token", help="Make another token for the owner and show it.")
     ] = False,
@@ -91,7 +99,9 @@ def serve(
         stack.enter_context(writing_logs(sys.stderr if log is None else stack.enter_context(_log(log))))
         path = _demo(stack) if demo else policy
         rules = Policy.load(path)
-        limits = Limits(rate=rate, burst=max(1, round(10 * rate)), processes=processes)
+        limits = Limits(
+            rate=rate, burst=max(1, round(10 * rate)), processes=processes, proxies=tuple(map(_network, proxy or ()))
+        )
         begun = None if rules.source.ledger.exists() else rules.source.ledger.name
         listening = stack.enter_context(_no_word_of_the_library())
         say = partial(_say, path=path, begun=None if demo else begun, everywhere=_everywhere(host))
@@ -132,6 +142,15 @@ def _everywhere(host: str) -> bool:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return False
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        raise InvalidParameter(
+            f'--proxy is an address or a network, such as 127.0.0.1 or 10.0.0.0/8; got "{text}"'
+        ) from None
 
 
 def _log(path: Path) -> TextIO:

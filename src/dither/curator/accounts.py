@@ -7,7 +7,7 @@ dataset's account decides only when a question is charged, and then says no more
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from dither.curator.exchange import Exchange
@@ -15,7 +15,6 @@ from dither.curator.owner import OWNER as OWNER
 from dither.curator.policy.policy import Policy
 from dither.errors import OutOfBudget
 from dither.ledger import Account, Amount, Balance, Currency, Ledger, Limit
-from dither.ledger.amount import DELTA_UNITS
 from dither.privacy import Guarantee
 
 # What a guarantee says of an account that spent nothing: one unit of the ledger, since ε is above 0.
@@ -28,11 +27,11 @@ NEARLY_ALL, SMALLEST = 0.9995, 0.0001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLine:
-    """An account as people read it: spending as ε at the account's ``delta``, and the share of its cap that is used up.
+    """An account as people read it: what was spent so far as ε at ``delta``, and the share of its cap that is used up.
 
-    In zCDP the two differ: half of ρ is more than half of ε. ``share`` is what decides how much more can be asked; an
-    account without a cap of its own has none. ``told`` marks the account of which prices speak to whoever looks; it
-    isn't compared.
+    ``epsilon_spent`` may be read at any moment. In zCDP the two differ: half of ρ is more than half of ε. ``share`` is
+    what decides how much more can be asked; an account without a cap of its own has none. ``told`` marks the account of
+    which prices speak to whoever looks; it isn't compared.
     """
 
     account: str
@@ -152,15 +151,34 @@ class Accounts:
     def guarantee(self, analyst: str) -> Guarantee:
         """What the spending of the account that the analyst may know promises so far.
 
-        Guarantee: all answers that this account paid for are together (ε, δ)-private. In zCDP, δ is the half at which
-            ρ is read as ε, and what was spent on discovering keys besides.
+        Guarantee: all answers that this account paid for by now are together (ε, δ)-private, at whatever moment this is
+            read, for every set of transcripts whose ε is at most the one that is told. In zCDP, δ is the half that
+            pays for reading, and what was spent on discovering keys besides. A cap lowers this ε only if it wasn't
+            changed since answers were seen. A ledger of format 1 tells what such a cap promises in all.
         """
         told = self._told(analyst)
-        spent, delta = self._spent(told).spent, self._delta(told)
-        epsilon = Fraction(self._exchange.epsilon_of(spent, delta)) or NEXT_TO_NOTHING
-        if self._exchange.currency is Currency.PURE or spent == Amount():
-            return Guarantee(epsilon)
-        return Guarantee(epsilon, delta / 2 + Fraction(spent.delta, DELTA_UNITS))
+        balance, caps = self._spent(told), self._caps()
+        if self._exchange.currency is Currency.PURE or balance.spent == Amount():
+            return Guarantee(Fraction(self._so_far(balance, caps)) or NEXT_TO_NOTHING)
+        delta = self._exchange.delta_so_far(balance.spent, self._delta(told))
+        cap = self._cap(balance, caps)
+        if cap is not None and not self._exchange.has_orders:
+            return Guarantee(cap, delta)
+        return Guarantee(Fraction(self._so_far(balance, caps)), delta)
+
+    def _so_far(self, balance: Balance, caps: _Caps) -> float:
+        """What an account spent by now, as ε."""
+        return self._exchange.epsilon_so_far(balance.spent, self._delta(balance.account), self._cap(balance, caps))
+
+    def _cap(self, balance: Balance, caps: _Caps) -> Fraction | None:
+        """The ε of an account's cap, if what it spent is within it, and answers had no part in choosing it.
+
+        The ledger knows whether a cap was changed after something was spent; the policy may be newer than what it has.
+        """
+        limit, known = caps.limits.get(balance.account), balance.limit
+        if limit is None or known is None or balance.restated or not limit.is_that_of(known):
+            return None
+        return caps.epsilons[balance.account] if limit.allows(balance.spent) else None
 
     def _told(self, analyst: str) -> Account:
         """The account that an analyst may know: their own; for an owner without a cap of their own, the dataset's."""
@@ -182,16 +200,16 @@ class Accounts:
         advice += "" if analyst == OWNER else ", or ask the owner of the data for more"
         return OutOfBudget(f"this costs {cost}, and {why}. Nothing was spent. {advice}; what was paid for stays free.")
 
-    def line(self, balance: Balance) -> BudgetLine:
-        """A balance as people read it."""
-        return self._line(balance, self._caps())
+    def line(self, account: Account, spent: Amount) -> BudgetLine:
+        """An account as people read it when it had spent so much."""
+        return self._line(replace(self._spent(account), spent=spent), self._caps())
 
     def _line(self, balance: Balance, caps: _Caps, *, told: bool = False) -> BudgetLine:
         limit, cap = caps.limits.get(balance.account), caps.epsilons.get(balance.account)
         delta = self._delta(balance.account)
         return BudgetLine(
             account="/".join(balance.account.path),
-            epsilon_spent=self._exchange.epsilon_of(balance.spent, delta),
+            epsilon_spent=self._so_far(balance, caps),
             epsilon_budget=None if cap is None else float(cap),
             share=None if limit is None else _used(balance.spent, limit),
             delta=float(delta),
@@ -205,7 +223,7 @@ class Accounts:
 
     def _allows(self, account: Account, amount: Amount) -> bool:
         limit = self.limits().get(account)
-        return limit is None or limit.allows(self._spent(account).spent + amount)
+        return limit is None or limit.allows(self._spent(account).spent.decisive + amount.decisive)
 
     def cap(self, account: Account) -> Fraction | None:
         """The most that an account may lose, as ε: what the policy states and the owner granted since."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dither.brief import brief
 from dither.ledger import Amount, Receipt
 from dither.privacy import PrivacyLoss
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 ChartKind: TypeAlias = Literal["bar", "line", "dot"]
 
+# what an answer from the record says where the data isn't what it was
+OLDER = "the data has changed since this was answered: it is the answer of then, which was paid for"
 LONGEST_HTML = 200
 LONGEST_TEXT = 50
 # Beyond this many decimals a power of ten is read more easily.
@@ -36,6 +39,8 @@ class Bars:
     low: npt.NDArray[np.float64] | None
     high: npt.NDArray[np.float64] | None
     text: str
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +111,8 @@ class Answer:
 
     ``table`` is an Arrow table, ``bars`` has the intervals of its noisy columns at ``confidence``, ``receipt`` is the
     proof of the charge, ``notes`` say what the intervals don't: bounds that were found, and what bounding leaves out.
+    ``older_than_data`` says that the data has changed since it was answered, which happens where the owner keeps the
+    data's version, or where an old receipt is looked up; None where that isn't known.
     Anything that reads Arrow takes an answer as it is: ``pl.DataFrame(answer)``.
     """
 
@@ -115,14 +122,21 @@ class Answer:
     receipt: PublicReceipt | None
     cost: Cost
     notes: tuple[str, ...] = ()
+    older_than_data: bool | None = None
+
+    __repr__ = brief
 
     @property
     def error(self) -> dict[str, npt.NDArray[np.float64]]:
-        """The half width of each value's interval, for the columns that have one."""
+        """How far off each value may be, for the columns that have intervals: the distance to the end further away.
+
+        Half of the interval's width where the value is in its middle, as for counts and sums.
+        """
         halves = {}
         for name, bars in self.bars.items():
             if bars.low is not None and bars.high is not None:
-                halves[name] = (bars.high - bars.low) / 2
+                value = self.table.column(name).cast(pa.float64(), safe=False).to_numpy()
+                halves[name] = np.maximum(value - bars.low, bars.high - value)
         return halves
 
     def interval(self, column: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -220,8 +234,8 @@ class Answer:
 class ValueText:
     """A value as people read it; a noisy one with the ends of its interval, in the digits that the noise leaves.
 
-    ``half`` is half of the interval's width, and ``around`` says whether the value is in its middle, as it isn't where
-    the interval was cut at a bound.
+    ``half`` is the distance to the end that is further away, so that what is said with ± is true, and ``around`` says
+    whether the value is in the middle, as it isn't where the interval was cut at a bound.
     """
 
     value: str
@@ -261,7 +275,8 @@ def _between(value: float, low: float, high: float, usual: int | None, *, whole:
     own = decimals(half)
     kept = own if usual is not None and own is not None and half < 10.0**-usual else usual
     around = abs(float(value) - low - half) <= 1e-9 * max(abs(low), abs(high))
-    shown, width, start, end = (rounded(one, kept, whole=whole) for one in (value, half, low, high))
+    far = half if around else max(float(value) - low, high - float(value))
+    shown, width, start, end = (rounded(one, kept, whole=whole) for one in (value, far, low, high))
     return ValueText(shown, width, start, end, around)
 
 

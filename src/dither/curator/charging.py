@@ -9,16 +9,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from dither.curator.accounts import Accounts
 from dither.errors import DitherError, Failed, LedgerCorrupt, OutOfBudget, SourceError
 from dither.ledger import Account, Amount, Kind, Ledger, Limit, Reservation
+from dither.ledger.units import Units
 from dither.privacy import PrivacyLoss
 
+T = TypeVar("T")
 LOG = logging.getLogger("dither.curator")
 PATIENCE = 0.05
 
@@ -26,8 +29,8 @@ PATIENCE = 0.05
 class Charging:
     """Charges for questions and sees each to its end; knows which are under way, so that closing can wait for them."""
 
-    def __init__(self, ledger: Ledger, accounts: Accounts) -> None:
-        self._ledger, self._accounts = ledger, accounts
+    def __init__(self, ledger: Ledger, accounts: Accounts, units: Units, *, step: float = 0.0) -> None:
+        self._ledger, self._accounts, self._units, self._step = ledger, accounts, units, step
         self._stated: Mapping[Account, Limit] | None = None
         self._change = threading.Condition()
         self._threads: Counter[int] = Counter()
@@ -125,11 +128,18 @@ class Charging:
         finally:
             with self._change:
                 self._claimed[key] -= 1
+                if not self._claimed[key]:
+                    # a server that runs for long sees a great many keys
+                    del self._claimed[key]
 
     def state_limits(self) -> None:
-        """The caps, before the first question that may spend and after each change: who only looks changes nothing."""
+        """Units and caps, before the first question that may spend and after each change of a cap.
+
+        Who only looks changes nothing: until something is charged, the ledger isn't bound to any unit.
+        """
         limits = self._accounts.limits()
         if limits is not self._stated:
+            self._ledger.bind(self._units)
             self._ledger.set_limits(limits)
             self._stated = limits
 
@@ -151,7 +161,28 @@ class Charging:
         finally:
             with self._change:
                 self._threads[here] -= 1
+                if not self._threads[here]:
+                    del self._threads[here]
                 self._change.notify_all()
+
+    def paced(self, started: float, work: Callable[[], T]) -> T:
+        """Do the work and leave at a multiple of the policy's step; an interrupt leaves at once.
+
+        So the time of an answer says less about the data (Haeberlen, Pierce & Narayan 2011).
+        """
+        with self.under_way():
+            try:
+                result = work()
+            except Exception:
+                self._wait(started)
+                raise
+            self._wait(started)
+            return result
+
+    def _wait(self, started: float) -> None:
+        if self._step > 0:
+            passed = time.monotonic() - started
+            time.sleep(self._step - passed % self._step)
 
     def finish(self, interrupt: Callable[[], None]) -> None:
         """Let no new question begin, stop what runs in other threads, and wait until all of it has ended."""

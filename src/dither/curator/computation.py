@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
+from dither.curator.answer import OLDER
 from dither.errors import InvalidParameter, Refused
 from dither.numeric import positive_int
 from dither.privacy import PrivacyLoss
@@ -95,8 +97,14 @@ def expect_runnable(computation: Computation, loss: PrivacyLoss, schema: Schema)
     positive_int(computation.rows, "rows")
 
 
-def encode(result: Any) -> bytes:
-    """A result as bytes, with a letter in front that says how to read it."""
+class OlderThanData(UserWarning):
+    """A recorded result was given, and the data has changed since it was made."""
+
+
+def encode(result: Any, data: str | None = None) -> bytes:
+    """A result as bytes, with a letter in front that says how to read it; before that, of which ``data`` it is."""
+    if data is not None:
+        return b"D" + len(data).to_bytes(1, "big") + data.encode() + encode(result)
     if isinstance(result, pa.Table):
         sink = io.BytesIO()
         with pa.ipc.new_stream(sink, result.schema) as writer:
@@ -125,8 +133,22 @@ def _plain(value: object) -> object:
 def decode(stored: bytes) -> Any:
     """The inverse of ``encode``."""
     kind, body = stored[:1], stored[1:]
+    if kind == b"D":
+        return decode(body[1 + body[0] :])
     if kind == b"A":
         return pa.ipc.open_stream(body).read_all()
     if kind == b"N":
         return np.load(io.BytesIO(body), allow_pickle=False)
     return json.loads(body)
+
+
+def given(stored: bytes, *, older: bool | None) -> Any:
+    """A result from the record; a warning says if the data has changed, since it has no notes of its own."""
+    if older:
+        warnings.warn(f"a result from the record: {OLDER}", OlderThanData, stacklevel=5)
+    return decode(stored)
+
+
+def data_of(stored: bytes) -> str | None:
+    """Of which data a result is; None if it was stored before that was kept."""
+    return stored[2 : 2 + stored[1]].decode() if stored[:1] == b"D" else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
@@ -13,11 +13,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from dither.curator.accounts import OWNER, Accounts, BudgetLine
-from dither.curator.answer import Answer, Cost, PublicReceipt
+from dither.curator.answer import OLDER, Answer, Cost, PublicReceipt
 from dither.curator.approvals import Approvals
 from dither.curator.asked import Asked
 from dither.curator.charging import Charging
-from dither.curator.computation import Computation, decode, encode, expect_runnable
+from dither.curator.computation import Computation, data_of, encode, expect_runnable, given
 from dither.curator.exchange import Exchange
 from dither.curator.execution import Execution
 from dither.curator.history import Spending, history
@@ -33,7 +33,7 @@ from dither.curator.past import (
     unknown_receipt,
 )
 from dither.curator.policy.policy import Policy
-from dither.curator.pricing import Prepared, Pricing
+from dither.curator.pricing import KEY_VERSION, Prepared, Pricing
 from dither.curator.quote import Quote, explained
 from dither.curator.records import Record, of_ledger, open_ledger
 from dither.curator.release import Released
@@ -43,6 +43,7 @@ from dither.curator.search import Stored
 from dither.curator.shape import shape
 from dither.curator.statistical import Statistic, statistical_query
 from dither.engines import DuckDBEngine, Engine, share_of_memory
+from dither.engines.intake import TableReport
 from dither.errors import Failed, LedgerMismatch
 from dither.ledger import Account, Ledger, Reservation, Verified
 from dither.numeric import Number, as_fraction
@@ -67,17 +68,19 @@ class Curator:
         self.policy = policy
         self._engine = engine
         self._ledger = ledger
-        exchange = Exchange(policy.budget.delta_budget)
+        exchange = Exchange(policy.budget.delta_budget, ledger.sums)
         if (ledger.currency, ledger.adjacency) != (exchange.currency, policy.schema.adjacency):
             raise LedgerMismatch(
                 f"the ledger adds {ledger.currency.value} for {ledger.adjacency.value}; the policy needs "
                 f"{exchange.currency.value} for {policy.schema.adjacency.value}"
             )
+        ledger.bind(policy.units(), note=False)
         opened = engine.version()
         self._protected = {"units": policy.unit_statement(), "policy": policy.fingerprint()}
         self._requests = Requests(requests_beside(ledger))
         self._accounts = Accounts(policy, exchange, ledger, self._requests.granted)
-        self._charging = Charging(ledger, self._accounts)
+        step = float(policy.budget.round_answer_time_up_to)
+        self._charging = Charging(ledger, self._accounts, policy.units(), step=step)
         version = policy.source.version or opened
         self._pricing = Pricing(
             policy, exchange, ledger, self._accounts, version=version, approved=self._requests.approved
@@ -96,8 +99,13 @@ class Curator:
         ledger: Ledger | None = None,
         memory_limit: str | None = None,
         sharing: int = 1,
+        accepted: str | None = None,
     ) -> Self:
-        """Open a policy's data and ledger; every problem is said at once, and nothing is read or charged.
+        """Open a policy's data and ledger; every problem is said at once, and nothing is charged.
+
+        A version of the data that wasn't opened before is looked at as a whole, and accepted unless more of it is left
+        out than the policy says; ``reports`` tells the owner what. ``accepted`` is the version that another process of
+        the owner opened: that one is taken as it is, and no other is opened.
 
         Without a ``ledger`` the policy's own is opened, and begun if it isn't there. What is given is closed with the
         curator. ``memory_limit`` ("4GiB") is for the engine that is opened here; what doesn't fit goes to disk. If
@@ -108,7 +116,12 @@ class Curator:
             # what was opened here is closed if the rest can't be opened
             limit = memory_limit or (share_of_memory(sharing) if sharing > 1 else None)
             held = engine or undo.enter_context(
-                DuckDBEngine.open(rules.source.location, rules.schema, memory_limit=limit)
+                DuckDBEngine.open(
+                    rules.source.location,
+                    rules.schema,
+                    memory_limit=limit,
+                    intake=rules.source.intake(accepted=accepted),
+                )
             )
             book = ledger or undo.enter_context(open_ledger(rules))
             curator = cls(rules, held, book)
@@ -147,7 +160,7 @@ class Curator:
         """
         started = time.monotonic()
         asked = Asked.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, analyst=analyst)
-        return self._in_time(started, lambda: self._answer(sql, asked))
+        return self._charging.paced(started, lambda: self._answer(sql, asked))
 
     def remembered(
         self,
@@ -207,6 +220,7 @@ class Curator:
                 sql=sql,
                 epsilon=f"{prepared.epsilon:.6g}",
                 asked=prepared.terms.to_json(),
+                key_version=KEY_VERSION,
             ),
             epsilon=prepared.epsilon,
             work=lambda: self._execution.stored(sql, asked, prepared, closing=lambda: self._charging.closing).seal(),
@@ -228,6 +242,7 @@ class Curator:
             f"bounds found for {place[0]}.{place[1]}: [{float(found.low):g}, {float(found.high):g}]"
             for place, found in bounds.items()
         )
+        older = self._execution.older(stored.data)
         return Answer(
             table=table,
             bars=bars,
@@ -239,7 +254,8 @@ class Curator:
                 charged=charged,
                 left=self._accounts.left(asked.analyst),
             ),
-            notes=(*found, *self._pricing.quoting.cut(prepared.question.aggregation)),
+            notes=(*([OLDER] if older else []), *found, *self._pricing.quoting.notes(prepared.question)),
+            older_than_data=older,
         )
 
     # ------------------------------------------------------------------ what was asked before
@@ -266,7 +282,7 @@ class Curator:
     def answer(self, number: str, *, analyst: str = OWNER) -> Answer:
         """The answer of a receipt again, free; Refused where there is none, or none that this analyst may read."""
         started = time.monotonic()
-        return self._in_time(started, lambda: self._again(number, analyst))
+        return self._charging.paced(started, lambda: self._again(number, analyst))
 
     def _again(self, number: str, analyst: str) -> Answer:
         own, charge = self._account_of(analyst), self._past.charge(number)
@@ -276,6 +292,9 @@ class Curator:
         sql, terms = terms_of(charge)
         asked = replace(terms.asked, analyst=analyst)
         prepared = self._pricing.prepare(sql, asked, again=terms)
+        if charge.note.get("key_version") is None and charge.note.get("policy") == self._protected["policy"]:
+            # of version 1: its terms are all in the note, so nothing has to be computed again to know it
+            prepared = replace(prepared, key=charge.key)
         if prepared.key != charge.key:
             raise outdated()
         if charge.answered:
@@ -356,13 +375,13 @@ class Curator:
         """Charge the loss of a computation, then hand it the table; returns what it released, from the record.
 
         For anything that states its loss before it sees data: an estimator, a synthesiser, a mechanism of your own. See
-        ``Computation`` for what it has to promise. The same key again gives the same result, free.
+        ``Computation`` for what it has to promise. The same key gives the same result, free, and warns if it is old.
 
         Raises Refused if its loss is stated for another adjacency or is more than a question may cost, OutOfBudget if
         it doesn't fit in the budget any more, and Failed, with the receipt, if it fails after the charge.
         """
         started = time.monotonic()
-        return self._in_time(started, lambda: self._run(computation, analyst))
+        return self._charging.paced(started, lambda: self._run(computation, analyst))
 
     def _run(self, computation: Computation, analyst: str) -> Any:
         loss = computation.loss()
@@ -376,7 +395,7 @@ class Curator:
             with self._execution.engine() as engine:
                 data = engine.rows(computation.table, columns, rows=computation.rows, salt=salt)
             self._execution.expect_same_data()
-            return encode(computation.release(data))
+            return encode(computation.release(data), self._execution.data)
 
         reservation = self._charging.answered(
             key=key,
@@ -387,7 +406,7 @@ class Curator:
             work=work,
         )
         assert reservation.answer is not None
-        return decode(reservation.answer)
+        return given(reservation.answer, older=self._execution.older(data_of(reservation.answer)))
 
     def statistical_query(
         self,
@@ -402,20 +421,24 @@ class Curator:
         """The share of a table's rows for which a predicate holds, within ±``tolerance``; for learners that ask many.
 
         Two questions: the number of rows, with ``count_epsilon`` (a twentieth of the most that a question may cost),
-        which is paid for once for all predicates; then the rows that satisfy the predicate, with the smallest ε that
-        reaches the tolerance. A unit counts as at most ``max_rows_contributed`` rows in both.
+        which is paid for once for all predicates; then the average of the predicate as 0 and 1, with the smallest ε
+        that reaches the tolerance. A unit with more rows than ``max_rows_contributed`` counts as so many, with its own
+        share of them.
 
         Raises InvalidParameter where the noisy number of rows shows that the tolerance can't be reached; the count was
         charged then.
         """
-        spend = self._pricing.most_epsilon(analyst) / 20 if count_epsilon is None else as_fraction(count_epsilon)
+        most = self._pricing.most_epsilon(analyst)
+        spend = most / 20 if count_epsilon is None else as_fraction(count_epsilon)
         return statistical_query(
             self.sql,
+            self.price,
             table,
             predicate_sql,
             tolerance=tolerance,
             confidence=confidence,
             count_epsilon=spend,
+            most=most,
             analyst=analyst,
         )
 
@@ -431,6 +454,11 @@ class Curator:
     def version(self) -> str:
         """A fingerprint of the data as it was opened; for the owner's side only."""
         return self._execution.opened
+
+    @property
+    def reports(self) -> tuple[TableReport, ...]:
+        """What was found when the tables were looked at: counts of the data itself, for the owner alone."""
+        return self._engine.reports if isinstance(self._engine, DuckDBEngine) else ()
 
     @property
     def broken(self) -> bool:
@@ -467,24 +495,6 @@ class Curator:
     def _note(self, analyst: str, **about: object) -> dict[str, object]:
         """What the owner finds in the ledger beside a charge."""
         return {**about, "analyst": analyst, **self._protected}
-
-    def _in_time(self, started: float, work: Callable[[], T]) -> T:
-        """Do the work and leave at a multiple of the policy's step; an interrupt leaves at once."""
-        with self._charging.under_way():
-            try:
-                result = work()
-            except Exception:
-                self._wait(started)
-                raise
-            self._wait(started)
-            return result
-
-    def _wait(self, started: float) -> None:
-        """Leave at a multiple of the step, so that the time of an answer says less about the data (Haeberlen 2011)."""
-        step = float(self.policy.budget.round_answer_time_up_to)
-        if step > 0:
-            passed = time.monotonic() - started
-            time.sleep(step - passed % step)
 
 
 def _unnamed(answer: Answer) -> Answer:

@@ -1,28 +1,78 @@
-"""New policies and advice on existing ones: for ``dither init`` and ``dither check``; names and types, no values."""
+"""New policies and advice on existing ones: for ``dither init`` and ``dither check``.
+
+Names and types alone, unless the owner asks for the data itself to be looked at.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+from dither.curator import records
 from dither.curator.policy.advice import advise
-from dither.curator.policy.draft import draft, write_new
+from dither.curator.policy.data_advice import about_data
+from dither.curator.policy.draft import draft, is_csv, write_new
 from dither.curator.policy.findings import Finding, Level
 from dither.curator.policy.policy import Policy, read_file
+from dither.curator.policy.source import Source
 from dither.engines import DuckDBEngine
+from dither.engines.intake import Intake, NotAccepted, TableReport, news
+from dither.engines.strict_csv import head_of
+from dither.errors import InvalidParameter
 from dither.query.schema import Schema
 
-__all__ = ["Finding", "Level", "check", "draft_for", "write_new"]
+__all__ = [
+    "Finding",
+    "Level",
+    "TableReport",
+    "check",
+    "check_data",
+    "draft_for",
+    "like_values",
+    "names_of",
+    "news",
+    "write_new",
+]
+
+NAMES = Intake(names_only=True)
 
 
-def draft_for(source: Path | Mapping[str, Path], *, base: Path) -> str:
-    """The text of a policy for a database, or for files by table, with paths relative to where it will stand."""
-    with DuckDBEngine.open(source, Schema({})) as engine:
+def draft_for(source: Path | Mapping[str, Path], *, base: Path, header: bool | None = None) -> str:
+    """The text of a policy for a database, or for files by table, with paths relative to where it will stand.
+
+    ``header`` says whether CSV files have a line of names; if it isn't said, a first line that looks like values raises
+    InvalidParameter: the names of columns are public, and somebody's values aren't.
+    """
+    doubt = like_values(source) if header is None else None
+    if doubt is not None:
+        raise InvalidParameter(f"{doubt}: say --no-header if there are no names, or --header if these are the names")
+    csv = _csv(source)
+    intake = replace(NAMES, header=header is not False)
+    with DuckDBEngine.open(source, Schema({}), intake=intake) as engine:
         description = engine.describe()
     if isinstance(source, Mapping):
-        return draft(description, {name: _relative(path, base) for name, path in source.items()})
+        return draft(
+            description,
+            {name: _relative(path, base) for name, path in source.items()},
+            header=False if csv and header is False else None,
+        )
     return draft(description, _relative(source, base))
+
+
+def like_values(source: Path | Mapping[str, Path]) -> str | None:
+    """Which CSV file begins with a line that looks like values rather than names, if one does; quotes none of them."""
+    for path in _csv(source):
+        found = head_of(path, delimiter=None, header=True).like_data if path.is_file() else ()
+        if found:
+            columns = ", ".join(map(str, found[:5]))
+            return f"the first line of {path} looks like values, not like names of columns (in column {columns})"
+    return None
+
+
+def _csv(source: Path | Mapping[str, Path]) -> list[Path]:
+    return [path for path in source.values() if is_csv(path.name)] if isinstance(source, Mapping) else []
 
 
 def check(path: Path) -> list[Finding]:
@@ -30,14 +80,41 @@ def check(path: Path) -> list[Finding]:
     reading = read_file(path)
     if reading.source is None:
         return list(reading.errors)
-    with DuckDBEngine.open(reading.source.location, Schema({})) as engine:
+    with _names(reading.source, Schema({})) as engine:
         found = advise(reading, engine.describe())
     if any(one.level is Level.ERROR for one in found):
         return found
     # everything that could still be wrong is between the schema and the engine: let it say so
     policy = Policy.of(reading)
-    DuckDBEngine.open(policy.source.location, policy.schema).close()
+    _names(policy.source, policy.schema).close()
+    if records.is_begun(policy):
+        # and between the policy and what its ledger is kept for
+        with records.open_ledger(policy, create=False) as book:
+            book.bind(policy.units(), note=False)
     return found
+
+
+def check_data(path: Path) -> tuple[list[Finding], tuple[TableReport, ...]]:
+    """Look at the data itself: what no answer will have, with errors where that is more than the policy says.
+
+    A version of the data that passes is accepted: it can be opened from then on. For the owner alone.
+    """
+    policy = Policy.load(path)
+    try:
+        with DuckDBEngine.open(policy.source.location, policy.schema, intake=policy.source.intake()) as engine:
+            reports = engine.reports
+    except NotAccepted as problem:
+        reports = problem.reports
+    return about_data(policy, reports), reports
+
+
+def names_of(policy: Policy) -> DuckDBEngine:
+    """The policy's data for those who only look: its names are there, and no question can be asked."""
+    return _names(policy.source, policy.schema)
+
+
+def _names(source: Source, schema: Schema) -> DuckDBEngine:
+    return DuckDBEngine.open(source.location, schema, intake=source.intake(names_only=True))
 
 
 def _relative(path: Path, base: Path) -> str:

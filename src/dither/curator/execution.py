@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import threading
 from collections import OrderedDict
@@ -18,11 +19,15 @@ from dither.curator.pricing import LONGEST_KEPT, Prepared, Pricing
 from dither.curator.release import release
 from dither.curator.search import Stored, find_bounds
 from dither.engines import Engine, EngineBroken
-from dither.errors import SourceError
+from dither.errors import Refused, SourceError
 from dither.query.measures import Measured, Measurement
 from dither.query.price import Priced
 
 MOST_BYTES = 64 * 2**20
+# so that what a server holds is reached in minutes, and doesn't grow for hours
+MOST_QUESTIONS = 1024
+# Characters of the fingerprint that is kept with each answer.
+FINGERPRINT = 16
 # what the objects around the numbers take, about; then for each character of the text and each public value of a key
 OVERHEAD, EACH_CHARACTER, EACH_VALUE = 4000, 40, 100
 
@@ -39,6 +44,15 @@ class Execution:
     def changed(self) -> bool:
         """Whether the data isn't what was opened any more."""
         return self._engine.version() != self.opened
+
+    @property
+    def data(self) -> str:
+        """Which data is open, as it is remembered with answers: apart from the version, which the owner may fix."""
+        return hashlib.sha256(f"data of an answer: {self.opened}".encode()).hexdigest()[:FINGERPRINT]
+
+    def older(self, data: str | None) -> bool | None:
+        """Whether an answer was made of other data than is open now; None where it isn't known of what."""
+        return None if data is None else data != self.data
 
     def expect_ready(self) -> None:
         """Before a charge: what can't be run isn't charged for."""
@@ -61,23 +75,22 @@ class Execution:
     def expect_same_data(self) -> None:
         """Files are read with the layout that they had when they were opened, and answers are named by their version.
 
-        So a change is noticed before anything is charged, and again before anything is released.
+        So a change is noticed before anything is charged, and again before anything is released. What is in the new
+        files has no part in what is said: nobody has looked at them yet.
         """
         if self.changed:
-            raise SourceError(
-                "the data changed since it was opened; nothing is answered from it: open the policy again"
-            )
+            raise not_open()
 
     def stored(self, sql: str, asked: Asked, prepared: Prepared, *, closing: Callable[[], bool]) -> Stored:
         """Run and add noise. The receipt is on disk; from here on nothing is refunded."""
         salt = secrets.token_bytes(16)
         if prepared.search_budget is None:
-            return Stored(bounds={}, released=self._released(sql, asked, prepared.priced, salt))
+            return Stored(bounds={}, released=self._released(sql, asked, prepared.priced, salt), data=self.data)
         with self.engine() as engine:
             found = find_bounds(engine, self._policy.schema, prepared.searched, prepared.search_budget, salt)
         try:
             bounds, priced = self._pricing.on_found(sql, prepared, asked, found)
-            return Stored(bounds=bounds, released=self._released(sql, asked, priced, salt))
+            return Stored(bounds=bounds, released=self._released(sql, asked, priced, salt), data=self.data)
         except Exception as problem:
             # What fails now may have failed because of the noise in the bounds. Run again at no cost, it would show
             # fresh noise each time: so this is the answer. Closing and changed files have nothing to do with noise.
@@ -86,7 +99,7 @@ class Execution:
             kind, cause = type(problem).__name__, cause_of(problem)
         # behind the except block: logging prints what it was called in when a log can't be written
         LOG.error("a question has no answer after its bounds were found: %s", kind)
-        return Stored(bounds=found, released=None, cause=cause)
+        return Stored(bounds=found, released=None, cause=cause, data=self.data)
 
     def _released(self, sql: str, asked: Asked, priced: Priced, salt: bytes) -> bytes:
         # by analyst, so that the time of an answer doesn't tell what others asked
@@ -108,14 +121,23 @@ class Execution:
         self._cells.forget()
 
 
+def not_open() -> Refused:
+    """What everybody is told whose question is about files that the owner hasn't opened as they are now."""
+    return Refused(
+        "the data isn't open: its files changed since they were opened",
+        code="not_open",
+        hint="The owner has to open the policy again, which looks at the new files and accepts them.",
+    )
+
+
 class KeptCells:
     """Exact cells of the questions run last: the same again with more ε needs only fresh noise, not another pass.
 
     Only cells that are the same for every salt are put here, so that answers are as if the data had been read again.
     """
 
-    def __init__(self, *, size: int = MOST_BYTES) -> None:
-        self._largest, self._bytes = size, 0
+    def __init__(self, *, size: int = MOST_BYTES, most: int = MOST_QUESTIONS) -> None:
+        self._largest, self._most, self._bytes = size, most, 0
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, str], tuple[Measurement, Measured, int]] = OrderedDict()
 
@@ -141,7 +163,7 @@ class KeptCells:
             old = self._kept.pop(name, None)
             self._bytes += size - (old[2] if old else 0)
             self._kept[name] = (wanted, measured, size)
-            while self._bytes > self._largest:
+            while self._bytes > self._largest or len(self._kept) > self._most:
                 _, (_, _, gone) = self._kept.popitem(last=False)
                 self._bytes -= gone
 

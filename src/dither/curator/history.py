@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from dither.curator.accounts import Accounts
-from dither.ledger import Account, Amount, Balance
+from dither.ledger import Account, Amount
 
 MOST_POINTS = 500
 
@@ -23,20 +23,20 @@ class Spending:
     share: float | None
 
 
-def history(payments: Sequence[tuple[str, str, int, int]], accounts: Accounts) -> tuple[Spending, ...]:
+def history(payments: Sequence[tuple[str, str, Amount]], accounts: Accounts) -> tuple[Spending, ...]:
     """The points of each account in order, at most ``MOST_POINTS`` of them, always with the first and the last."""
     found = {path: list(group) for path, group in groupby(payments, key=lambda one: one[0])}
     return tuple(point for path in sorted(found, key=json.loads) for point in _of(found[path], accounts))
 
 
-def _of(payments: Sequence[tuple[str, str, int, int]], accounts: Accounts) -> Iterator[Spending]:
+def _of(payments: Sequence[tuple[str, str, Amount]], accounts: Accounts) -> Iterator[Spending]:
     wanted = _chosen(len(payments))
-    main = delta = 0
-    for place, (path, at, more, keys) in enumerate(payments):
-        main, delta = main + more, delta + keys
+    spent = Amount()
+    for place, (path, at, more) in enumerate(payments):
+        spent += more
         if place in wanted:
             account = Account(tuple(json.loads(path)))
-            line = accounts.line(Balance(account=account, limit=None, spent=Amount(main, delta), remaining=None))
+            line = accounts.line(account, spent)
             yield Spending(at=at, account=line.account, epsilon_spent=line.epsilon_spent, share=line.share)
 
 

@@ -91,7 +91,7 @@ def _raised(curator: Curator, request: Request, own: BudgetLine, dataset: Budget
         granted: Mapping[str, Fraction] = {
             request.analyst: Fraction(own.epsilon_budget) - stated + Fraction(request.epsilon)
         }
-        exchange = Exchange(curator.policy.budget.delta_budget)
+        exchange = Exchange(curator.policy.budget.delta_budget, curator.ledger.sums)
         # the curator's own accounts, as if the grant were made
         (after,) = Accounts(curator.policy, exchange, curator.ledger, lambda: granted).lines(request.analyst)
     return Outlook(

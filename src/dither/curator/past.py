@@ -20,6 +20,7 @@ from dither.curator.exchange import Exchange
 from dither.errors import InvalidParameter, Refused
 from dither.ledger import Account, Amount, Entry, Kind, Ledger
 from dither.ledger.entry import canonical
+from dither.privacy import PrivacyLoss
 
 ANOTHER = "another analyst"
 MOST_ITEMS = 500
@@ -30,7 +31,7 @@ CREATE TABLE charge(
 );
 CREATE INDEX charge_of_account ON charge(account, seq);
 CREATE TABLE payment(
-    account TEXT NOT NULL, seq INTEGER NOT NULL, at TEXT NOT NULL, main INTEGER NOT NULL, delta INTEGER NOT NULL,
+    account TEXT NOT NULL, seq INTEGER NOT NULL, at TEXT NOT NULL, amount TEXT NOT NULL,
     PRIMARY KEY(account, seq)
 ) WITHOUT ROWID;
 CREATE TABLE answered(key TEXT PRIMARY KEY) WITHOUT ROWID;
@@ -148,13 +149,14 @@ class PastQuestions:
             answered=bool(answered),
         )
 
-    def payments(self, account: Account | None) -> list[tuple[str, str, int, int]]:
-        """(account, time, main, delta) of every payment in order: of one account, or of all."""
-        query, values = "SELECT account, at, main, delta FROM payment", ()
+    def payments(self, account: Account | None) -> list[tuple[str, str, Amount]]:
+        """(account, time, amount) of every payment in order: of one account, or of all."""
+        query, values = "SELECT account, at, amount FROM payment", ()
         if account is not None:
             query, values = f"{query} WHERE account = ?", (canonical(account.path),)  # type: ignore[assignment]
         with self._current() as db:
-            return db.execute(f"{query} ORDER BY account, seq", values).fetchall()
+            rows = db.execute(f"{query} ORDER BY account, seq", values).fetchall()
+        return [(path, at, Amount.from_json(json.loads(amount))) for path, at, amount in rows]
 
     def close(self) -> None:
         """Forget the index; twice is as once."""
@@ -189,30 +191,31 @@ class PastQuestions:
                 self._db.create_function("holds", 2, lambda text, part: part in text.casefold(), deterministic=True)
             db = self._db
             for entry in self._ledger.entries(after=self._read_up_to):
-                _take(db, entry)
+                self._take(db, entry)
                 self._read_up_to = entry.seq
             yield db
 
-
-def _take(db: sqlite3.Connection, entry: Entry) -> None:
-    body = entry.body
-    if entry.kind is Kind.ANSWER:
-        db.execute("INSERT OR IGNORE INTO answered VALUES(?)", (body["key"],))
-    if entry.kind not in (Kind.RESERVE, Kind.CHARGE):
-        return
-    amount, note = body["amount"], body["note"]
-    cost = (amount["main"], amount["delta"])
-    form = note.get("asked")
-    asked = {name: form[name] for name in ASKED if name in form} if isinstance(form, dict) else {}
-    about = (note.get("sql"), str(note.get("epsilon", "")), canonical(asked))
-    db.execute(
-        "INSERT OR REPLACE INTO charge VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (entry.seq, body["number"], entry.at, canonical(body["path"]), body["key"], *about, *cost),
-    )
-    for payer in body["payers"]:
+    def _take(self, db: sqlite3.Connection, entry: Entry) -> None:
+        body = entry.body
+        if entry.kind is Kind.ANSWER:
+            db.execute("INSERT OR IGNORE INTO answered VALUES(?)", (body["key"],))
+        if entry.kind not in (Kind.RESERVE, Kind.CHARGE):
+            return
+        amount, note = Amount.from_json(body["amount"]), body["note"]
+        if len(amount.others) != len(self._ledger.sums) - 1:
+            # charged in format 1, which booked the sum that decides alone
+            whole = self._ledger.price(PrivacyLoss.from_json(body["loss"]))
+            amount = Amount(amount.main, amount.delta, whole.others)
+        form = note.get("asked")
+        asked = {name: form[name] for name in ASKED if name in form} if isinstance(form, dict) else {}
+        about = (note.get("sql"), str(note.get("epsilon", "")), canonical(asked), amount.main, amount.delta)
         db.execute(
-            "INSERT OR REPLACE INTO payment VALUES(?, ?, ?, ?, ?)", (canonical(payer), entry.seq, entry.at, *cost)
+            "INSERT OR REPLACE INTO charge VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (entry.seq, body["number"], entry.at, canonical(body["path"]), body["key"], *about),
         )
+        for payer in body["payers"]:
+            row = (canonical(payer), entry.seq, entry.at, canonical(amount.to_json()))
+            db.execute("INSERT OR REPLACE INTO payment VALUES(?, ?, ?, ?)", row)
 
 
 def _path(account: str) -> list[str]:

@@ -14,6 +14,7 @@ from dither.curator.accounts import OWNER, Accounts
 from dither.curator.asked import Asked, Terms
 from dither.curator.computation import Computation
 from dither.curator.exchange import Exchange
+from dither.curator.old_keys import OldKeys
 from dither.curator.open_bounds import TRIALS, Place, bounded, searched, widened
 from dither.curator.policy.policy import Policy
 from dither.curator.policy.settings import LARGEST_EPSILON, SMALLEST_DELTA
@@ -23,17 +24,22 @@ from dither.curator.remember import Kept
 from dither.errors import Refused
 from dither.ledger import Currency, Ledger
 from dither.mechanisms.partition_selection import GivenAwayLoss
-from dither.privacy import PrivacyLoss, PureLoss, ZcdpLoss
+from dither.privacy import Json, PrivacyLoss, PureLoss, ZcdpLoss
 from dither.query.canonical import canonical_aggregation
+from dither.query.effort import limited
 from dither.query.expressions import Column, columns
 from dither.query.kinds import Interval
 from dither.query.plan import Aggregation, Question
 from dither.query.price import BudgetKind, Priced, QueryBudget, price, price_for_error
 from dither.query.schema import Schema
-from dither.query.sql import bind
+from dither.query.sql import bind_with_form
 
-# How many bound texts and prices are kept, and up to which length of the text.
-KEPT, LONGEST_KEPT = 256, 10_000
+# What the key of a question is made of: since version 2, of the exact terms on which it was asked.
+KEY_VERSION = 2
+# How many bound texts and prices are kept, up to which length of the text, and in how many bytes.
+KEPT, LONGEST_KEPT, ROOM = 256, 10_000, 64 * 2**20
+# what they take for each character of the text, and for each public value that they list, about
+BYTES_OF_CHARACTER, BYTES_OF_VALUE = 100, 300
 # The part of a question's budget that searches for bounds which the owner left open.
 SEARCH_SHARE = Fraction(1, 5)
 # Costs are rounded up, so that what asks for exactly the most costs a little more.
@@ -47,12 +53,16 @@ class _Bound:
     question: Question
     waiting: tuple[Place, ...]
     form: str
+    size: int
 
     @classmethod
     def of(cls, sql: str, schema: Schema) -> _Bound:
-        question = bind(sql, schema)
-        form = canonical_aggregation(question.aggregation)
-        return cls(question=question, waiting=searched(question.aggregation), form=form)
+        question, form = bind_with_form(sql, schema)
+        aggregation = question.aggregation
+        listed = [key.values for key in aggregation.keys]
+        listed += [argument.facts.keys for aggregate in aggregation.aggregates for argument in aggregate.arguments]
+        size = BYTES_OF_CHARACTER * len(sql) + BYTES_OF_VALUE * sum(len(values) for values in listed if values)
+        return cls(question=question, waiting=searched(aggregation), form=form, size=size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +120,12 @@ class Pricing:
         self._secret = secret_of(ledger)
         self._fingerprint = policy.fingerprint()
         # by analyst, so that the time of a price doesn't tell what others asked
-        self._bound = lru_cache(KEPT)(lambda sql, _analyst: _Bound.of(sql, policy.schema))
+        self._bound: Kept[_Bound] = Kept(KEPT, room=ROOM, size=lambda bound: bound.size)
         self._bought = lru_cache(KEPT)(
             lambda epsilon, delta, _analyst, discover: exchange.bought(epsilon, delta, discover=discover)
         )
-        self._kept: Kept[Prepared] = Kept(KEPT)
+        self._kept: Kept[tuple[Prepared, int]] = Kept(KEPT, room=ROOM, size=lambda kept: kept[1])
+        self._old_keys = OldKeys(ledger, self._fingerprint, self._present_key)
 
     def prepare(self, sql: str, asked: Asked, *, again: Terms | None = None) -> Prepared:
         """Bind and price; raises Refused for public reasons only.
@@ -122,13 +133,20 @@ class Pricing:
         ``again`` are the terms of a question that was charged before: what a question may cost doesn't matter then.
         """
         if again is not None or len(sql) > LONGEST_KEPT:
-            return self._prepared(sql, asked, again)
+            return self._prepared(sql, asked, again)[0]
         # what an analyst asks the price of is often asked next
-        return self._kept.get((sql, *asked.signature), lambda: self._prepared(sql, asked, None))
+        return self._kept.get((sql, *asked.signature), lambda: self._prepared(sql, asked, None))[0]
 
-    def _prepared(self, sql: str, asked: Asked, again: Terms | None) -> Prepared:
-        short = len(sql) <= LONGEST_KEPT
-        bound = self._bound(sql, asked.analyst) if short else _Bound.of(sql, self.policy.schema)
+    def _prepared(self, sql: str, asked: Asked, again: Terms | None) -> tuple[Prepared, int]:
+        """The question, and about how many bytes it takes."""
+        if len(sql) > LONGEST_KEPT:
+            bound = _Bound.of(sql, self.policy.schema)
+        else:
+            bound = self._bound.get((sql, asked.analyst), lambda: _Bound.of(sql, self.policy.schema))
+        with limited():
+            return self._priced(sql, bound, asked, again), bound.size
+
+    def _priced(self, sql: str, bound: _Bound, asked: Asked, again: Terms | None) -> Prepared:
         question, waiting = bound.question, bound.waiting
         aggregation = self._weighted(question, asked.weights)
         most = self.most_epsilon(asked.analyst) if again is None else Fraction(LARGEST_EPSILON)
@@ -153,8 +171,9 @@ class Pricing:
                 hint="Ask for a larger error, or for fewer columns.",
             )
         loss = self._stated(whole) if waiting else priced.loss
-        version = self.version if again is None else again.version
-        key = self._key(bound, aggregation, whole, version)
+        stated = Terms(asked=terms, delta=delta, version=self.version if again is None else again.version)
+        key = self._key(bound, stated)
+        key = self._old_keys.find(key, stated) or key
         share = self._share(whole, len(waiting)) if waiting else None
         return Prepared(
             question=question,
@@ -167,7 +186,7 @@ class Pricing:
             search_budget=share,
             asked=asked,
             quoting=self.quoting,
-            terms=Terms(asked=terms, delta=delta, version=version),
+            terms=stated,
         )
 
     def most_epsilon(self, analyst: str) -> Fraction:
@@ -297,19 +316,8 @@ class Pricing:
                 code="error_unknown",
                 hint="Ask with epsilon, or have the owner declare the bounds.",
             )
-        targets: dict[int, Fraction] = {}
         assert asked.error is not None
-        by_name = {o.name: o.expression for o in question.shape.outputs}
-        if isinstance(asked.error, Mapping):
-            for name, half in asked.error.items():
-                expression = by_name.get(name)
-                found = aggregates_of({expression.name}) if isinstance(expression, Column) else []
-                if not found:
-                    raise Refused(f"an error can be asked for plain aggregates only; {name!r} is none",
-                                  code="error_unknown", hint="Name a column that is COUNT or SUM.")  # fmt: skip
-                targets[found[0]] = half
-        else:
-            targets = dict.fromkeys(range(len(aggregation.aggregates)), asked.error)
+        targets = _error_targets(question, aggregation, asked.error)
         kind: BudgetKind = "zcdp" if self._exchange.currency is Currency.ZCDP else "pure"
         keys = delta / 2 if aggregation.discover and kind == "zcdp" else Fraction(0)
         return price_for_error(
@@ -335,20 +343,36 @@ class Pricing:
         loss = ZcdpLoss(whole.main, adjacency)
         return GivenAwayLoss(loss, whole.delta, adjacency) if whole.delta else loss
 
-    def _key(self, bound: _Bound, aggregation: Aggregation, budget: QueryBudget, version: str) -> str:
-        asked = bound.question.aggregation
-        # by the canonical text of what is computed, not by the analyst's text: ORDER BY or another alias is the same
-        return self._named(
-            [
-                "question",
-                1,
-                bound.form if aggregation is asked else canonical_aggregation(aggregation),
-                [budget.kind, str(budget.main), str(budget.delta)],
-                # which arguments wait for bounds: made-up bounds must not be taken for stated ones
-                [[sorted(x.facts.auto) for x in a.arguments] for a in asked.aggregates if bound.waiting],
-            ],
-            version,
-        )
+    def _key(self, bound: _Bound, terms: Terms) -> str:
+        """The permanent name of a question: what is computed, and on which terms, all of them exact.
+
+        By the canonical text of what is computed, not by the analyst's: ORDER BY or another alias is the same. A term
+        that has its default isn't named, so that terms which later versions add leave the names of before as they are.
+        The confidence is a term only where an error was asked for, which it decides.
+        """
+        question, asked = bound.question, terms.asked
+        aggregation = self._weighted(question, asked.weights)
+        form = bound.form if aggregation is question.aggregation else canonical_aggregation(aggregation)
+        named: Json = {"form": form}
+        if asked.error is not None:
+            targets = _error_targets(question, aggregation, asked.error)
+            named["error"] = [[index, str(half)] for index, half in sorted(targets.items())]
+            named["confidence"] = str(asked.confidence)
+        else:
+            named["epsilon"] = str(asked.epsilon)
+        if terms.delta and self._exchange.currency is Currency.ZCDP:
+            named["delta"] = str(terms.delta)
+        if bound.waiting:
+            # bounds that are searched for must not be taken for stated ones
+            named["searched"] = [[sorted(x.facts.auto) for x in a.arguments] for a in question.aggregation.aggregates]
+        return self._named(["question", KEY_VERSION, named], terms.version)
+
+    def _present_key(self, sql: str, terms: Terms) -> str | None:
+        """The key of a question that was asked on these terms before; None if it can't be asked any more."""
+        try:
+            return self._key(_Bound.of(sql, self.policy.schema), terms)
+        except Refused:
+            return None
 
     def _named(self, what: list[object], version: str) -> str:
         """A permanent name for what is asked of this data under this policy.
@@ -359,6 +383,24 @@ class Pricing:
         parts = [*what, self.policy.source.name, version, self._fingerprint]
         text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _error_targets(
+    question: Question, aggregation: Aggregation, error: Mapping[str, Fraction] | Fraction
+) -> dict[int, Fraction]:
+    """The half width that each aggregate is to reach; Refused where a name isn't that of a plain aggregate."""
+    if not isinstance(error, Mapping):
+        return dict.fromkeys(range(len(aggregation.aggregates)), error)
+    targets: dict[int, Fraction] = {}
+    by_name = {o.name: o.expression for o in question.shape.outputs}
+    for name, half in error.items():
+        expression = by_name.get(name)
+        found = aggregates_of({expression.name}) if isinstance(expression, Column) else []
+        if not found:
+            raise Refused(f"an error can be asked for plain aggregates only; {name!r} is none",
+                          code="error_unknown", hint="Name a column that is COUNT or SUM.")  # fmt: skip
+        targets[found[0]] = half
+    return targets
 
 
 def secret_of(ledger: Ledger) -> bytes:

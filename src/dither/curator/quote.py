@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from dither.brief import brief
 from dither.curator.answer import Answer, Cost
 from dither.curator.shape import schema_of
 from dither.query.plan import Shape
@@ -57,6 +58,8 @@ class Quote:
     share: float | None
     needs_approval: bool
 
+    __repr__ = brief
+
     @property
     def schema(self) -> pa.Schema:
         """Names and types of the answer's columns, exactly; known before data is read."""
@@ -95,12 +98,12 @@ class Quote:
 
 
 def explained(quote: Quote) -> Answer:
-    """A quote as the answer to EXPLAIN PRIVACY: no data, no charge."""
+    """A quote as the answer to EXPLAIN PRIVACY: no data, no charge. Its table has no place for the groups."""
     return Answer(
         table=quote.to_arrow(),
         bars={},
         confidence=quote.confidence,
         receipt=None,
         cost=Cost(epsilon=0.0, delta=0.0, charged=True, left=quote.left),
-        notes=quote.notes,
+        notes=(f"groups: {quote.groups}", *quote.notes),
     )

@@ -13,6 +13,7 @@ from dither.curator.exchange import Exchange
 from dither.curator.open_bounds import Place
 from dither.curator.policy.policy import Policy
 from dither.curator.quote import Quote, QuotedColumn
+from dither.curator.shape import choice_note
 from dither.errors import Refused
 from dither.ledger import Amount, Currency, Ledger, Limit
 from dither.privacy import PrivacyLoss
@@ -134,7 +135,7 @@ class Quoting:
             unit=self._unit(aggregation),
             columns=tuple(quoted),
             confidence=float(asked.confidence),
-            notes=(*notes, *self.cut(aggregation)),
+            notes=(*notes, *self.notes(question)),
             key=key,
             priced=priced,
             shape=question.shape,
@@ -143,6 +144,10 @@ class Quoting:
             share=None if room is None else 0.0 if free else room[1],
             needs_approval=not free and self.waits(key, cost, asked.analyst),
         )
+
+    def notes(self, question: Question) -> tuple[str, ...]:
+        """What goes with an answer in words: what bounding may leave out, and that noise chose its rows."""
+        return (*self.cut(question.aggregation), *choice_note(question.shape))
 
     def cut(self, aggregation: Aggregation) -> tuple[str, ...]:
         """What bounding may leave out, in words: no error bar speaks of it. Nothing where nothing can be cut."""
@@ -193,4 +198,4 @@ def _groups_in_words(aggregation: Aggregation, priced: Priced) -> str:
     if not aggregation.discover:
         size = math.prod(len(key.values or ()) for key in aggregation.keys)
         return f"{size:,} public, all of them answer"
-    return f"discovered: {priced.selection_in_words()}"
+    return f"discovered: {priced.selection_in_words(one_each=one_row_each(aggregation.relation))}"

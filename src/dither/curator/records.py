@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from fractions import Fraction
 from itertools import islice
 
 from dither.curator.exchange import Exchange
 from dither.curator.policy.policy import Policy
-from dither.errors import LedgerError, LedgerRolledBack
-from dither.ledger import Amount, Entry, Ledger, MemoryLedger, SqliteLedger, Verified
-from dither.ledger.amount import DELTA_UNITS
+from dither.errors import LedgerError, LedgerOutdated, LedgerRolledBack
+from dither.ledger import Amount, Currency, Entry, Ledger, MemoryLedger, SqliteLedger, Verified
+from dither.ledger.amount import DELTA_UNITS, MAIN_UNITS
+from dither.ledger.sqlite import upgraded_copy, verify_format1
 from dither.privacy import Json
+from dither.privacy.renyi import zcdp_epsilon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +33,14 @@ class Record:
     epsilon: str = field(default="", compare=False)
 
 
-def open_ledger(policy: Policy, *, adopt: bool = False, create: bool = True) -> SqliteLedger:
-    """The policy's ledger, made if it isn't there and ``create`` says so."""
+def open_ledger(
+    policy: Policy, *, adopt: bool = False, create: bool = True, upgrade: bool = False, rebind: bool = False
+) -> SqliteLedger:
+    """The policy's ledger, made if it isn't there and ``create`` says so; see ``SqliteLedger.open`` for the rest."""
     return SqliteLedger.open(
         policy.source.ledger,
+        upgrade=upgrade,
+        same_people=policy.units() if rebind else None,
         currency=Exchange(policy.budget.delta_budget).currency,
         adjacency=policy.schema.adjacency,
         unit=policy.unit_level(),
@@ -54,13 +59,26 @@ def is_begun(policy: Policy) -> bool:
 def ledger_to_look_at(policy: Policy) -> Ledger:
     """The policy's ledger for those who only look; where none was begun, one in memory in which nothing was spent.
 
-    A ledger that is missing although its head says that there was one is an error here too.
+    A ledger of format 1 is read into memory as upgrading it would make it. One that is missing although its head says
+    that there was one is an error here too, and so is one that was kept for other units.
     """
     try:
-        return open_ledger(policy, create=False)
+        found: Ledger = open_ledger(policy, create=False)
+    except LedgerOutdated:
+        found = upgraded_copy(policy.source.ledger)
     except LedgerError as problem:
         if is_begun(policy) or isinstance(problem, LedgerRolledBack):
             raise
+        found = _empty(policy)
+    try:
+        found.bind(policy.units(), note=False)
+    except LedgerError:
+        found.close()
+        raise
+    return found
+
+
+def _empty(policy: Policy) -> MemoryLedger:
     return MemoryLedger(
         currency=Exchange(policy.budget.delta_budget).currency,
         adjacency=policy.schema.adjacency,
@@ -72,7 +90,7 @@ def ledger_to_look_at(policy: Policy) -> Ledger:
 def latest(policy: Policy, count: int) -> list[Record]:
     """The latest entries, oldest first; none where no ledger was begun."""
     with ledger_to_look_at(policy) as book:
-        if isinstance(book, MemoryLedger):
+        if not is_begun(policy):
             return []
         return [_record(entry, policy) for entry in book.latest(count)]
 
@@ -88,9 +106,29 @@ def of_ledger(ledger: Ledger, policy: Policy, *, count: int, before: int | None 
 
 def verify(policy: Policy, *, adopt: bool = False) -> tuple[Verified, list[str]]:
     """Replay the whole ledger, which must be there; returns what was found and the balances in words."""
-    with open_ledger(policy, adopt=adopt, create=False) as book:
-        found = book.verify()
-        return found, [f"{balance.account}: {balance.spent.in_words(book.currency)}" for balance in found.balances]
+    try:
+        book: Ledger = open_ledger(policy, adopt=adopt, create=False)
+    except LedgerOutdated:
+        if adopt:
+            raise
+        found = verify_format1(policy.source.ledger, policy.source.ledger_head)
+    else:
+        with book:
+            found = book.verify()
+    words = Exchange(policy.budget.delta_budget).currency
+    return found, [f"{balance.account}: {balance.spent.in_words(words)}" for balance in found.balances]
+
+
+def upgrade(policy: Policy, *, rebind: bool = False) -> Verified:
+    """Make format 2 out of a ledger of format 1; see ``SqliteLedger.open``."""
+    with open_ledger(policy, create=False, upgrade=True, rebind=rebind) as book:
+        return book.verify()
+
+
+def rebind(policy: Policy) -> None:
+    """Record the owner's word that the policy's units name the same people as those that the ledger was kept for."""
+    with open_ledger(policy, create=False) as book:
+        book.bind(policy.units(), rebind=True)
 
 
 def _record(entry: Entry, policy: Policy) -> Record:
@@ -116,6 +154,11 @@ def _record(entry: Entry, policy: Policy) -> Record:
 def _limit(stated: Json, exchange: Exchange) -> str:
     """What an account may spend since then, as the ε that the policy or a grant gave it."""
     limit = Amount.from_json(stated["limit"])
-    # the limit's δ is the half that pays for discovered keys; the other half reads ρ as ε
-    epsilon = exchange.epsilon_of(Amount(limit.main), Fraction(2 * limit.delta, DELTA_UNITS))
+    if limit.others and limit.others[0] is not None:
+        epsilon = limit.others[0] / MAIN_UNITS
+    elif exchange.currency is Currency.PURE:
+        epsilon = limit.main / MAIN_UNITS
+    else:
+        # the limit's δ is the half that pays for discovered keys; the other half, in format 1 all of it, reads ρ as ε
+        epsilon = zcdp_epsilon(limit.main / MAIN_UNITS, limit.delta / DELTA_UNITS)
     return f"{stated['account'][-1]}: at most ε = {epsilon:.4g}"

@@ -24,25 +24,48 @@ T = TypeVar("T")
 
 
 class Kept(Generic[T]):
-    """The latest results of something that gives the same for the same; the oldest are forgotten first."""
+    """The latest results of something that gives the same for the same; the oldest are forgotten first.
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    There are ``most`` of them at most, which take about ``room`` bytes together; ``size`` tells what one takes.
+
+    Example:
+        >>> kept = Kept[str](most=10, room=8, size=len)
+        >>> for name in ("aa", "bb", "cc", "dd", "ee", "much too large"):
+        ...     _ = kept.get(name, lambda name=name: name)
+        >>> [kept.get(name, lambda: "new") for name in ("ee", "aa", "much too large")]
+        ['ee', 'new', 'new']
+    """
+
+    def __init__(self, most: int, *, room: int = 1 << 62, size: Callable[[T], int] = lambda _: 1) -> None:
+        self._most, self._left, self._size = most, room, size
+        self._largest = room // 4 or room
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, T] = OrderedDict()
+        self._kept: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
 
     def get(self, name: Hashable, make: Callable[[], T]) -> T:
         """What is known under this name, or what ``make`` makes now; what it raises isn't kept."""
         with self._lock:
             if name in self._kept:
                 self._kept.move_to_end(name)
-                return self._kept[name]
+                return self._kept[name][0]
         made = make()
+        size = self._size(made)
+        if size > self._largest:
+            return made
         with self._lock:
-            self._kept[name] = made
-            while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
+            old = self._kept.pop(name, None)
+            self._left += (0 if old is None else old[1]) - size
+            self._kept[name] = (made, size)
+            while self._left < 0 or len(self._kept) > self._most:
+                _, (_, gone) = self._kept.popitem(last=False)
+                self._left += gone
         return made
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._left += sum(size for _, size in self._kept.values())
+            self._kept.clear()
 
 
 class Remembered:

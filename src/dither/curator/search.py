@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 from typing import Literal as OneOf
 
 from dither.engines import Engine
@@ -50,17 +51,25 @@ class Stored:
 
     ``released`` is None where something went wrong after noise had been drawn for the bounds: whether it does may
     depend on that noise, so that another try would be another answer that nobody paid for. Then there is no answer, for
-    ever, and ``cause`` says why, to the owner.
+    ever, and ``cause`` says why, to the owner. ``data`` is the fingerprint of the data that was read; None in answers
+    that were stored before it was kept.
     """
 
     bounds: Mapping[Place, Interval]
     released: bytes | None
     cause: str = ""
+    data: str | None = None
 
     def seal(self) -> bytes:
         """The permanent form: a header in JSON, then the released bytes."""
         found = [[*place, str(b.low), str(b.high)] for place, b in self.bounds.items()]
-        form = {"bounds": found, "answered": self.released is not None, "cause": self.cause[:LONGEST_CAUSE]}
+        form: dict[str, Any] = {
+            "bounds": found,
+            "answered": self.released is not None,
+            "cause": self.cause[:LONGEST_CAUSE],
+        }
+        if self.data is not None:
+            form["data"] = self.data
         header = json.dumps(form).encode()
         return len(header).to_bytes(HEADER, "big") + header + (self.released or b"")
 
@@ -71,4 +80,4 @@ class Stored:
         form = json.loads(stored[HEADER : HEADER + size])
         bounds = {(t, c): Interval(Fraction(low), Fraction(high)) for t, c, low, high in form["bounds"]}
         released = stored[HEADER + size :] if form["answered"] else None
-        return cls(bounds=bounds, released=released, cause=form["cause"])
+        return cls(bounds=bounds, released=released, cause=form["cause"], data=form.get("data"))

@@ -5,24 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from dither.curator.answer import Answer
+from dither.curator.quote import Quote
 from dither.errors import InvalidParameter
 from dither.numeric import Number, as_fraction, positive
+from dither.query.estimates import DEFAULT_CONFIDENCE
+from dither.query.recipes import Mean
+from dither.query.spread import half_width, widest
 
 Ask: TypeAlias = Callable[..., Answer]
+Price: TypeAlias = Callable[..., Quote]
+
+# An ε is searched among numbers of three digits, so that the same question again is the same question.
+DIGITS, DECADES = 900, 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistic:
     """A share between 0 and 1 that is within ``tolerance`` of the exact one with probability ``confidence``.
 
-    ``epsilon`` is what the two counts behind it cost by themselves; the first is the same for every predicate, so it is
-    paid for once.
+    ``low`` and ``high`` are the ends of its own interval, at the same confidence and mostly narrower. ``epsilon`` is
+    what the count and the share behind it cost by themselves; the first is the same for every predicate, so it is paid
+    for once.
     """
 
     value: float
+    low: float
+    high: float
     tolerance: float
     confidence: float
     epsilon: float
@@ -31,43 +42,88 @@ class Statistic:
 
 def statistical_query(
     ask: Ask,
+    price: Price,
     table: str,
     predicate_sql: str,
     *,
     tolerance: Number,
     confidence: Number,
     count_epsilon: Fraction,
+    most: Fraction,
     analyst: str,
 ) -> Statistic:
-    """STAT(c) from two noisy counts: of all rows, then, with the error that the tolerance leaves, of those with c.
+    """STAT(c): the average of c as 0 and 1, with the least ε, at most ``most``, that a noisy count shows to be enough.
 
-    Accuracy: for exact counts h ≤ n and noisy ones h′, n′, h′/n′ − h/n = (h′ − h)/n′ + (h/n)(n − n′)/n′, so the error
-        is at most (|h′ − h| + |n′ − n|)/n′. Each count may miss its part with half of the failure probability.
+    An average, because a unit that has more rows than count is in it with its own share; two counts would each be cut
+    by themselves, and their ratio be far off. The predicate is refused, if it must be, before anything is charged.
+
+    Accuracy: with exact sum and count S, C and noises N, M the average is off by |N − t·M|/(C + M) for t = S/C. The
+        failure is divided: half for |N − t·M|, a quarter each for M and for the noisy count that C is known by.
     """
     wanted, exact = positive(tolerance, "tolerance"), as_fraction(confidence, "confidence")
     if wanted >= 1:
         raise InvalidParameter("tolerance must lie between 0 and 1: the answer is a share")
     if not 0 < exact < 1:
         raise InvalidParameter("confidence must lie strictly between 0 and 1")
-    each: dict[str, Any] = {"analyst": analyst, "confidence": (1 + exact) / 2}
     place = '"' + table.replace('"', '""') + '"'
-    rows = ask(f"SELECT COUNT(*) AS n FROM {place}", epsilon=count_epsilon, **each)  # noqa: S608
-    count, missed = int(rows.scalar()), Fraction(float(rows.error["n"][0]))
-    left = wanted * count - missed
-    if left <= 0:
+    sql = f"SELECT AVG(CASE WHEN ({predicate_sql}) THEN 1 ELSE 0 END) AS share FROM {place}"  # noqa: S608
+
+    def needed(epsilon: Fraction) -> float:
+        """How many rows must surely be there for this ε to be enough."""
+        return _rows_needed(price(sql, epsilon=epsilon, analyst=analyst), wanted, exact)
+
+    needed(most)
+    counted = ask(
+        f"SELECT COUNT(*) AS n FROM {place}",  # noqa: S608
+        epsilon=count_epsilon,
+        analyst=analyst,
+        confidence=1 - (1 - exact) / 4,
+    )
+    sure = float(counted.interval("n")[0][0])
+    epsilon = _least(lambda each: needed(each) <= sure, most)
+    if epsilon is None:
         raise InvalidParameter(
-            f"about {count} rows, known to ±{float(missed):g}, are too few for a tolerance of {float(wanted):g}: "
-            "ask for a larger tolerance, or give the count more with count_epsilon"
+            f"about {counted.scalar():,} rows, known to ±{float(counted.error['n'][0]):g}, are too few for a tolerance "
+            f"of {float(wanted):g} with at most ε = {float(most):g}: ask for a larger tolerance, or give the count "
+            "more with count_epsilon"
         )
-    # an error in steps of a thousandth, rounded down, so that the same question again is the same question
-    error = Fraction(int(left * 1000), 1000)
-    if error <= 0:
-        raise InvalidParameter("ask for a larger tolerance")
-    hits = ask(f"SELECT COUNT_IF({predicate_sql}) AS n FROM {place}", error=error, **each)  # noqa: S608
+    share = ask(sql, epsilon=epsilon, analyst=analyst, confidence=exact)
+    low, high = (float(end[0]) for end in share.interval("share"))
     return Statistic(
-        value=min(1.0, max(0.0, int(hits.scalar()) / count)),
+        value=float(share.scalar()),
+        low=low,
+        high=high,
         tolerance=float(wanted),
         confidence=float(exact),
-        epsilon=rows.cost.epsilon + hits.cost.epsilon,
-        answers=(rows, hits),
+        epsilon=counted.cost.epsilon + share.cost.epsilon,
+        answers=(counted, share),
     )
+
+
+def _rows_needed(quote: Quote, tolerance: Fraction, confidence: Fraction) -> float:
+    """The rows with which an average of 0 and 1 is within the tolerance, and clear of the count's noise."""
+    noise, failure = quote.priced.noise, 1 - confidence
+    (recipe,) = quote.priced.lowered.recipes
+    assert isinstance(recipe, Mean)
+    top = float(max(recipe.high - recipe.x.centre, recipe.x.centre - recipe.low) / recipe.x.step)
+    off = float(recipe.x.step) * widest(noise[recipe.x.cell], noise[recipe.count], top, 1 - failure / 2)
+    least = max(off / float(tolerance), half_width(noise[recipe.count], DEFAULT_CONFIDENCE) + 1)
+    return least + half_width(noise[recipe.count], 1 - failure / 4)
+
+
+def _least(enough: Callable[[Fraction], bool], most: Fraction) -> Fraction | None:
+    """The least ε of three digits that is enough, or the most that may be spent; None if that isn't enough."""
+
+    def number(place: int) -> Fraction:
+        return Fraction(100 + place % DIGITS) * Fraction(10) ** (place // DIGITS - DECADES)
+
+    if not enough(most):
+        return None
+    low, high = -1, DIGITS * DECADES
+    while number(high) < most:
+        low, high = high, high + DIGITS
+    while high - low > 1:
+        middle = (low + high) // 2
+        good = number(middle) >= most or enough(number(middle))
+        low, high = (low, middle) if good else (middle, high)
+    return min(number(high), most)

@@ -17,12 +17,14 @@ import pyarrow as pa
 
 from dither.engines.base import SHORTEST_SALT, EngineBroken, EngineFailure
 from dither.engines.cells import KEPT, Cells, Steps
+from dither.engines.duckdb_behaviour import expect_behaviour
 from dither.engines.duckdb_choice import SAMPLING, Ids, add_up, keep_groups, sample_bins
 from dither.engines.duckdb_functions import DUCKDB
 from dither.engines.duckdb_results import Read, fetch, reader
 from dither.engines.duckdb_rows import rows_sql
 from dither.engines.duckdb_sources import Opened, Origin, kind_of, open_sources
 from dither.engines.files import fingerprint, state_of
+from dither.engines.intake import Intake, TableReport
 from dither.engines.sql import UNIT, Relations
 from dither.errors import InvalidParameter, SourceError
 from dither.query.kinds import Kind
@@ -64,14 +66,22 @@ class DuckDBEngine:
         self._idle = threading.Condition()
         self._closing = False
         # also when nobody closes it: a notebook's cell that is run again drops the engine before
-        self._release = weakref.finalize(self, opened.database.release, opened.connection)
+        self._release = weakref.finalize(self, opened.release)
 
     @classmethod
     def open(
-        cls, source: Origin, schema: Schema, *, threads: int | None = None, memory_limit: str | None = None
+        cls,
+        source: Origin,
+        schema: Schema,
+        *,
+        threads: int | None = None,
+        memory_limit: str | None = None,
+        intake: Intake | None = None,
     ) -> DuckDBEngine:
         """Connect to a .duckdb file, or to files by table; raises SourceError where they aren't what the schema says.
 
+        Every table is read once, so that no question fails because of a row; ``intake`` says how files are read, and
+        where it is remembered that they were.
         Intermediate results that don't fit in ``memory_limit`` ("4GiB"; most of the machine's memory by default) go to
         a private directory that is removed on close.
         """
@@ -87,7 +97,7 @@ class DuckDBEngine:
         if memory_limit is not None:
             settings["memory_limit"] = memory_limit
         _check_settings(settings)
-        return cls(open_sources(source, schema, settings), schema)
+        return cls(open_sources(source, schema, settings, intake or Intake()), schema)
 
     def describe(self) -> Mapping[str, Mapping[str, str]]:
         """Tables, their columns and DuckDB's types."""
@@ -98,14 +108,23 @@ class DuckDBEngine:
         return kind_of(engine_type)
 
     def version(self) -> str:
-        """A fingerprint of the files that are read, which are those found on opening: names, sizes, times of change."""
+        """A fingerprint of the files that are read, which are those found on opening: names, sizes, times of change.
+
+        That of a CSV file is its own, whether or not a copy is read in its place; without that copy it is another.
+        """
         self._expect_own_process()
-        return fingerprint(state_of(self._opened.files))
+        found = fingerprint(state_of(self._opened.files))
+        return found if state_of(self._opened.copies) == self._opened.copied else f"{found} without its copy"
 
     def unchanged(self) -> bool:
         """Whether every file is still the one that was opened, with the same size and time of change."""
         self._expect_own_process()
         return state_of(self._opened.files) == self._opened.state
+
+    @property
+    def reports(self) -> tuple[TableReport, ...]:
+        """What was found when the tables were looked at; for the owner alone."""
+        return self._opened.reports
 
     def interrupt(self) -> None:
         """Stop what is running: those calls raise EngineFailure."""
@@ -195,6 +214,8 @@ class DuckDBEngine:
         one in memory has views of files alone, which no transaction would keep from changing.
         """
         self._expect_own_process()
+        if self._opened.names_only:
+            raise EngineFailure("the data was opened for its names alone")
         with self._idle:
             if self._closing:
                 raise EngineFailure("the engine is closed")
@@ -280,11 +301,15 @@ def share_of_memory(engines: int) -> str:
 
 
 def _check_settings(settings: Mapping[str, str]) -> None:
-    """Try the settings on an empty database, so that an error on the owner's file is one of the file."""
+    """Try the settings, and DuckDB itself, on an empty database: an error on the owner's file is one of the file."""
     try:
-        duckdb.connect(":memory:", config=dict(settings)).close()
+        probe = duckdb.connect(":memory:", config=dict(settings))
     except duckdb.Error:
         raise InvalidParameter('threads must be at least 1 and memory_limit a size like "4GiB"') from None
+    try:
+        expect_behaviour(probe)
+    finally:
+        probe.close()
 
 
 def _totals(cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement, read: Read) -> pa.Table:

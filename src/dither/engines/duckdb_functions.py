@@ -1,9 +1,10 @@
 """DuckDB's SQL for every function of the registry: total, deterministic, each argument written once.
 
-Facts about DuckDB that the templates rest on (tested in tests/engines): doubles never raise (1e308 · 10 is infinity,
-√−1 is NaN); 64-bit integers, casts and dates raise, unless they are done in more bits and
-cut down by TRY_CAST; NaN equals
-itself and is greater than every number; text compares by its UTF-8 bytes.
+Facts about DuckDB that the templates rest on (tested in tests/engines on the lowest and the newest version, and tried
+by duckdb_behaviour.py at opening): arithmetic of doubles never raises (1e308 · 10 is infinity); 64-bit integers, casts
+and dates raise, unless they are done in more bits and cut down by TRY_CAST; roots and logarithms raise outside of their
+domains in versions below 2, so nothing from there reaches them; NaN equals itself and is the greatest number; text
+compares by its UTF-8 bytes.
 
 TRY isn't used: a row that fails in it costs a thousand times a row that doesn't, which a clock would notice.
 """
@@ -38,7 +39,7 @@ _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001
 _MICROSECOND = dt.timedelta(microseconds=1)
 _LOWEST = (dt.datetime.min - _EPOCH) // _MICROSECOND  # noqa: DTZ901
 _SHIFT = 2**64 - 1 - ((dt.datetime.max - _EPOCH) // _MICROSECOND - _LOWEST)  # noqa: DTZ901
-_EXACT = 2**53
+_SMALLEST = math.ulp(0.0)
 
 # Texts that are read as numbers, dates and truth values: the same few forms on every engine. Everything else is NULL.
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})"
@@ -150,7 +151,8 @@ def _arithmetic(operator: str) -> Template:
 
 
 def _narrowed(sql: str) -> str:
-    return f"TRY_CAST({sql} AS BIGINT)"
+    """NULL beyond 64 bits. Versions below 2 drop a TRY_CAST that is compared with a constant: so it never is."""
+    return f"(TRY_CAST({sql} AS BIGINT) | 0)"
 
 
 def _negate(call: Call, arguments: Sequence[str]) -> str:
@@ -179,12 +181,17 @@ def _power(call: Call, arguments: Sequence[str]) -> str:
     return f"NULLIF(pow({a} + {ZERO}, {b}), {NAN})"
 
 
-def _real(name: str, *, positive: bool = False) -> Template:
-    """A function of a double; outside its domain (NaN, or zero where only positive numbers are in it) it is NULL."""
+def _real(name: str, *, above: float | None = None) -> Template:
+    """A function of a double, of those greater than ``above`` if that is stated; NULL for all others and for NaN.
+
+    What lies below becomes ``above`` and that becomes NULL, as NULL itself does (greatest ignores it): the function
+    sees only what is in its domain, with the argument written once.
+    """
 
     def template(call: Call, arguments: Sequence[str]) -> str:
         (x,) = _w(call, arguments, Kind.DOUBLE)
-        return f"NULLIF({name}({f'NULLIF({x}, {ZERO})' if positive else x}), {NAN})"
+        limit = "" if above is None else _real_literal(above)
+        return f"{name}(NULLIF({f'NULLIF(greatest({x}, {limit}), {limit})' if limit else x}, {NAN}))"
 
     return template
 
@@ -198,11 +205,14 @@ def _round(call: Call, arguments: Sequence[str]) -> str:
     if not isinstance(digits, int):
         return DUCKDB.literal(None, call.kind)
     digits = max(-400, min(400, digits))
+    if call.kind is Kind.DOUBLE and digits < 0:  # round(x, -1) of an infinite x is 0 in versions below 2
+        power = _real_literal(float(10 ** min(-digits, 308)))
+        return f"(round({arguments[0]} / {power}) * {power})"
     if call.kind is Kind.DOUBLE:
         return f"round({arguments[0]})" if digits == 0 else f"round({arguments[0]}, {digits})"
     if digits >= 0:
         return arguments[0]
-    return f"TRY_CAST(round(CAST({arguments[0]} AS DECIMAL(38, 0)), {max(digits, -37)}) AS BIGINT)"
+    return _narrowed(f"round(CAST({arguments[0]} AS DECIMAL(38, 0)), {max(digits, -37)})")
 
 
 def _sign(call: Call, arguments: Sequence[str]) -> str:
@@ -304,7 +314,10 @@ def _date_trunc(call: Call, arguments: Sequence[str]) -> str:
     unit = literal_argument(call, 0, Kind.TEXT)
     if unit not in ("year", "quarter", "month", "week", "day", "hour", "minute"):
         raise InvalidParameter("date_trunc needs year, quarter, month, week, day, hour or minute")
-    return f"CAST(date_trunc('{unit}', {arguments[1]}) AS {TYPES[call.kind]})"
+    # Versions below 2 take a NULL for a date, or raise, where this is grouped by and they know the argument's extremes;
+    # of what was added to they know none.
+    moment = f"(CAST({arguments[1]} AS TIMESTAMP) + to_days(0))"
+    return f"CAST(date_trunc('{unit}', {moment}) AS {TYPES[call.kind]})"
 
 
 # For each unit: the function that makes an interval, how many of its units, and so many digits of an amount that it can
@@ -412,11 +425,11 @@ FUNCTIONS: Mapping[str, Template] = MappingProxyType(
         "integer_divide": _whole_division("//"),
         "modulo": _whole_division("%"),
         "power": _power,
-        "sqrt": _real("sqrt"),
+        "sqrt": _real("sqrt", above=-_SMALLEST),
         "exp": _real("exp"),
-        "ln": _real("ln", positive=True),
-        "log10": _real("log10", positive=True),
-        "log2": _real("log2", positive=True),
+        "ln": _real("ln", above=0.0),
+        "log10": _real("log10", above=0.0),
+        "log2": _real("log2", above=0.0),
         "floor": _to_whole("floor"),
         "ceil": _to_whole("ceil"),
         "trunc": _to_whole("trunc"),
@@ -486,6 +499,6 @@ DUCKDB = Dialect(
     functions=FUNCTIONS,
     grid=grid,
     rank=rank,
-    whole=lambda sql: f"TRY_CAST({sql} AS BIGINT)",
+    whole=_narrowed,
     wide="HUGEINT",
 )

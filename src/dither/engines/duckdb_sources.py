@@ -1,19 +1,18 @@
 """The owner's tables as DuckDB has them: opened read-only, every column read in its declared kind, never raising.
 
 The connection is locked before the first question: no file but the declared ones can be opened, no setting changed, no
-extension loaded. Nothing here reads values, except public ones that are declared as unique, and the texts of small
-tables to see how they can be fetched.
+extension loaded. Every table is looked at once, so that no question can fail because of what a row says; what is found
+is for the owner alone.
 """
 
 # ruff: noqa: S608 (all of it is generated from plans: names are quoted, literals written by kind)
 
 from __future__ import annotations
 
-import csv
-import gzip
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,11 +20,14 @@ from typing import TypeAlias
 
 import duckdb
 
+from dither.engines.copies import Copies, Record
 from dither.engines.dialect import quoted, text_literal
 from dither.engines.duckdb_connections import Database, open_database
-from dither.engines.duckdb_functions import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, ZERO, parsed
-from dither.engines.duckdb_results import MOST_FEW
-from dither.engines.files import State, expect_separate, state_of
+from dither.engines.duckdb_functions import DUCKDB, FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, ZERO
+from dither.engines.duckdb_intake import CHANGED, Reader, key_of_table, look_at, reader_of
+from dither.engines.duckdb_spellings import read_text
+from dither.engines.files import State, expect_separate, fingerprint, state_of
+from dither.engines.intake import Intake, TableReport, expect_acceptable
 from dither.engines.sql import Source
 from dither.errors import SourceError
 from dither.query.kinds import Kind
@@ -72,7 +74,7 @@ def in_kind(sql: str, engine_type: str, kind: Kind) -> str | None:
     """
     base = base_type(engine_type)
     if base in ("VARCHAR", "ENUM") and kind is not Kind.TEXT:
-        return parsed(sql if base == "VARCHAR" else f"CAST({sql} AS VARCHAR)", kind)
+        return read_text(sql if base == "VARCHAR" else f"CAST({sql} AS VARCHAR)", kind)
     integer, number = base in _NARROW or base in _WIDE, base in ("DECIMAL", "FLOAT", "DOUBLE")
     match kind:
         case Kind.BOOLEAN if base == "BOOLEAN":
@@ -80,7 +82,7 @@ def in_kind(sql: str, engine_type: str, kind: Kind) -> str | None:
         case Kind.BOOLEAN if integer:
             return f"({sql} <> 0)"
         case Kind.INTEGER if integer or number or base == "BOOLEAN":
-            return sql if base == "BIGINT" else f"TRY_CAST({sql} AS BIGINT)"
+            return sql if base == "BIGINT" else DUCKDB.whole(sql)
         case Kind.DOUBLE if integer or number:
             return sql if base == "DOUBLE" else f"TRY_CAST({sql} AS DOUBLE)"
         case Kind.TEXT if base in _TEXTS or integer or base in ("BOOLEAN", "DATE"):
@@ -109,7 +111,7 @@ def unit_of(sql: str, engine_type: str, declared: Kind | None) -> tuple[str, str
     if base in _NARROW:
         return (sql if base == "BIGINT" else f"CAST({sql} AS BIGINT)"), "BIGINT"
     if base == "VARCHAR" and declared is Kind.INTEGER:
-        return parsed(sql, Kind.INTEGER), "BIGINT"
+        return read_text(sql, Kind.INTEGER), "BIGINT"
     if base in _TEXTS:
         return (sql if base == "VARCHAR" else f"CAST({sql} AS VARCHAR)"), "VARCHAR"
     if base in ("FLOAT", "DOUBLE"):
@@ -123,7 +125,10 @@ def unit_of(sql: str, engine_type: str, declared: Kind | None) -> tuple[str, str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A locked database with what the catalogue says, and the files that it is made of."""
+    """A locked database with what the catalogue says, and the files that it is made of.
+
+    ``readers`` say what is read for each table that comes from files. ``reports`` are for the owner alone.
+    """
 
     database: Database
     connection: duckdb.DuckDBPyConnection
@@ -131,22 +136,52 @@ class Opened:
     sources: Mapping[str, Source]
     files: tuple[Path, ...]
     state: State
+    readers: Mapping[str, Reader]
+    copied: State
+    reports: tuple[TableReport, ...]
+    names_only: bool
+
+    @property
+    def copies(self) -> tuple[Path, ...]:
+        """The typed copies that are read in place of files."""
+        return tuple(reader.held.path for reader in self.readers.values() if reader.held is not None)
+
+    def release(self) -> None:
+        """Let go of it all."""
+        self.database.release(self.connection)
+        _let_go(self.readers)
 
 
-def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str]) -> Opened:
+def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], intake: Intake) -> Opened:
     """Connect to the owner's data and check that it is what the schema says; raises SourceError."""
+    readers: dict[str, Reader] = {}
     if isinstance(origin, Mapping):
-        tables = {name: _expanded(name, files) for name, files in origin.items()}
+        tables = {}
+        for name, named in origin.items():
+            with _stale_removed(name, replace(intake, names_only=False)):
+                tables[name] = _expanded(name, named)
         expect_separate(tables, schema)
+        files_of = {name: tables.get(name, ()) for name in schema.tables}
         files = tuple(path for paths in tables.values() for path in paths)
-        state = state_of(files)
-        database = open_database(None, settings, partial(_make_views, tables))
     else:
         path = Path(origin)
         _check_file(path)
         files = (path.resolve(), path.resolve().with_name(path.resolve().name + ".wal"))
-        state = state_of(files)
-        database = open_database(path, settings, partial(_lock, allowed=()))
+        files_of = dict.fromkeys(schema.tables, files)
+    state = state_of(files)
+    if intake.accepted not in (None, fingerprint(state)):
+        raise SourceError("the data isn't what was opened before any more: open the policy again")
+    try:
+        if isinstance(origin, Mapping):
+            for name, paths in tables.items():
+                with _stale_removed(name, intake):
+                    readers[name] = reader_of(name, schema.tables.get(name), paths, intake, settings)
+            database = open_database(None, settings, partial(_make_views, readers))
+        else:
+            database = open_database(path, settings, partial(_lock, allowed=()))
+    except BaseException:
+        _let_go(readers)
+        raise
     connection = None
     try:
         connection = database.connection()
@@ -155,19 +190,69 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str]) ->
         sizes = _sizes(connection)
         sources = {name: _source(table, catalogue, collated=name in collated) for name, table in schema.tables.items()}
         _check_units(schema, catalogue)
-        for name, source in list(sources.items()):
+        for name, source in sources.items():
             _try_out(connection, name, source)
             _check_collation(connection, source)
+        keys = {name: key_of_table(table, files_of[name], intake) for name, table in schema.tables.items()}
+        reports: dict[str, TableReport] = {}
+        if not intake.names_only:
+            for name, source in sources.items():
+                known = Record(intake.record).found(keys[name])
+                missing = readers[name].missing if name in readers else None
+                if known is not None:
+                    reports[name] = known
+                elif intake.accepted is None:  # otherwise the owner's process has looked at this very version
+                    reports[name] = look_at(connection, schema.tables[name], source, catalogue[name], missing)
+            sources = {name: replace(source, rows=sizes.get(name)) for name, source in sources.items()}
+        for name, source in sources.items():
             _check_unique(connection, schema.tables[name], source)
-            rows = sizes.get(name)
-            if rows is not None and (rows > MOST_FEW or _valid_texts(connection, schema.tables[name], source)):
-                sources[name] = replace(source, rows=rows)
+        _expect_unchanged(files, state)
+        if intake.accepted is None:
+            expect_acceptable(reports.values(), intake.limits)
+            Record(intake.record).add({keys[name]: report for name, report in reports.items() if report.new})
     except BaseException:
         database.release(connection)
+        _let_go(readers)
         raise
-    return Opened(
-        database=database, connection=connection, catalogue=catalogue, sources=sources, files=files, state=state
+    opened = Opened(
+        database=database,
+        connection=connection,
+        catalogue=catalogue,
+        sources=sources,
+        files=files,
+        state=state,
+        readers=readers,
+        copied=state_of(reader.held.path for reader in readers.values() if reader.held is not None),
+        reports=tuple(reports.values()),
+        names_only=intake.names_only,
     )
+    if not intake.names_only and intake.accepted is None:
+        for folder in {intake.copies, intake.unwanted} - {None}:
+            assert folder is not None
+            Copies(folder).clean(set(opened.copies))
+    return opened
+
+
+def _expect_unchanged(files: Sequence[Path], state: State) -> None:
+    if state_of(files) != state:
+        raise SourceError(CHANGED)
+
+
+def _let_go(readers: Mapping[str, Reader]) -> None:
+    for reader in readers.values():
+        if reader.held is not None:
+            reader.held.release()
+
+
+@contextmanager
+def _stale_removed(table: str, intake: Intake) -> Iterator[None]:
+    """Where a table's files are gone or can't be read, copies of what they held before go too."""
+    try:
+        yield
+    except SourceError:
+        if intake.copies is not None and not intake.names_only and intake.accepted is None:
+            Copies(intake.copies).clean(set(), table=table)
+        raise
 
 
 # ------------------------------------------------------------------ connections
@@ -196,13 +281,14 @@ def _check_file(path: Path) -> None:
         raise SourceError(f"{path} can't be read by this user: check its permissions")
 
 
-def _make_views(tables: Mapping[str, Sequence[Path]], connection: duckdb.DuckDBPyConnection) -> None:
-    for name, paths in tables.items():
+def _make_views(readers: Mapping[str, Reader], connection: duckdb.DuckDBPyConnection) -> None:
+    for name, reader in readers.items():
         try:
-            connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {_reader(name, paths)}")
+            connection.execute(f"CREATE VIEW {quoted(name)} AS {reader.sql}")
         except duckdb.Error:
-            raise SourceError(f"the files of table {name} can't be read: are they all {paths[0].suffix}?") from None
-    _lock(connection, [path for paths in tables.values() for path in paths])
+            ending = reader.opens[0].suffix
+            raise SourceError(f"the files of table {name} can't be read: are they all {ending}, and whole?") from None
+    _lock(connection, [path for reader in readers.values() for path in reader.opens])
 
 
 def _expanded(table: str, files: Files) -> tuple[Path, ...]:
@@ -221,37 +307,6 @@ def _expanded(table: str, files: Files) -> tuple[Path, ...]:
     for path in paths:
         _check_file(path)
     return tuple(path.resolve() for path in paths)
-
-
-def _reader(table: str, paths: Sequence[Path]) -> str:
-    listed = "[" + ", ".join(text_literal(str(path)) for path in paths) + "]"
-    names = {path.name.lower().removesuffix(".gz").rpartition(".")[2] for path in paths}
-    if names == {"parquet"}:
-        # Writers leave NaN out of a file's statistics. Where DuckDB believes them, whether a NaN passes a comparison
-        # depends on the other rows of the file: one unit would decide about the rows of all others.
-        return f"read_parquet({listed}, hive_partitioning = false, union_by_name = true, can_have_nan = true)"
-    if len(names) == 1 and names <= {"csv", "tsv"}:
-        delimiter = "," if names == {"csv"} else "\t"
-        headers = {tuple(_header(path, delimiter)) for path in paths}
-        if len(headers) != 1:
-            raise SourceError(f"the files of table {table} have different columns in their first lines")
-        columns = ", ".join(f"{text_literal(name)}: 'VARCHAR'" for name in headers.pop())
-        options = f"header = true, delim = {text_literal(delimiter)}, quote = '\"', escape = '\"', ignore_errors = true"
-        # without detection, which would look at values
-        return f"read_csv({listed}, auto_detect = false, {options}, columns = {{{columns}}})"
-    raise SourceError(f"table {table} must come from .parquet, .csv or .tsv files, all of one sort")
-
-
-def _header(path: Path, delimiter: str) -> list[str]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
-            names = next(csv.reader(lines, delimiter=delimiter), [])
-    except (OSError, UnicodeDecodeError, csv.Error):
-        raise SourceError(f"{path} is not a text file in UTF-8 with the names of columns in its first line") from None
-    if not names or "" in names or len({name.lower() for name in names}) < len(names):
-        raise SourceError(f"the first line of {path} must give every column a name of its own")
-    return names
 
 
 # ------------------------------------------------------------------ tables
@@ -275,24 +330,6 @@ def _sizes(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
         "AND database_name = current_database() AND estimated_size IS NOT NULL"
     ).fetchall()
     return dict(rows)
-
-
-def _valid_texts(connection: duckdb.DuckDBPyConnection, table: TableFacts, source: Source) -> bool:
-    """Whether all texts are valid UTF-8, which DuckDB makes sure of only up to the first one in a block with an accent.
-
-    It can't make Python objects of others: a question would fail because of one unit's name. Arrow takes them as they
-    are, so a table with such a text is one whose size isn't known.
-    """
-    texts = [sql for name, sql in source.columns.items() if table.columns[name].kind is Kind.TEXT]
-    texts += [source.unit] if source.unit is not None and source.unit_type == "VARCHAR" else []
-    if not texts:
-        return True
-    listed = ", ".join(f"max(strlen(decode(encode({sql}))))" for sql in texts)
-    try:
-        connection.execute(f"SELECT {listed} FROM {source.relation} AS r").fetchall()
-    except duckdb.Error:
-        return False
-    return True
 
 
 def _collated(connection: duckdb.DuckDBPyConnection) -> set[str]:

@@ -127,7 +127,7 @@ def _round(call: Call, x: Any, digits: int = 0) -> Any:
     if abs(scaled) - abs(whole) >= 0.5:
         whole += math.copysign(1.0, scaled)
     result = whole / power if digits >= 0 else whole * power
-    return result if math.isfinite(result) else x if digits >= 0 else 0.0
+    return result if digits < 0 or math.isfinite(result) else x
 
 
 def _divide_whole(_: Call, a: int, b: int) -> int | None:
@@ -251,7 +251,11 @@ def _to_boolean(_: Call, x: Any) -> bool | None:
 def _to_integer(_: Call, x: Any) -> int | None:
     if isinstance(x, str):
         found = _INTEGER.fullmatch(x)
-        return int(found[1]) if found else None
+        if found is None:
+            return None
+        # Python refuses to read more than 4,300 digits, and 64 bits need 19
+        digits = found[1].lstrip("+-").lstrip("0")[:20]
+        return int(digits or "0") * (-1 if found[1].startswith("-") else 1)
     if isinstance(x, float):
         return round(x) if math.isfinite(x) else None
     return int(x)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from dither.engines.dialect import quoted
@@ -46,7 +47,7 @@ def compute(
     """Columns computed from a released table, filtered, sorted and cut; rows that tie keep their order."""
     scope = {name: f"r.{quoted(name)}" for name in table.column_names}
     place = quoted("place of the row")
-    numbered = table.append_column("place of the row", pa.array(range(table.num_rows), pa.int64()))
+    numbered = table.append_column("place of the row", pa.array(np.arange(table.num_rows, dtype=np.int64)))
     chosen = [f"{DUCKDB.expression(expression, scope)} AS {quoted(name)}" for name, expression in outputs]
     sql = f"SELECT {', '.join(chosen)} FROM released AS r"
     if having is not None:

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from dither.ledger.entry import Balance, Entry, Kind, Receipt, Reservation, Verified
     from dither.ledger.memory import MemoryLedger
     from dither.ledger.sqlite import SqliteLedger
+    from dither.ledger.sums import Quantity, Sum
+    from dither.ledger.units import Unit
 
 __all__ = [
     "Account",
@@ -21,9 +23,12 @@ __all__ = [
     "Ledger",
     "Limit",
     "MemoryLedger",
+    "Quantity",
     "Receipt",
     "Reservation",
     "SqliteLedger",
+    "Sum",
+    "Unit",
     "Verified",
 ]
 
@@ -34,6 +39,8 @@ _HOMES = {
     "dither.ledger.entry": ("Balance", "Entry", "Kind", "Receipt", "Reservation", "Verified"),
     "dither.ledger.memory": ("MemoryLedger",),
     "dither.ledger.sqlite": ("SqliteLedger",),
+    "dither.ledger.sums": ("Quantity", "Sum"),
+    "dither.ledger.units": ("Unit",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

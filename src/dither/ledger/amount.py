@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 
 from dither.errors import IncompatibleLosses, InvalidParameter
+from dither.ledger.sums import FIRST_ZCDP_SUMS, PURE_SUMS, ZCDP_SUMS, Sum
 from dither.numeric import Number, as_fraction, ceil_div
 from dither.privacy import Json, PrivacyLoss
 
@@ -18,7 +19,7 @@ LARGEST = 10**18
 
 
 class Currency(Enum):
-    """What a ledger adds up: its sums are filters that hold for adaptively chosen questions.
+    """What decides whether a question fits: a sum that is a filter for adaptively chosen questions.
 
     ``PURE`` adds ε (Rogers, Roth, Ullman & Vadhan 2016). ``ZCDP`` adds ρ, and apart from it the δ of approximate
     releases such as key selection (Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023).
@@ -32,53 +33,89 @@ class Currency(Enum):
         """The letter of the main part."""
         return "ε" if self is Currency.PURE else "ρ"
 
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """What a new ledger keeps, the sum that decides first."""
+        return PURE_SUMS if self is Currency.PURE else ZCDP_SUMS
+
+    @property
+    def first_sums(self) -> tuple[Sum, ...]:
+        """What a ledger of format 1 keeps."""
+        return PURE_SUMS if self is Currency.PURE else FIRST_ZCDP_SUMS
+
 
 @dataclass(frozen=True, slots=True)
 class Amount:
     """What was or would be spent: ``main`` counts 1e-12 of ε or ρ, ``delta`` counts 1e-18 of δ.
 
-    Amounts are ordered part by part: ``a <= b`` holds if both parts do.
+    ``others`` are the further sums of the ledger, in their order and in 1e-12; None is a loss without such a view,
+    which closes that sum for good. Amounts are ordered part by part: ``a <= b`` holds if every part does.
 
     Example:
         >>> from dither.privacy import PureLoss
         >>> Amount.of(PureLoss("1/3"), Currency.PURE)
-        Amount(main=333333333334, delta=0)
+        Amount(main=333333333334, delta=0, others=())
+        >>> Amount(1, others=(None, 2)) + Amount(1, others=(1, 2))
+        Amount(main=2, delta=0, others=(None, 4))
     """
 
     main: int = 0
     delta: int = 0
+    others: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
         _expect_whole(self.main, "main")
         _expect_whole(self.delta, "delta")
+        for other in self.others:
+            if other is not None:
+                _expect_whole(other, "others")
 
     @classmethod
-    def of(cls, loss: PrivacyLoss, currency: Currency) -> Amount:
-        """The loss in the currency, rounded up; raises IncompatibleLosses where it has no such view."""
+    def of(cls, loss: PrivacyLoss, currency: Currency, sums: Sequence[Sum] | None = None) -> Amount:
+        """The loss on every sum, rounded up; raises IncompatibleLosses where it has no view that decides.
+
+        All sums are read off one decomposition of the loss, so that what is given away (δ) counts once. Without
+        ``sums`` only what decides is computed.
+        """
+        decides, *further = sums or currency.sums[:1]
         if currency is Currency.PURE:
-            if not math.isfinite(loss.pure()):
+            left, given = loss, Fraction(0)
+        else:
+            left, given = loss.decomposed()
+        main = decides.of(left)
+        if main is None:
+            if currency is Currency.PURE:
                 raise IncompatibleLosses(
                     "this budget adds pure ε and this loss has none: ask for Laplace noise and public keys, "
                     "or keep the budget with a δ (zCDP)"
                 )
-            return cls(_units_up(loss.pure_exactly(), MAIN_UNITS), 0)
-        # as ZcdpFilter books it: exactly as stated where the loss is plain zCDP
-        if math.isfinite(loss.zcdp()):
-            return cls(_units_up(loss.zcdp_exactly(), MAIN_UNITS), 0)
-        rho, delta = loss.approximate_zcdp()
-        if not (math.isfinite(rho) and math.isfinite(delta)):
             raise IncompatibleLosses("this budget adds zCDP and this loss has no such view, nor an approximate one")
-        return cls(_units_up(Fraction(rho), MAIN_UNITS), _units_up(Fraction(delta), DELTA_UNITS))
+        parts = (one.of(left) for one in further)
+        others = tuple(None if part is None else _units_up(part, MAIN_UNITS) for part in parts)
+        return cls(_units_up(main, MAIN_UNITS), _units_up(given, DELTA_UNITS), others)
 
     def __add__(self, other: Amount) -> Amount:
         if not isinstance(other, Amount):
             return NotImplemented
-        return Amount(self.main + other.main, self.delta + other.delta)
+        if self == NOTHING or other == NOTHING:
+            return other if self == NOTHING else self
+        both = zip(self.others, other.others, strict=True)
+        others = tuple(None if a is None or b is None else a + b for a, b in both)
+        return Amount(self.main + other.main, self.delta + other.delta, others)
+
+    def __rmul__(self, times: int) -> Amount:
+        others = tuple(None if one is None else times * one for one in self.others)
+        return Amount(times * self.main, times * self.delta, others)
 
     def __le__(self, other: Amount) -> bool:
         if not isinstance(other, Amount):
             return NotImplemented
-        return self.main <= other.main and self.delta <= other.delta
+        if self.main > other.main or self.delta > other.delta:
+            return False
+        if self == NOTHING:
+            return True
+        both = zip(self.others, other.others, strict=True)
+        return all(b is None or (a is not None and a <= b) for a, b in both)
 
     def __ge__(self, other: Amount) -> bool:
         return other <= self
@@ -89,16 +126,22 @@ class Amount:
         Platforms differ in the last places of exp and log. Every price that rests on them carries an allowance of
         2^-44 for that (``dither.numeric``), so what is within 2^-48 and one unit of rounding is covered.
         """
-        return self + Amount(1 + (self.main >> 48), 1 + (self.delta >> 48)) >= price
+        others = tuple(None if one is None else one + 1 + (one >> 48) for one in self.others)
+        return Amount(self.main + 1 + (self.main >> 48), self.delta + 1 + (self.delta >> 48), others) >= price
+
+    @property
+    def decisive(self) -> Amount:
+        """The parts that decide alone."""
+        return Amount(self.main, self.delta)
 
     def to_json(self) -> Json:
-        """The permanent form in the log."""
-        return {"main": self.main, "delta": self.delta}
+        """The permanent form in the log; format 1 had no others."""
+        return _form(self.main, self.delta, self.others)
 
     @classmethod
     def from_json(cls, form: object) -> Amount:
         """The inverse of ``to_json``."""
-        return cls(*_two_parts(form))
+        return cls(*_parts(form))
 
     def in_words(self, currency: Currency) -> str:
         """The exact amount, in decimals.
@@ -115,6 +158,9 @@ class Amount:
 class Limit:
     """The most that an account may spend, in the units of Amount, rounded down.
 
+    ``main`` and ``delta`` decide; ``others`` are the most of the further sums, for the record. ``counts`` are the most
+    of what is counted beside the sums; what isn't named there isn't limited.
+
     Example:
         >>> Limit.pure("1/3").main, Limit.zcdp(0.5, 1e-6).delta
         (333333333333, 1000000000000)
@@ -123,10 +169,13 @@ class Limit:
     main: int
     delta: int
     currency: Currency
+    others: tuple[int | None, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         _expect_whole(self.main, "main")
         _expect_whole(self.delta, "delta")
+        expect_counts(self.counts)
         if self.main > LARGEST or self.delta >= DELTA_UNITS:
             raise InvalidParameter("a limit must be at most a million of ε or ρ, and its δ below 1")
         if self.currency is Currency.PURE and self.delta:
@@ -138,15 +187,18 @@ class Limit:
         return cls(_units_down(epsilon, "epsilon", MAIN_UNITS), 0, Currency.PURE)
 
     @classmethod
-    def zcdp(cls, rho: Number, delta: Number = 0) -> Limit:
+    def zcdp(cls, rho: Number, delta: Number = 0, others: tuple[int | None, ...] = ()) -> Limit:
         """At most ρ, and at most δ for what is released approximately."""
-        return cls(
-            _units_down(rho, "rho", MAIN_UNITS), _units_down(delta, "delta", DELTA_UNITS), currency=Currency.ZCDP
-        )
+        main, given = _units_down(rho, "rho", MAIN_UNITS), _units_down(delta, "delta", DELTA_UNITS)
+        return cls(main, given, Currency.ZCDP, others)
 
     def allows(self, spent: Amount) -> bool:
         """Whether so much may have been spent in all."""
         return spent.main <= self.main and spent.delta <= self.delta
+
+    def exceeded(self, counts: Mapping[str, int]) -> list[str]:
+        """Of what too much would have been counted."""
+        return sorted(name for name, most in self.counts.items() if counts.get(name, 0) > most)
 
     def after(self, spent: Amount) -> Amount:
         """What is left; nothing, not less, where the limit was lowered below what had been spent."""
@@ -154,12 +206,24 @@ class Limit:
 
     def to_json(self) -> Json:
         """The permanent form in the log; the currency is that of the ledger."""
-        return {"main": self.main, "delta": self.delta}
+        form = _form(self.main, self.delta, self.others)
+        return {**form, "counts": dict(self.counts)} if self.counts else form
 
     @classmethod
     def from_json(cls, form: object, currency: Currency) -> Limit:
         """The inverse of ``to_json``."""
-        return cls(*_two_parts(form), currency)
+        counts = form.get("counts", {}) if isinstance(form, dict) else {}
+        main, delta, others = _parts(form, {"counts"})
+        return cls(main, delta, currency, others, counts)
+
+    def is_that_of(self, other: Limit) -> bool:
+        """Whether both state the same: what only one of them states, and the last places of a logarithm, don't count.
+
+        Platforms differ in those places (see ``Amount.covers``). Each rounds down, so either limit may be kept.
+        """
+        parts = [(self.main, other.main), *zip(self.others, other.others, strict=False)]
+        same = all(a == b if a is None or b is None else abs(a - b) <= 1 + (a >> 40) for a, b in parts)
+        return same and self.delta == other.delta
 
 
 def _units_up(value: Fraction, units: int) -> int:
@@ -180,12 +244,29 @@ def _expect_whole(value: object, name: str) -> None:
         raise InvalidParameter(f"{name} must be a whole number of at least 0; got {value!r}")
 
 
-def _two_parts(form: object) -> tuple[int, int]:
-    if not isinstance(form, dict) or set(form) != {"main", "delta"}:
+def expect_counts(counts: object, least: int = 0) -> None:
+    """Refuse what isn't a mapping from texts to whole numbers."""
+    if not isinstance(counts, Mapping):
+        raise InvalidParameter("counts are a mapping from texts to whole numbers")
+    for name, count in counts.items():
+        if not isinstance(name, str) or isinstance(count, bool) or not isinstance(count, int) or count < least:
+            raise InvalidParameter(f"counts are a mapping from texts to whole numbers of at least {least}")
+
+
+def _form(main: int, delta: int, others: tuple[int | None, ...]) -> Json:
+    form: Json = {"main": main, "delta": delta}
+    return {**form, "others": list(others)} if others else form
+
+
+def _parts(form: object, further: Set[str] = frozenset()) -> tuple[int, int, tuple[int | None, ...]]:
+    if not isinstance(form, dict) or set(form) - {"others"} - further != {"main", "delta"}:
         raise InvalidParameter("expected an object with the whole numbers main and delta")
-    return form["main"], form["delta"]
+    return form["main"], form["delta"], tuple(form.get("others", ()))
 
 
 def _decimal(units: int, places: int) -> str:
     whole, rest = divmod(units, 10**places)
     return f"{whole}.{rest:0{places}d}".rstrip("0").rstrip(".")
+
+
+NOTHING = Amount()

@@ -8,6 +8,7 @@ Rules, held by ``dither.checks.check_ledger``:
 4. Nothing is refunded: a failure may depend on the data. The same question redeems its reservation instead, which is
    sound because rule 3 shows that nothing of it ever left.
 5. Refusing changes nothing and costs nothing.
+6. Every charge is booked on all sums that the ledger keeps; what it is kept for never changes unnoticed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from dither.ledger.account import Account
-from dither.ledger.amount import Currency, Limit
+from dither.ledger.amount import Amount, Currency, Limit
 from dither.ledger.entry import Balance, Entry, Receipt, Reservation, Verified
+from dither.ledger.sums import Sum
+from dither.ledger.units import Units
 from dither.privacy import Adjacency, PrivacyLoss
 
 PATIENCE = 60.0
@@ -34,12 +37,29 @@ class Ledger(ABC):
     @property
     @abstractmethod
     def currency(self) -> Currency:
-        """What is added up."""
+        """What decides whether something fits."""
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """What is added up side by side, the sum that decides first; fixed when the ledger was opened first."""
+        return self.currency.sums[:1]
+
+    def price(self, loss: PrivacyLoss) -> Amount:
+        """What a loss costs on every sum; raises IncompatibleLosses where it has no view that decides."""
+        return Amount.of(loss, self.currency, self.sums)
 
     @property
     @abstractmethod
     def adjacency(self) -> Adjacency:
         """Which neighbours every loss must be stated for."""
+
+    @abstractmethod
+    def bind(self, units: Units, *, rebind: bool = False, note: bool = True) -> None:
+        """See that this ledger is kept for these units, table by table; raises LedgerMismatch if it isn't.
+
+        A further table of a known unit is noted (not with ``note=False``, for those who only look). ``rebind`` is the
+        owner's word that these units name the same people as those before, and is logged.
+        """
 
     @abstractmethod
     def set_limits(self, limits: Mapping[Account, Limit]) -> None:
@@ -58,8 +78,14 @@ class Ledger(ABC):
         loss: PrivacyLoss,
         note: Mapping[str, Any],
         timeout: float = PATIENCE,
+        counts: Mapping[str, int] | None = None,
+        continues: int | None = None,
     ) -> Reservation:
         """Charge for a question before any data is read, or return its recorded answer.
+
+        ``counts`` are added up beside the sums for every account that pays, whose limit may bound them; they belong to
+        the question, as its price does. ``continues`` is the entry (``Receipt.seq``) by which this account paid for an
+        answered question that the new one goes on from.
 
         ``key`` names the question; equal keys must mean equal questions, options, data and policy. If someone is at
         work on it, waits up to ``timeout`` seconds for the answer (then LedgerBusy). Raises OutOfBudget without a trace

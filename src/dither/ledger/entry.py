@@ -1,7 +1,7 @@
 """What the log holds and what a caller gets: entries, receipts, reservations, balances.
 
 Entries form a chain: each holds the SHA-256 of the one before, so that no entry can be changed, dropped or put in
-between without changing every later one. The form is permanent (format 1).
+between without changing every later one. The form is permanent: format 2, and format 1, whose entries have no seal.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-from dither.errors import InvalidParameter
+from dither.errors import InvalidParameter, LedgerCorrupt
 from dither.ledger.account import Account
 from dither.ledger.amount import Amount, Currency, Limit
+from dither.ledger.sums import Sum
 from dither.privacy import Adjacency, Json, PrivacyLoss
 
 GENESIS = "0" * 64
@@ -37,6 +38,8 @@ class Kind(Enum):
     ANSWER = "answer"
     FAILED = "failed"
     ADOPTED = "adopted"
+    BOUND = "bound"
+    UPGRADED = "upgraded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,68 +90,88 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """One account: its own limit if it has one, what it spent, what its own limit leaves."""
+    """One account: its own limit if it has one, what it spent, what its own limit leaves.
+
+    ``restated`` counts how often its limit was changed after something had been spent. ``counts`` are what was counted
+    for it beside the sums.
+    """
 
     account: Account
     limit: Limit | None
     spent: Amount
     remaining: Amount | None
+    restated: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """What a complete replay found to hold: so many entries, these balances, this head of the chain.
 
-    ``adopted`` counts how often the owner declared a ledger to be the latest copy without proof.
+    ``adopted`` counts how often the owner declared a ledger to be the latest copy without proof, ``rebound`` how often
+    that another unit names the same people. ``format`` is that of the tables.
     """
 
     entries: int
     balances: tuple[Balance, ...]
     head: str
     adopted: int
+    rebound: int = 0
+    format: int = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """What a ledger is kept for; none of it can change, since spending can't be converted."""
+    """What a ledger is kept for; none of it can change, since spending can't be converted.
+
+    ``sums`` are added up side by side, the one that decides first, each with its share of the reading's δ.
+    """
 
     ledger: str
     currency: Currency
     adjacency: Adjacency
     unit: str
     dataset: str
+    sums: tuple[Sum, ...]
+    format: int = 2
 
     def to_json(self) -> Json:
         """The body of the first entry."""
-        return {
-            "format": 1,
+        form: Json = {
+            "format": self.format,
             "ledger": self.ledger,
             "currency": self.currency.value,
             "adjacency": self.adjacency.value,
             "unit": self.unit,
             "dataset": self.dataset,
         }
+        return form if self.format == 1 else {**form, "sums": [one.to_json() for one in self.sums]}
 
     @classmethod
     def from_json(cls, form: Json) -> Opening:
-        """The inverse of ``to_json``."""
-        if set(form) != {"format", "ledger", "currency", "adjacency", "unit", "dataset"} or form["format"] != 1:
-            raise InvalidParameter("expected the first entry of a ledger, format 1")
+        """The inverse of ``to_json``; the seal of the entry is not part of it."""
+        fields = {"format", "ledger", "currency", "adjacency", "unit", "dataset"}
+        written = form.get("format")
+        if written not in (1, 2) or set(form) - {"seal"} != (fields if written == 1 else fields | {"sums"}):
+            raise InvalidParameter("expected the first entry of a ledger, format 1 or 2")
+        currency = Currency(form["currency"])
         return cls(
             ledger=str(form["ledger"]),
-            currency=Currency(form["currency"]),
+            currency=currency,
             adjacency=Adjacency(form["adjacency"]),
             unit=str(form["unit"]),
             dataset=str(form["dataset"]),
+            sums=currency.first_sums if written == 1 else tuple(Sum.from_json(one) for one in form["sums"]),
+            format=written,
         )
 
     def differences(self, other: Opening) -> list[str]:
-        """What differs, in words; the ledger's own name doesn't count."""
+        """What differs, in words; the ledger's own name and which sums it keeps don't count."""
         mine, theirs = self.to_json(), other.to_json()
         return [
             f"{name}: the ledger has {mine[name]!r}, now asked for {theirs[name]!r}"
-            for name in mine
-            if name != "ledger" and mine[name] != theirs[name]
+            for name in ("currency", "adjacency", "unit", "dataset")
+            if mine[name] != theirs[name]
         ]
 
 
@@ -190,3 +213,15 @@ def as_stored(form: Json, note: Mapping[Any, Any]) -> tuple[Json, Json]:
         raise InvalidParameter("a note is a mapping from texts to JSON values")
     loss, plain = json.loads(canonical([form, dict(note)]))
     return loss, plain
+
+
+def read_entry(row: Sequence[Any]) -> Entry:
+    """One row of the log; raises LedgerCorrupt where it can't be read."""
+    seq, at, kind, text, previous, this = row
+    try:
+        # unpacking anything but an object raises
+        return Entry(seq=seq, at=at, kind=Kind(kind), body={**json.loads(text)}, previous=previous, hash=this)
+    except (ValueError, TypeError) as problem:
+        raise LedgerCorrupt(
+            f"entry {seq} of the ledger can't be read: it is no JSON object, or of no known kind"
+        ) from problem

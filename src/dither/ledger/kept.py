@@ -12,11 +12,13 @@ from typing import Any, TypeVar
 
 from dither.errors import IncompatibleLosses, InvalidParameter, LedgerBusy, LedgerError
 from dither.ledger.account import Account
-from dither.ledger.amount import Amount, Currency, Limit
+from dither.ledger.amount import Currency, Limit, expect_counts
 from dither.ledger.base import GIVEN_UP, PATIENCE, Ledger
-from dither.ledger.books import Books, Request, read_entry
-from dither.ledger.entry import Balance, Entry, Receipt, Reservation, Verified, as_stored, expect_key
+from dither.ledger.books import Books, Request
+from dither.ledger.entry import Balance, Entry, Receipt, Reservation, Verified, as_stored, expect_key, read_entry
 from dither.ledger.faults import CLOSED, translated
+from dither.ledger.sums import Sum
+from dither.ledger.units import Units, with_further_tables
 from dither.ledger.writer import Writer
 from dither.privacy import Adjacency, PrivacyLoss
 from dither.privacy.loss import expect_loss
@@ -77,6 +79,23 @@ class KeptLedger(Ledger):
         return self._books.opening.currency
 
     @property
+    def sums(self) -> tuple[Sum, ...]:
+        """What is added up side by side."""
+        return self._books.opening.sums
+
+    @property
+    def units(self) -> Units:
+        """The units of the tables that this ledger was used for."""
+        return self._read(self._books.units)
+
+    def bind(self, units: Units, *, rebind: bool = False, note: bool = True) -> None:
+        """See that this ledger is kept for these units."""
+        if not note:
+            with_further_tables(self.units, units)
+        elif rebind or with_further_tables(self.units, units) != self.units:
+            self._writer.run(lambda: self._books.bind(units, rebind=rebind))
+
+    @property
     def adjacency(self) -> Adjacency:
         """Which neighbours every loss must be stated for."""
         return self._books.opening.adjacency
@@ -102,9 +121,12 @@ class KeptLedger(Ledger):
         loss: PrivacyLoss,
         note: Mapping[str, Any],
         timeout: float = PATIENCE,
+        counts: Mapping[str, int] | None = None,
+        continues: int | None = None,
     ) -> Reservation:
         """Charge for a question before any data is read, or return its recorded answer."""
-        request = self._request(key, account, loss, note)
+        expect_counts(counts or {}, least=1)
+        request = replace(self._request(key, account, loss, note), counts=dict(counts or {}), continues=continues)
         deadline, look = time.monotonic() + timeout, FIRST_LOOK
         while True:
             self._expect_usable()
@@ -208,11 +230,11 @@ class KeptLedger(Ledger):
             raise IncompatibleLosses(
                 f"this ledger is kept for {self.adjacency.value}; the loss is stated for {loss.adjacency.value}"
             )
-        amount = Amount.of(loss, self.currency)
+        amount = self.price(loss)
         form, plain = as_stored(loss.to_json(), note)
         stored = PrivacyLoss.from_json(form)
         # what is stored must say, for ever, at least what was charged for
-        if not Amount.of(stored, self.currency) <= amount:
+        if stored != loss and not self.price(stored) <= amount:
             raise InvalidParameter("the loss costs more when it is read back from its JSON form; it can't be recorded")
         return Request(key=expect_key(key), account=account, amount=amount, loss=stored, form=form, note=plain)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import sqlite3
 
@@ -40,7 +41,12 @@ class MemoryLedger(KeptLedger):
     ) -> None:
         expect_sqlite()
         opening = Opening(
-            ledger=secrets.token_hex(16), currency=currency, adjacency=adjacency, unit=unit, dataset=dataset
+            ledger=secrets.token_hex(16),
+            currency=currency,
+            adjacency=adjacency,
+            unit=unit,
+            dataset=dataset,
+            sums=currency.sums,
         )
         token = secrets.token_hex(16)
         db = connect(":memory:")
@@ -51,6 +57,13 @@ class MemoryLedger(KeptLedger):
             books.append(Kind.OPENED, opening.to_json())
             db.execute("COMMIT")
         super().__init__(db, books)
+
+    @classmethod
+    def of(cls, db: sqlite3.Connection, books: Books) -> MemoryLedger:
+        """A ledger over tables that are in memory already: a copy, for reading."""
+        ledger = cls.__new__(cls)
+        KeptLedger.__init__(ledger, db, books)
+        return ledger
 
     def _before(self) -> None:
         self._books.begin()
@@ -72,6 +85,11 @@ def expect_sqlite() -> None:
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         wanted = ".".join(str(part) for part in OLDEST_SQLITE)
         raise LedgerError(f"the ledger needs SQLite {wanted} or later; this Python has {sqlite3.sqlite_version}")
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        try:
+            db.execute("SELECT value FROM json_each('[]')")
+        except sqlite3.OperationalError as problem:  # could be left out of a build before 3.38
+            raise LedgerError("the ledger needs a SQLite with JSON functions; this Python's has none") from problem
 
 
 def connect(place: str, *, patience: float = 0.0) -> sqlite3.Connection:

@@ -55,6 +55,10 @@ class OwnerLock:
                 "writable, and hold nothing but the ledger's own files"
             ) from problem
 
+    def others(self) -> bool:
+        """Whether anybody else has the ledger open."""
+        return any(self.alive(path.name) for path in self.directory.iterdir() if path.name != self.token)
+
     def _is_locked(self, path: Path) -> bool:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

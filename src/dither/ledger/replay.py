@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Never
+from collections.abc import Callable, Iterable
+from typing import Any, Never, TypeVar
 
-from dither.errors import DitherError, LedgerCorrupt, LedgerRolledBack
+from dither.errors import DitherError, InvalidParameter, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack
+from dither.ledger import format1
 from dither.ledger.account import Account
-from dither.ledger.amount import Amount, Limit
-from dither.ledger.books import read_entry
-from dither.ledger.entry import GENESIS, Balance, Entry, Kind, Opening, Verified, canonical, digest, link
+from dither.ledger.amount import Amount, Limit, expect_counts
+from dither.ledger.entry import GENESIS, Balance, Entry, Kind, Opening, Verified, canonical, digest, link, read_entry
 from dither.ledger.head import Mark
-from dither.ledger.schema import is_intact
-from dither.privacy import PrivacyLoss
+from dither.ledger.rows import ACCOUNT_COLUMNS, QUESTION_COLUMNS, AccountRow, QuestionRow, place_of, row_text
+from dither.ledger.schema import FORMAT, is_intact
+from dither.ledger.seals import ReplayedTree, TableTree, sealed
+from dither.ledger.units import NO_UNITS, Units, units_from_json, units_in_note, units_to_json, with_further_tables
+from dither.privacy import Json, PrivacyLoss
 
-
-@dataclass(slots=True)
-class _Question:
-    amount: Amount
-    number: str
-    reserved: int
-    claim: int
-    owner: str
-    state: str = "reserved"
-    answered: int | None = None
-    answer: str | None = None
-    paid: dict[Account, int] = field(default_factory=dict)
+T = TypeVar("T")
 
 
 class Replay:
@@ -35,12 +26,18 @@ class Replay:
 
     def __init__(self, opening: Opening) -> None:
         self.opening = opening
+        self.format = opening.format
         self.seq, self.hash = 0, GENESIS
-        self.limits: dict[Account, Limit] = {}
-        self.spent: dict[Account, Amount] = {}
-        self.questions: dict[str, _Question] = {}
-        self.numbers: set[str] = set()
-        self.adopted = 0
+        self.accounts: dict[Account, AccountRow] = {}
+        self.questions: dict[str, QuestionRow] = {}
+        self.units: Units = NO_UNITS
+        # format 1: the units that charges state, each with the first entry that does
+        self.stated_units: dict[tuple[str, str], int] = {}
+        self.adopted = self.rebound = 0
+        self._numbers: set[str] = set()
+        self._number_of: dict[str, str] = {}
+        self._paid: dict[int, tuple[str, Account]] = {}
+        self.trees = {name: ReplayedTree(name) for name in ("account", "question")}
         self._steps: dict[Kind, Callable[[Entry], None]] = {
             Kind.OPENED: self._opened,
             Kind.LIMITS: self._limits,
@@ -50,6 +47,8 @@ class Replay:
             Kind.ANSWER: self._answer,
             Kind.FAILED: self._failed,
             Kind.ADOPTED: self._adopt,
+            Kind.BOUND: self._bind,
+            Kind.UPGRADED: self._upgrade,
         }
 
     def follow(self, row: tuple[Any, ...]) -> None:
@@ -65,20 +64,22 @@ class Replay:
             if (seq == 1) != (entry.kind is Kind.OPENED):
                 _wrong("only the first entry opens a ledger")
             self._steps[entry.kind](entry)
+            if self.format > 1 and entry.body["seal"] != self.seal():
+                _wrong("it seals other balances or questions than follow from the log")
         except LedgerCorrupt:
             raise
         except (DitherError, KeyError, TypeError, ValueError, AttributeError) as problem:
-            raise LedgerCorrupt(f"entry {seq} contradicts what came before it: {_reason(problem)}") from problem
+            raise LedgerCorrupt(f"entry {seq} {_reason(problem)}") from problem
         self.seq, self.hash = seq, this
+
+    def seal(self) -> str:
+        """What the entry that was taken last must vouch for."""
+        kept_for = canonical([self.opening.to_json(), units_to_json(self.units)])
+        return sealed(self.trees["account"].top(), self.trees["question"].top(), kept_for)
 
     def balances(self) -> tuple[Balance, ...]:
         """What every account must show."""
-        accounts = sorted({*self.limits, *self.spent}, key=lambda account: account.path)
-        return tuple(self._balance(account) for account in accounts)
-
-    def _balance(self, account: Account) -> Balance:
-        limit, spent = self.limits.get(account), self.spent.get(account, Amount())
-        return Balance(account=account, limit=limit, spent=spent, remaining=limit.after(spent) if limit else None)
+        return tuple(self.accounts[account].balance for account in sorted(self.accounts, key=lambda one: one.path))
 
     # ------------------------------------------------------------------ one step each
 
@@ -88,87 +89,163 @@ class Replay:
 
     def _limits(self, entry: Entry) -> None:
         for stated in entry.body["limits"]:
+            account = Account(tuple(stated["account"]))
             limit = Limit.from_json(stated["limit"], self.opening.currency)
-            self.limits[Account(tuple(stated["account"]))] = limit
+            self._set_account(self._account(account).limited(limit))
 
     def _reserve(self, entry: Entry) -> None:
         body = entry.body
         if body["key"] in self.questions:
             _wrong("the question was reserved before")
-        amount = Amount.from_json(body["amount"])
-        account = Account(tuple(body["path"]))
-        if account.lineage[0] not in self.limits:
+        account = _read(body, "path", _account_at)
+        if self._account(account.lineage[0]).limit is None:
             _wrong("the dataset had no limit")
-        question = _Question(amount, body["number"], entry.seq, entry.seq, body["owner"])
-        self.questions[body["key"]] = question
+        question = QuestionRow(
+            key=body["key"],
+            amount=self._amount(entry),
+            reserved=entry.seq,
+            claim=entry.seq,
+            owner=body["owner"],
+            counts=_counts(entry),
+            continues=self._continued(entry),
+        )
+        self._number_of[body["key"]] = body["number"]
         self._pay(entry, question, account.lineage)
 
+    def _amount(self, entry: Entry) -> Amount:
+        """What an entry charges; on the sums that format 1 didn't book, what its loss costs."""
+        charged = _read(entry.body, "amount", Amount.from_json)
+        if self.format > 1:
+            return charged
+        whole = self._price(entry)
+        return Amount(charged.main, charged.delta, whole.others)
+
+    def _price(self, entry: Entry) -> Amount:
+        loss = _read(entry.body, "loss", PrivacyLoss.from_json)
+        if loss.adjacency is not self.opening.adjacency:
+            _wrong("its loss is stated for another adjacency")
+        return Amount.of(loss, self.opening.currency, self.opening.sums)
+
+    def _continued(self, entry: Entry) -> int | None:
+        seq: int | None = entry.body.get("continues")
+        if seq is not None:
+            if seq not in self._paid:
+                _wrong("it continues what wasn't asked")
+            key, account = self._paid[seq]
+            if account != _read(entry.body, "path", _account_at) or self.questions[key].state != "answered":
+                _wrong("it continues what another asked, or what has no answer")
+        return seq
+
     def _charge(self, entry: Entry) -> None:
-        question = self.questions[entry.body["key"]]
-        account = Account(tuple(entry.body["path"]))
-        unpaid = tuple(payer for payer in account.lineage if payer not in question.paid)
-        if not unpaid or Amount.from_json(entry.body["amount"]) != question.amount:
+        question = self._known(entry)
+        account = _read(entry.body, "path", _account_at)
+        unpaid = tuple(payer for payer in account.lineage if payer not in question.payers)
+        if not unpaid or (self._amount(entry), _counts(entry)) != (question.amount, question.counts):
             _wrong("it charges what was paid, or another price")
         self._pay(entry, question, unpaid)
 
-    def _pay(self, entry: Entry, question: _Question, payers: tuple[Account, ...]) -> None:
+    def _pay(self, entry: Entry, question: QuestionRow, payers: tuple[Account, ...]) -> None:
         body = entry.body
         if [list(payer.path) for payer in payers] != body["payers"]:
             _wrong("the wrong accounts paid")
-        if body["number"] in self.numbers:
+        if body["number"] in self._numbers:
             _wrong("its receipt number was used before")
-        loss = PrivacyLoss.from_json(body["loss"])
-        if loss.adjacency is not self.opening.adjacency:
-            _wrong("its loss is stated for another adjacency")
-        if not question.amount.covers(Amount.of(loss, self.opening.currency)):
+        if not question.amount.covers(self._price(entry)):
             _wrong("it charges less than its loss")
-        self.numbers.add(body["number"])
-        for payer in payers:
-            after = self.spent.get(payer, Amount()) + question.amount
-            limit = self.limits.get(payer)
-            if limit is not None and not limit.allows(after):
+        self._numbers.add(body["number"])
+        self._paid[entry.seq] = body["key"], _read(body, "path", _account_at)
+        self._note_units(entry)
+        after = [self._account(payer).charged(question.amount, question.counts) for payer in payers]
+        if self.format > 1 and [row.spent.to_json() for row in after] != body["after"]:
+            _wrong("it says other balances than follow from the log")
+        for row in after:
+            if row.exceeds():
                 _wrong("an account exceeds its limit")
-            self.spent[payer] = after
-            question.paid[payer] = entry.seq
+            self._set_account(row)
+        self._set_question(question.charged(payers, entry.seq))
+
+    def _note_units(self, entry: Entry) -> None:
+        if self.format == 1:
+            for table, unit in units_in_note(entry.body["note"]).items():
+                self.stated_units.setdefault((table, canonical(unit.to_json())), entry.seq)
 
     def _redeem(self, entry: Entry) -> None:
-        question = self._open_question(entry)
-        question.state, question.claim, question.owner = "reserved", entry.seq, entry.body["owner"]
+        self._set_question(self._open_question(entry).claimed(entry.seq, entry.body["owner"]))
 
     def _answer(self, entry: Entry) -> None:
-        question = self._claimed(entry)
-        question.state, question.answered, question.answer = "answered", entry.seq, entry.body["answer"]
+        self._set_question(self._claimed(entry).ended(entry.seq, entry.body["answer"]))
 
     def _failed(self, entry: Entry) -> None:
-        self._claimed(entry).state = "failed"
+        self._set_question(self._claimed(entry).failed())
 
     def _adopt(self, entry: Entry) -> None:
-        if set(entry.body) != {"known"}:
+        if set(entry.body) - {"seal"} != {"known"}:
             _wrong("it doesn't say what was known")
         self.adopted += 1
 
-    def _open_question(self, entry: Entry) -> _Question:
-        question = self.questions[entry.body["key"]]
-        if question.state == "answered" or question.number != entry.body["number"]:
+    def _bind(self, entry: Entry) -> None:
+        units = units_from_json(entry.body["units"])
+        if entry.body["rebound"]:
+            self.rebound += 1
+        elif with_further_tables(self.units, units) != units:
+            _wrong("it forgets a table")
+        self.units = units
+
+    def _upgrade(self, entry: Entry) -> None:
+        if self.format != 1:
+            _wrong("the ledger had this format before")
+        if entry.body["sums"] != [one.to_json() for one in self.opening.sums]:
+            _wrong("it says other sums than were added up")
+        if entry.body["balances"] != [[list(b.account.path), b.spent.to_json()] for b in self.balances()]:
+            _wrong("it says other balances than follow from the log")
+        self.units = units_from_json(entry.body["units"])
+        self.rebound += bool(entry.body["rebound"])
+        self.format = 2
+        self.fill_trees()
+
+    def fill_trees(self) -> None:
+        """Build the digests over what the log of format 1 says."""
+        for account in self.accounts.values():
+            self._set_account(account)
+        for question in self.questions.values():
+            self._set_question(question)
+
+    # ------------------------------------------------------------------ rows
+
+    def _account(self, account: Account) -> AccountRow:
+        return self.accounts.get(account) or AccountRow(account=account)
+
+    def _set_account(self, row: AccountRow) -> None:
+        self.accounts[row.account] = row
+        if self.format > 1:
+            self.trees["account"].set(place_of(row.account), row_text(row.values()))
+
+    def _set_question(self, row: QuestionRow) -> None:
+        self.questions[row.key] = row
+        if self.format > 1:
+            self.trees["question"].set(row.key, row_text(row.values()))
+
+    def _known(self, entry: Entry) -> QuestionRow:
+        key = entry.body["key"]
+        if key not in self.questions:
+            _wrong("the question was never reserved")
+        return self.questions[key]
+
+    def _open_question(self, entry: Entry) -> QuestionRow:
+        question = self._known(entry)
+        if question.state == "answered" or self._number_of[question.key] != entry.body["number"]:
             _wrong("the question has its answer, or another receipt")
         return question
 
-    def _claimed(self, entry: Entry) -> _Question:
+    def _claimed(self, entry: Entry) -> QuestionRow:
         question = self._open_question(entry)
         if question.state != "reserved" or question.claim != entry.body["claim"]:
             _wrong("the right to answer was someone else's")
         return question
 
 
-def verify(db: sqlite3.Connection, opening: Opening, head: Mark | None) -> Verified:
-    """Replay everything in the caller's read transaction and compare; ``head`` was read before it began."""
-    if not is_intact(db):
-        raise LedgerCorrupt("tables or triggers of the ledger were changed, before entry 1")
-    if (
-        db.execute("PRAGMA integrity_check").fetchall() != [("ok",)]
-        or db.execute("PRAGMA foreign_key_check").fetchone()
-    ):
-        raise LedgerCorrupt("the file of the ledger is damaged; keep it, and put back the latest copy")
+def replayed(db: sqlite3.Connection, opening: Opening, head: Mark | None = None) -> Replay:
+    """Replay everything; ``head`` must be met on the way."""
     replay, seen_head = Replay(opening), head is None or head.seq == 0
     for row in db.execute("SELECT seq, at, kind, body, previous, hash FROM entry ORDER BY seq"):
         replay.follow(row)
@@ -183,53 +260,106 @@ def verify(db: sqlite3.Connection, opening: Opening, head: Mark | None) -> Verif
     if not seen_head:
         assert head is not None
         raise LedgerRolledBack(f"the ledger ends at entry {replay.seq}, and {head.seq} are known to have been written")
-    _compare_accounts(db, replay)
-    _compare_questions(db, replay)
-    return Verified(entries=replay.seq, balances=replay.balances(), head=replay.hash, adopted=replay.adopted)
+    return replay
 
 
-def _compare_accounts(db: sqlite3.Connection, replay: Replay) -> None:
-    expected = {
-        canonical(b.account.path): (
-            b.limit.main if b.limit else None,
-            b.limit.delta if b.limit else None,
-            b.spent.main,
-            b.spent.delta,
-        )
-        for b in replay.balances()
-    }
-    query = "SELECT path, main_limit, delta_limit, main_spent, delta_spent FROM account"
-    if {path: tuple(rest) for path, *rest in db.execute(query)} != expected:
-        raise LedgerCorrupt(f"a balance isn't what the entries up to {replay.seq} add up to")
+def verify(db: sqlite3.Connection, opening: Opening, head: Mark | None) -> Verified:
+    """Replay everything in the caller's read transaction and compare; ``head`` was read before it began."""
+    expect_sound(db)
+    replay = replayed(db, opening, head)
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version == format1.FORMAT:
+        format1.expect_tables(db, replay.accounts.values(), replay.questions.values(), replay.seq)
+    else:
+        _compare(db, "account", ACCOUNT_COLUMNS, (row.values() for row in replay.accounts.values()), replay.seq)
+        _compare(db, "question", QUESTION_COLUMNS, (row.values() for row in replay.questions.values()), replay.seq)
+        _compare_answers(db)
+        _compare_trees(db, replay)
+    return Verified(
+        entries=replay.seq,
+        balances=replay.balances(),
+        head=replay.hash,
+        adopted=replay.adopted,
+        rebound=replay.rebound,
+        format=version,
+    )
 
 
-def _compare_questions(db: sqlite3.Connection, replay: Replay) -> None:
+def expect_sound(db: sqlite3.Connection) -> None:
+    """The file itself is whole, and its tables and triggers are those of its format."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    intact = {format1.FORMAT: format1.is_intact, FORMAT: is_intact}.get(version)
+    if intact is None or not intact(db):
+        raise LedgerCorrupt("tables or triggers of the ledger were changed, before entry 1")
+    if (
+        db.execute("PRAGMA integrity_check").fetchall() != [("ok",)]
+        or db.execute("PRAGMA foreign_key_check").fetchone()
+    ):
+        raise LedgerCorrupt("the file of the ledger is damaged; keep it, and put back the latest copy")
+
+
+def _compare(
+    db: sqlite3.Connection, table: str, columns: tuple[str, ...], logged: Iterable[tuple[Any, ...]], seq: int
+) -> None:
+    expected = {str(values[0]): values for values in logged}
+    what = "a balance" if table == "account" else "a question, or who paid for it,"
     count = 0
-    query = "SELECT key, main, delta, reserved, state, claim, owner, answered, answer FROM question"
-    for key, main, delta, reserved, state, claim, owner, answered, answer in db.execute(query):
+    for row in db.execute(f"SELECT {', '.join(columns)} FROM {table}"):  # noqa: S608
         count += 1
-        known = replay.questions.get(key)
-        if known is None:
-            raise LedgerCorrupt(f"a question was never reserved by the entries up to {replay.seq}")
-        stored = None if answer is None else digest(answer)
-        kept = (Amount(main, delta), reserved, state, claim, owner, answered, stored)
-        logged = (known.amount, known.reserved, known.state, known.claim, known.owner, known.answered, known.answer)
-        if kept != logged:
-            raise LedgerCorrupt(f"a question or its answer isn't what was logged since entry {known.reserved}")
-    if count != len(replay.questions):
-        raise LedgerCorrupt(f"a question of the entries up to {replay.seq} is missing")
-    expected = {
-        (key, canonical(account.path), seq)
-        for key, question in replay.questions.items()
-        for account, seq in question.paid.items()
-    }
-    if set(db.execute("SELECT key, account, seq FROM payment")) != expected:
-        raise LedgerCorrupt(f"a payment isn't what the entries up to {replay.seq} say")
+        if expected.get(str(row[0])) != tuple(row):
+            raise LedgerCorrupt(f"{what} isn't what the entries up to {seq} say")
+    if count != len(expected):
+        raise LedgerCorrupt(f"{what} is missing that the entries up to {seq} speak of")
+
+
+def _compare_answers(db: sqlite3.Connection) -> None:
+    for answered, logged, answer in db.execute(
+        "SELECT answered, digest, answer FROM question WHERE state = 'answered'"
+    ):
+        if answer is None or digest(answer) != logged:
+            raise LedgerCorrupt(f"an answer isn't the one that entry {answered} logged")
+
+
+def _compare_trees(db: sqlite3.Connection, replay: Replay) -> None:
+    for name, tree in replay.trees.items():
+        kept = TableTree(db, name, lambda _place: "")
+        kept.expect_whole()
+        if kept.top() != tree.top():
+            raise LedgerCorrupt(f"the seals aren't what the entries up to {replay.seq} say")
+
+
+class _ContradictionError(ValueError):
+    """An entry that can be read and can't be true."""
 
 
 def _wrong(reason: str) -> Never:
-    raise ValueError(reason)
+    raise _ContradictionError(reason)
+
+
+def _read(body: Json, name: str, reader: Callable[[Any], T]) -> T:
+    """What a field says; where that can't be read, the reason names the field."""
+    try:
+        return reader(body[name])
+    except (DitherError, TypeError, ValueError, AttributeError) as problem:
+        raise LedgerError(f"its {name}: {problem}") from problem
+
+
+def _counts(entry: Entry) -> Json:
+    counts: Json = entry.body.get("counts", {})
+    expect_counts(counts, least=1)
+    return counts
+
+
+def _account_at(path: object) -> Account:
+    if not isinstance(path, list):
+        raise InvalidParameter("expected a list of names")
+    return Account(tuple(path))
 
 
 def _reason(problem: Exception) -> str:
-    return str(problem) if type(problem) is ValueError else "it lacks or garbles a field"
+    """What is wrong with an entry, for the owner: losses, amounts and accounts, never what was asked or answered."""
+    if isinstance(problem, _ContradictionError | LedgerMismatch):
+        return f"contradicts what came before it: {problem}"
+    why = f"its field {problem} is missing" if isinstance(problem, KeyError) else str(problem)
+    # a later version of dither may have written it, or a program that states losses of its own
+    return f"can't be read, though it is as it was written (its hash is right): {why}"

@@ -13,7 +13,16 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from dither.errors import InvalidParameter, LedgerBusy, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack
+from dither.errors import (
+    InvalidParameter,
+    LedgerBusy,
+    LedgerCorrupt,
+    LedgerError,
+    LedgerMismatch,
+    LedgerOutdated,
+    LedgerRolledBack,
+)
+from dither.ledger import format1
 from dither.ledger.amount import Currency
 from dither.ledger.books import Books
 from dither.ledger.disk import flush_directory, flush_file
@@ -21,15 +30,22 @@ from dither.ledger.entry import Kind, Opening, Verified
 from dither.ledger.faults import fault, translated
 from dither.ledger.forks import Inheritance
 from dither.ledger.glances import Glances
-from dither.ledger.head import HeadFile, Mark, Register, state_directory
+from dither.ledger.head import HeadFile, Mark
 from dither.ledger.kept import KeptLedger
-from dither.ledger.memory import connect, expect_sqlite
+from dither.ledger.memory import MemoryLedger, connect, expect_sqlite
 from dither.ledger.owners import OwnerLock
 from dither.ledger.replay import verify
 from dither.ledger.schema import APPLICATION_ID, FORMAT, create, is_intact
+from dither.ledger.second_place import SecondPlace, known_by
+from dither.ledger.units import Units
+from dither.ledger.upgrade import upgrade as upgraded
 from dither.privacy import Adjacency, Json
 
 T = TypeVar("T")
+OLD_FORMAT = (
+    "this ledger has format 1, of dither 0.1.0, in which balances weren't tied to the log. Upgrade it first; all "
+    "that was spent and answered is kept: dither ledger upgrade"
+)
 ADOPT = "if this is the latest copy there is, adopt it (`dither ledger adopt`); that is logged"
 
 
@@ -65,6 +81,12 @@ class SqliteLedger(KeptLedger):
         self._glances = Glances(path, books.opening, owner)
         if adopt:
             self._adopt(replaced)
+        with self._writer.turn, translated():
+            self._db.execute("BEGIN")
+            try:
+                books.expect_whole()
+            finally:
+                self._db.execute("ROLLBACK")
         # looks at the head, and moves on one that a crash left behind
         self._writer.run(lambda: None)
 
@@ -80,6 +102,8 @@ class SqliteLedger(KeptLedger):
         head: str | os.PathLike[str] | None = None,
         create: bool = True,
         adopt: bool = False,
+        upgrade: bool = False,
+        same_people: Units | None = None,
         lock_timeout: float = 30.0,
     ) -> SqliteLedger:
         """Open the ledger at ``path``; unless ``create`` is off, make it if there was none.
@@ -87,7 +111,9 @@ class SqliteLedger(KeptLedger):
         ``unit`` says who is protected. ``head`` is the second place that knows how far the ledger has got; by default a
         file in the user's state directory. ``adopt`` declares the file to be the latest copy although its head is
         missing or says otherwise (a new machine, a disk that died); it is verified, and the chain keeps a record of it.
-        ``lock_timeout`` is how many seconds to wait for other processes.
+        ``upgrade`` makes format 2 out of a ledger of format 1, which is refused otherwise; ``same_people`` is then the
+        owner's word that all units it was used for name the same people as these. ``lock_timeout`` is how many seconds
+        to wait for other processes.
         """
         expect_sqlite()
         place = Path(path).absolute().resolve()
@@ -101,8 +127,9 @@ class SqliteLedger(KeptLedger):
             adjacency=Adjacency(adjacency),
             unit=_text(unit, "unit"),
             dataset=_text(dataset, "dataset"),
+            sums=Currency(currency).sums,
         )
-        second = _SecondPlace(place, None if head is None else Path(head).absolute())
+        second = SecondPlace(place, None if head is None else Path(head).absolute())
         known = second.last_known() if adopt else second.known()
         if not place.exists():
             if adopt:
@@ -119,11 +146,18 @@ class SqliteLedger(KeptLedger):
                 undo.callback(db.close)
                 opening = _opening(db, wanted, place, second, patience=lock_timeout, adopt=adopt, create=create)
             _make_durable(place)
-            books = Books(db, opening, token=owner.token, alive=owner.alive)
             stranger = known is not None and known["ledger"] != opening.ledger
             if stranger and not adopt:
                 raise second.lost()
             second_file = HeadFile(second.head_of(opening.ledger))
+            if _format(db) == format1.FORMAT:
+                if not upgrade:
+                    raise LedgerOutdated(OLD_FORMAT)
+                if owner.others():
+                    raise LedgerError("another process has this ledger open: end it first, then upgrade again")
+                with translated(), _transaction(db):
+                    upgraded(db, opening, second_file.read(), units=same_people, token=owner.token)
+            books = Books(db, opening, token=owner.token, alive=owner.alive)
             replaced = known if stranger else None
             ledger = cls(
                 db,
@@ -234,7 +268,7 @@ class SqliteLedger(KeptLedger):
             self.head.expect_head()
             # the owner vouches that it is the latest copy, not that it adds up
             verify(self._db, self._books.opening, None)
-            adopted = self._books.append(Kind.ADOPTED, {"known": replaced or _known(self.head)})
+            adopted = self._books.append(Kind.ADOPTED, {"known": replaced or known_by(self.head)})
         self.head.replace(Mark(self._books.opening.ledger, *adopted[:2]))
 
     def _agrees(self) -> bool:
@@ -245,56 +279,41 @@ class SqliteLedger(KeptLedger):
         return True
 
 
-class _SecondPlace:
-    """Where the head is kept, and whether a ledger was known there before."""
+def upgraded_copy(path: Path) -> MemoryLedger:
+    """What a ledger of format 1 would be after upgrading, in memory and for reading; the file is left as it is."""
+    copy, token = connect(":memory:"), secrets.token_hex(16)
+    try:
+        with translated(), contextlib.closing(connect(str(path), patience=30.0)) as original:
+            original.backup(copy)
+            opening = _kept_opening(copy)
+            with _transaction(copy):
+                books = upgraded(copy, opening, None, units=None, token=token)
+    except BaseException:
+        copy.close()
+        raise
+    return MemoryLedger.of(copy, books)
 
-    def __init__(self, path: Path, head: Path | None) -> None:
-        self._path, self._head = path, head
-        self._register = None if head is not None else Register(state_directory())
 
-    def head_of(self, ledger: str) -> Path:
-        """The file of this ledger's head."""
-        if self._head is not None:
-            return self._head
-        assert self._register is not None
-        return self._register.head_of(ledger)
-
-    def known(self) -> Json | None:
-        """How far a ledger had got that was kept here: losing its file must not give the budget back."""
-        if self._register is None:
-            mark = HeadFile(self.head_of("")).read()
-            # before its first entry nothing was spent
-            return None if mark is None or mark.seq == 0 else _in_words(mark)
-        ledger = self._register.kept_at(self._path)
-        if ledger is None:
-            return None
-        return _known(HeadFile(self.head_of(ledger))) or {"ledger": ledger}
-
-    def last_known(self) -> Json | None:
-        """The same for one who vouches: a damaged head says nothing."""
-        with contextlib.suppress(LedgerCorrupt):
-            return self.known()
-        return None
-
-    def lost(self) -> LedgerRolledBack:
-        """What to say then."""
-        return LedgerRolledBack(
-            f"another ledger was kept at {self._path} or under its head, and is gone or lost its entries: put back "
-            "its latest copy, or, if nothing that it knew matters any more, adopt what is there, be it an empty file "
-            "(`dither ledger adopt`); that is logged"
-        )
-
-    def note(self, ledger: str) -> None:
-        """Remember that this ledger is kept at this path."""
-        if self._register is not None:
-            self._register.note(self._path, ledger)
+def verify_format1(path: Path, head: str | os.PathLike[str] | None) -> Verified:
+    """Replay a ledger of format 1 and compare all that it keeps, as ``verify`` does for one that is open."""
+    place = Path(path).absolute().resolve()
+    with translated(), contextlib.closing(connect(str(place), patience=30.0)) as db:
+        db.execute("PRAGMA query_only = ON")
+        opening = _kept_opening(db)
+        known = HeadFile(
+            SecondPlace(place, None if head is None else Path(head).absolute()).head_of(opening.ledger)
+        ).read()
+        if known is None or known.ledger != opening.ledger:
+            raise LedgerRolledBack(f"the head of this ledger is missing or that of another, before entry 1; {ADOPT}")
+        db.execute("BEGIN")
+        return verify(db, opening, known)
 
 
 def _opening(
     db: sqlite3.Connection,
     wanted: Opening,
     path: Path,
-    second: _SecondPlace,
+    second: SecondPlace,
     *,
     patience: float,
     adopt: bool,
@@ -312,10 +331,7 @@ def _opening(
         _make_durable(path)
     _expect_format(db)
     _write_ahead(db, patience)
-    row = db.execute("SELECT body FROM entry WHERE seq = 1 AND kind = 'opened'").fetchone()
-    if row is None:
-        raise LedgerCorrupt("entry 1 is missing from the ledger")
-    kept = _read_opening(row[0])
+    kept = _kept_opening(db)
     differences = kept.differences(wanted)
     if differences:
         raise LedgerMismatch(
@@ -325,7 +341,7 @@ def _opening(
     return kept
 
 
-def _begin(db: sqlite3.Connection, wanted: Opening, path: Path, second: _SecondPlace, *, adopt: bool) -> None:
+def _begin(db: sqlite3.Connection, wanted: Opening, path: Path, second: SecondPlace, *, adopt: bool) -> None:
     """Make the tables and the first entry.
 
     Still with a rollback journal: the commit puts them into the file itself, so that a copy without the write-ahead log
@@ -377,11 +393,18 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+def _kept_opening(db: sqlite3.Connection) -> Opening:
+    row = db.execute("SELECT body FROM entry WHERE seq = 1 AND kind = 'opened'").fetchone()
+    if row is None:
+        raise LedgerCorrupt("entry 1 is missing from the ledger")
+    return _read_opening(row[0])
+
+
 def _read_opening(text: str) -> Opening:
     try:
         return Opening.from_json(json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError) as problem:
-        raise LedgerCorrupt("entry 1 of the ledger can't be read") from problem
+        raise LedgerCorrupt(f"entry 1 of the ledger can't be read: {problem}") from problem
 
 
 def _is_blank(db: sqlite3.Connection) -> bool:
@@ -395,11 +418,16 @@ def _is_blank(db: sqlite3.Connection) -> bool:
 def _expect_format(db: sqlite3.Connection) -> None:
     if db.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
         raise LedgerError("this is a SQLite database but no ledger of dither; give the ledger a file of its own")
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version != FORMAT:
-        raise LedgerError(f"the ledger has format {version}, and this version of dither knows format {FORMAT} only")
-    if not is_intact(db):
+    version = _format(db)
+    if version not in (FORMAT, format1.FORMAT):
+        raise LedgerError(f"the ledger has format {version}, and this version of dither knows formats 1 and 2 only")
+    if not (is_intact if version == FORMAT else format1.is_intact)(db):
         raise LedgerCorrupt("tables or triggers of the ledger were changed, before entry 1; run `dither ledger verify`")
+
+
+def _format(db: sqlite3.Connection) -> int:
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    return version
 
 
 def _write_ahead(db: sqlite3.Connection, patience: float) -> None:
@@ -416,19 +444,6 @@ def _write_ahead(db: sqlite3.Connection, patience: float) -> None:
         if mode != ("wal",):
             raise LedgerError("the ledger's disk can't share memory between processes: keep it on a local disk")
         return
-
-
-def _known(head: HeadFile) -> Json | None:
-    """What the head says, for the log; a damaged one says nothing."""
-    with contextlib.suppress(LedgerCorrupt):
-        mark = head.read()
-        if mark is not None:
-            return _in_words(mark)
-    return None
-
-
-def _in_words(mark: Mark) -> Json:
-    return {"ledger": mark.ledger, "seq": mark.seq, "hash": mark.hash}
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

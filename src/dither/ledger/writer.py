@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from dither.errors import DitherError, LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
-from dither.ledger.faults import fault
+from dither.ledger.faults import BELOW, fault
 
 T = TypeVar("T")
 LONGEST_WAIT = 0.05
@@ -168,14 +168,14 @@ class Writer:
             changed = db.total_changes != changes
             if not changed:
                 db.execute("ROLLBACK")
-        except (sqlite3.Error, DitherError) as problem:
+        except (*BELOW, DitherError) as problem:
             self._roll_back()
             return _worded(problem)
         if changed:
             self._committing = True
             try:
                 db.execute("COMMIT")
-            except sqlite3.Error as problem:
+            except BELOW as problem:
                 # what didn't reach the disk may yet be found there by whoever recovers the write-ahead log
                 self._roll_back()
                 self._broken()
@@ -185,7 +185,7 @@ class Writer:
             self._after()
         except (LedgerRolledBack, LedgerCorrupt) as problem:
             return problem
-        except (sqlite3.Error, DitherError) as problem:
+        except (*BELOW, DitherError) as problem:
             return _uncertain(_worded(problem)) if changed else _worded(problem)
         return None
 
@@ -220,7 +220,7 @@ class Writer:
         self._db.execute("SAVEPOINT job")
         try:
             job.results.append(job.work())
-        except sqlite3.Error:
+        except BELOW:
             raise
         except Exception as problem:  # noqa: BLE001 it is told to whoever asked for this, not to whoever does it
             self._db.execute("ROLLBACK TO job")
@@ -258,7 +258,6 @@ class Writer:
 def _worded(problem: Exception) -> DitherError:
     if isinstance(problem, DitherError):
         return problem
-    assert isinstance(problem, sqlite3.Error)
     worded = fault(problem)
     worded.__cause__ = problem
     return worded

@@ -228,8 +228,8 @@ class Shares(Shown):
 
     ``values`` are unbiased unless ``rule`` names how they were made consistent; ``variances`` always are unbiased
     estimates of the variances of the unbiased values. The intervals hold at ``confidence``: all together if
-    ``simultaneous``, else each by itself. They stay those of the unbiased values, cut to [0, 1], also where a rule
-    moved a value: they cover as stated, but aren't centred on it, and needn't hold it.
+    ``simultaneous``, else each by itself. They stay those of the unbiased values also where a rule moved a value, and
+    are then cut to [0, 1]: they cover as stated, but aren't centred on it, and needn't hold it.
     """
 
     values: Floats
@@ -272,7 +272,10 @@ class Shares(Shown):
             Row(name=str(label), value=share, interval=ends)
             for label, share, ends in (self.top(MOST_ROWS) if self.values.size else [])
         ]
-        return Table(names="value", values="share", rows=rows, number=self.values.size, notes=notes)
+        # what a rule moved is possible, and may be meant to lie outside
+        return Table(
+            names="value", values="share", rows=rows, number=self.values.size, notes=notes, cut=self.rule is None
+        )
 
     def made_consistent(self, rule: Consistency) -> Shares:
         """The same estimates after a rule that makes them not negative (and, with NORM_SUB, sum to 1).

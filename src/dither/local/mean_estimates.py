@@ -24,6 +24,7 @@ from dither.local.clients.base import bytes_for
 from dither.local.clients.means import Bounds
 from dither.local.frequencies import Ints, number_rows, row_numbers
 from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol, total
+from dither.local.shown import within
 from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, as_fraction, positive_int, up
 
@@ -238,9 +239,8 @@ class MeanEstimate:
 
     def __str__(self) -> str:
         low, high = self.interval
-        return (
-            f"{self.value:.4g} ({100 * self.confidence:g}% interval {low:.4g} … {high:.4g}; {self.reports:,} reports)"
-        )
+        value = within(self.value, self.interval)
+        return f"{value:.4g} ({100 * self.confidence:g}% interval {low:.4g} … {high:.4g}; {self.reports:,} reports)"
 
 
 # ------------------------------------------------------------------ bounds and numbers

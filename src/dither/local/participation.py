@@ -30,7 +30,7 @@ from dither.local.losses import response_loss
 from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol, protocol_of
 from dither.local.wire import Json
 from dither.mechanisms.response_estimates import Target
-from dither.numeric import Number, positive_int
+from dither.numeric import Number
 from dither.privacy import Adjacency, PrivacyLoss
 
 
@@ -72,10 +72,6 @@ class Participation(Protocol, name="participation"):
     def loss(self, *, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> PrivacyLoss:
         """The exact pair of two answers, of which absent is one; for either adjacency."""
         return response_loss(self.oracle.odds, self.oracle.weight, adjacency)
-
-    def longitudinal_loss(self, reports: int) -> PrivacyLoss:
-        """What ``reports`` reports of one person cost together."""
-        return positive_int(reports, "reports") * self.loss()
 
     def variance(self, n: int, share: Number | None = None, *, target: Target = Target.RESPONDENTS) -> float:
         """The variance of the estimated share of one answer among ``n`` people on the list."""

@@ -14,11 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from dither.brief import brief
 from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData, InvalidParameter
 from dither.local import wire
@@ -66,6 +67,19 @@ MOST_REPORTS = 2**53
 MOST_COUNTERS = 2**28
 
 
+# Whether it is known when somebody's value changes, and whether an old one came back.
+Changes: TypeAlias = Literal["public", "secret"]
+
+
+def expect_changes(changes: Changes) -> None:
+    """Raise unless it is one of the two words."""
+    if changes not in ("public", "secret"):
+        raise InvalidParameter(
+            'changes must be "public" (when a value changes, or an old one comes back, is known) or "secret"; '
+            f"got {changes!r}"
+        )
+
+
 class Protocol(ABC):
     """One collection: a protocol with all its public parameters. Subclasses are frozen dataclasses.
 
@@ -79,6 +93,8 @@ class Protocol(ABC):
     def __init_subclass__(cls, *, name: str = "", **extra: Any) -> None:
         """A subclass has the name that stands in descriptions: ``class Mine(Protocol, name="mine")``."""
         super().__init_subclass__(**extra)
+        if "__repr__" not in cls.__dict__:  # before the dataclass gives it one that lists all labels
+            cls.__repr__ = brief  # type: ignore[method-assign]
         # dataclass(slots=True) makes the class a second time, without the keyword
         name = name or cls.__dict__.get("name", "")
         if name:
@@ -89,8 +105,13 @@ class Protocol(ABC):
     def loss(self) -> PrivacyLoss:
         """What one report costs the person who sends it (REPLACE)."""
 
-    def longitudinal_loss(self, reports: int) -> PrivacyLoss:
-        """What ``reports`` reports of one person cost together, about values that may change each time."""
+    def longitudinal_loss(self, reports: int, *, changes: Changes = "secret") -> PrivacyLoss:
+        """What ``reports`` reports of one person cost together, about values that may change each time.
+
+        ``changes`` says whether it is "public" or "secret" when the value changes. Fresh coins for every report, as
+        most protocols draw them, hide that as well: both cost the same. A protocol with a memory needs it to be said.
+        """
+        expect_changes(changes)
         return positive_int(reports, "reports") * self.loss()
 
     @property
@@ -273,7 +294,7 @@ def aggregator_of(saved: Mapping[str, Any]) -> Aggregator[Any]:
     try:
         if saved["kind"] != SAVED or saved["version"] != SAVED_VERSION:
             raise InvalidData(f"not a saved aggregate of version {SAVED_VERSION}")
-        aggregate = protocol_of(saved["collection"]).aggregator()
+        aggregate = _collection_of(saved).aggregator()
         shapes = {name: counts.shape for name, counts in aggregate.state().items()}
         state = {name: _array(saved["state"][name], shape) for name, shape in shapes.items()}
         aggregate.put(state)
@@ -288,6 +309,14 @@ def aggregator_of(saved: Mapping[str, Any]) -> Aggregator[Any]:
             raise
         raise InvalidData("a saved aggregate is damaged: it isn't what Aggregator.to_json wrote") from None
     return aggregate
+
+
+def _collection_of(saved: Mapping[str, Any]) -> Protocol:
+    """The protocol of a saved aggregate; one that isn't known is no damage, so the reason is told."""
+    try:
+        return protocol_of(saved["collection"])
+    except InvalidParameter as problem:
+        raise InvalidData(f"a saved aggregate can't be read: {problem}") from problem
 
 
 def load(path: str | Path) -> Aggregator[Any]:

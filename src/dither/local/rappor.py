@@ -33,7 +33,7 @@ from dither.local.clients.rappor import (
 )
 from dither.local.columns import column_of
 from dither.local.losses import response_loss
-from dither.local.protocol import Aggregator, Counts, Floats, Payloads, Protocol, total
+from dither.local.protocol import Aggregator, Changes, Counts, Floats, Payloads, Protocol, expect_changes, total
 from dither.local.wire import Json
 from dither.mechanisms.base import failure_probability
 from dither.mechanisms.randomized_response import RandomizedResponseLoss, odds_for_epsilon
@@ -73,8 +73,10 @@ class Rappor(Protocol, name="rappor"):
         >>> rappor = Rappor(bits=128, hashes=2, cohorts=64, f="1/2", p="1/2", q="3/4")
         >>> f"{rappor.loss().pure():.4f} {rappor.permanent_loss().pure():.4f}"
         '1.0743 4.3944'
-        >>> f"{rappor.longitudinal_loss(10, values=1).pure():.4f} {rappor.longitudinal_loss(10).pure():.4f}"
-        '4.2993 10.7429'
+        >>> [round(rappor.longitudinal_loss(10, changes="public", values=m).pure(), 4) for m in (1, 10)]
+        [4.2993, 10.7429]
+        >>> round(rappor.longitudinal_loss(10, changes="secret").pure(), 4)  # a bad bound: little is hidden
+        799.5798
         >>> Rappor.for_epsilon(1, permanent=2).loss().pure() <= 1
         True
     """
@@ -145,20 +147,31 @@ class Rappor(Protocol, name="rappor"):
         """What all reports about one value cost together, however many: they are made from its permanent bits."""
         return self._filter_loss(1 - self.f / 2, self.f / 2)
 
-    def longitudinal_loss(self, reports: int, *, values: int | None = None) -> PrivacyLoss:
+    # unlike for other protocols it must be said whether changes are public: reports share permanent bits
+    def longitudinal_loss(  # type: ignore[override]
+        self, reports: int, *, changes: Changes, values: int | None = None
+    ) -> PrivacyLoss:
         """What ``reports`` reports of one person cost together, about at most ``values`` different values.
 
-        By default every report is about another value; this is also what they cost if the client doesn't keep its
-        memory, whatever they are about. Fewer ``values`` are cheaper, up to ``values`` times the permanent loss, if the
-        client keeps its memory and it is no secret which reports are about the same value.
+        ``changes`` must be said, since who sees several reports of one person sees whether they share permanent bits:
+
+        - "public": it is no secret which reports are about the same value, for example because values are read at
+          fixed times and each is another one. By default every report is about another value; this is also what they
+          cost if the client doesn't keep its memory, whatever is secret. Fewer ``values`` are cheaper, up to ``values``
+          times the permanent loss, if the client keeps its memory.
+        - "secret": when, and whether, the value changes or returns is to be hidden as well: ``secret_changes_loss``,
+          unless ``values`` is 1, so that nothing changes.
 
         How many reports each value has isn't known here. An even split has the largest ε but not the largest curve, so
         that for several reports of several values the loss is ε alone, with the curve of any ε-private report.
         """
+        expect_changes(changes)
         times = positive_int(reports, "reports")
         different = times if values is None else min(positive_int(values, "values"), times)
         if different == 1:
             return self._repeated_loss(times)
+        if changes == "secret":
+            return self.secret_changes_loss(times)
         if different == times:
             return compose([(self.loss(), times)])
         # ε of several reports about one value is concave in their number: an even split costs most

@@ -31,7 +31,7 @@ from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.rappor import text_of
 from dither.local.protocol import Floats
 from dither.local.rappor import Rappor, RapporAggregator
-from dither.local.shown import MOST_ROWS, Row, Shown, Table, meaning
+from dither.local.shown import MOST_ROWS, Row, Shown, Table, meaning, within
 from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, as_fraction, positive_int
 
@@ -80,9 +80,10 @@ class Decoding(Shown):
     ``candidates`` are those that were tested: all, unless there were too many (then ``unpicked`` says how many were
     left out). For each: an unbiased share (it may be negative), its standard error, the p-value of "nobody has it", an
     interval, and whether it is ``present`` as ``control`` decides at 1 − ``confidence``. The intervals hold for all
-    tested candidates together. ``listed`` is the share of people whose value is among the tested candidates, with its
-    own interval. ``misfit`` is the p-value of "tested candidates and thinly spread others explain the bits": if it is
-    tiny, a frequent value is missing from the list, and errors, though larger for that, are to be read with care.
+    tested candidates together. ``listed`` is the share of people whose value is among the tested candidates, unbiased
+    like the others, with its own interval. ``misfit`` is the p-value of "tested candidates and thinly spread others
+    explain the bits": if it is tiny, a frequent value is missing from the list, and errors, though larger for that, are
+    to be read with care.
     """
 
     candidates: tuple[str, ...]
@@ -117,10 +118,11 @@ class Decoding(Shown):
         """The most frequent ones among those that are there."""
         found = self.found
         low, high = self.listed_interval
+        listed = within(self.listed, self.listed_interval)
         notes = [
             meaning(self.confidence, simultaneous=True, reports=self.reports),
             f"found among {len(self.candidates):,} candidates that were tested; {self.unpicked:,} were left out",
-            f"people whose value is a tested candidate: {self.listed:.3f} ({low:.3f} … {high:.3f})",
+            f"people whose value is a tested candidate: {listed:.3f} ({low:.3f} … {high:.3f})",
         ]
         if self.misfit < SUSPICIOUS:
             notes.append("the bits don't fit: a frequent value seems to be missing from the list of candidates")

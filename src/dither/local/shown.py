@@ -12,6 +12,7 @@ from dataclasses import dataclass
 MOST_ROWS = 20
 # Digits that are worth reading: two of the width of the narrowest interval, and no more than this behind the point.
 MOST_DIGITS = 7
+BEYOND = "estimates beyond what is possible are shown as the nearest that is; the unbiased ones are in the arrays"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Table:
     """The first rows of some estimates and what there is to know about all of them.
 
     ``rows`` are those that are shown, ``number`` says how many there are, ``notes`` is what the intervals mean.
+    ``cut`` says that an estimate beyond its interval, which ends at what is possible, is shown as the nearest end.
     """
 
     names: str
@@ -35,6 +37,7 @@ class Table:
     rows: Sequence[Row]
     number: int
     notes: Sequence[str]
+    cut: bool = True
 
     def cells(self) -> list[tuple[str, str, str]]:
         """Name, estimate and interval as texts."""
@@ -44,7 +47,7 @@ class Table:
         return [
             (
                 printable(row.name),
-                f"{row.value:,.{digits}f}",
+                f"{within(row.value, row.interval) if self.cut else row.value:,.{digits}f}",
                 f"{row.interval[0]:,.{digits}f} … {row.interval[1]:,.{digits}f}",
             )
             for row in self.rows
@@ -53,7 +56,8 @@ class Table:
     def foot(self) -> list[str]:
         """What is said below the table."""
         left = self.number - len(self.rows)
-        return ([f"… {left:,} more"] if left > 0 else []) + list(self.notes)
+        beyond = self.cut and any(within(row.value, row.interval) != row.value for row in self.rows)
+        return [*([f"… {left:,} more"] if left > 0 else []), *self.notes, *([BEYOND] if beyond else [])]
 
     def text(self) -> str:
         """The table for a terminal."""
@@ -92,6 +96,16 @@ class Shown:
 
     def _repr_html_(self) -> str:
         return self.table().markup()
+
+
+def within(value: float, interval: tuple[float, float]) -> float:
+    """The estimate as it is shown: an unbiased one may lie where no share or mean can, and its interval doesn't.
+
+    Example:
+        >>> within(1.677, (0.686, 1.0)), within(-0.02, (0.0, 0.01)), within(0.25, (0.2, 0.3))
+        (1.0, 0.0, 0.25)
+    """
+    return min(max(value, interval[0]), interval[1])
 
 
 def printable(name: str) -> str:

@@ -22,12 +22,11 @@ from dither.local.frequencies import FrequencyOracle
 from dither.local.participation import Participation
 from dither.local.protocol import Protocol
 from dither.local.shuffle_curve import LARGEST_ODDS, Randomiser, ShuffledCurve, curve_of
-from dither.local.shuffle_views import Chords
+from dither.local.shuffle_views import LOWEST, Chords
 from dither.mechanisms.kary_response import KaryResponseLoss
 from dither.mechanisms.randomized_response import RandomizedResponseLoss, check_odds
 from dither.numeric import (
     Number,
-    down,
     exp_up,
     fraction_down,
     fraction_up,
@@ -37,7 +36,8 @@ from dither.numeric import (
     positive_int,
     up,
 )
-from dither.privacy import Adjacency, Array, Direction, Json, PrivacyLoss, PureLoss, mirrored
+from dither.numeric.rounding import SLACK
+from dither.privacy import Adjacency, Array, Direction, Json, PrivacyLoss, PureLoss, at_least_nothing, mirrored
 
 # As they stand in the permanent form.
 FIELDS = ("odds", "weight", "clones", "silent", "common")
@@ -48,8 +48,6 @@ FEW_POINTS = 64
 MOST_NODES, FEWEST_NODES = 400, 64
 # The work that the chords of one loss may take: nodes times numbers of clones.
 CHORD_WORK = 4_000_000
-# By how much the curve may overstate δ, measured against exact sums: a share of it, besides what is cut off.
-OVERSTATED = 1e-7
 # Beyond this a local report keeps nothing secret, and calibration stops.
 LARGEST_LOCAL = 50.0
 
@@ -94,11 +92,6 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
         """Exchanging the two values swaps the pair."""
         return True
 
-    @property
-    def allowance(self) -> float:
-        """What is added for numbers of clones that aren't summed over."""
-        return self._curve.outside if self.local.odds > 1 else 0.0
-
     def pure(self) -> float:
         """That of the report by itself: all others may happen to say the opposite."""
         return log_up(self.local.odds)
@@ -117,6 +110,18 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
         curve = self._curve
         heights = np.array([curve.delta_up(float(e)) for e in distance.ravel()]).reshape(distance.shape)
         return mirrored(heights, epsilon)
+
+    def profile_down(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
+        """Sums that leave out what the curve from above adds; many points at once lie above lines through some."""
+        distance = np.abs(np.asarray(epsilon, dtype=np.float64))
+        if self.local.odds == 1:
+            return at_least_nothing(np.zeros(distance.shape), epsilon)
+        if distance.size > FEW_POINTS:
+            heights = _chords(self).under(_below_chords(self), distance)
+        else:
+            curve = self._curve
+            heights = np.array([curve.delta_down(float(e)) for e in distance.ravel()]).reshape(distance.shape)
+        return at_least_nothing(mirrored(heights, epsilon) * (1 - 4 * SLACK), epsilon)
 
     def renyi(self, order: float) -> float:
         """The divergence of the chords' pair."""
@@ -151,8 +156,11 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
         return min(pure, up(found, 2.0**-50))
 
     def _epsilon_down(self, delta: float) -> float:
-        high = self._epsilon_up(min(1.0, delta * (1 + OVERSTATED) + self.allowance))
-        return max(0.0, down(high, 2.0**-36))
+        curve, above = self._curve, math.nextafter(delta, 1.0)
+        if self.local.odds == 1 or curve.delta_down(0.0) < above:
+            return 0.0
+        high = self._epsilon_up(delta)
+        return largest_true(lambda epsilon: curve.delta_down(epsilon) >= above, 0.0, high, relative=1e-9)
 
     def parameters(self) -> Json:
         """The permanent fields."""
@@ -170,6 +178,14 @@ def _chords(loss: ShuffledLoss) -> Chords:
     curve = curve_of(loss.local, loss.users)
     nodes = max(FEWEST_NODES, min(MOST_NODES, CHORD_WORK // curve.work))
     return Chords.of(curve.delta_up, curve.log_up, loss.pure(), nodes)
+
+
+@lru_cache(maxsize=64)
+def _below_chords(loss: ShuffledLoss) -> Array:
+    """The curve from below at the chords' ends, down to where it is out of sight."""
+    curve, chords = curve_of(loss.local, loss.users), _chords(loss)
+    seen = chords.epsilons[chords.logs > math.log(LOWEST)]
+    return np.array([curve.delta_down(float(e)) for e in seen])
 
 
 @lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ TAIL = 1e-30
 FAR = 105.0
 # Allowance for b(C, k), from that of its logarithm, and for a sum of them.
 RELATIVE = 1e-12
+# By how much the sums may overstate δ, measured against exact ones: a share of it, besides what is cut off.
+OVERSTATED = 1e-7
 # Sums of b are begun anew after C has grown by one in so many, or by so many times its root: before S changes by more
 # than a factor of e, or more than 200 times its value was added up.
 FRESH_SHARE, FRESH_ROOTS = 100, 16
@@ -82,9 +84,12 @@ class ShuffledCurve:
         share = 2 * known.clones / alike if known.common else 2 * known.clones
         first = Crowd.of(lowest, share, silent=more)
         edges = _steps(chances, long=first.masses.size > LONG)
+        self._largest: list[tuple[float, int]] = []
         for start, end in itertools.pairwise([*edges, chances.size]):
             chance = float(chances[start:end].sum()) * (1 + chances.size * 2.0**-50)
             self.crowds.append((chance, Crowd.of(lowest + start, share, silent=more) if start else first))
+            self._largest.append((chance, lowest + end - 1))
+        self._share, self._more, self._counted = share, more, users <= MOST_USERS
         self.outside = 6 * TAIL if cut or any(crowd.cut for _, crowd in self.crowds) else 0.0
 
     @property
@@ -102,6 +107,27 @@ class ShuffledCurve:
         lead = self.gain * (1 + SLACK) - more * (1 - SLACK)
         total = sum(chance * crowd.sum_up(epsilon, self.gain, lead, more) for chance, crowd in self.crowds)
         return min(local, total * self.weight * (1 + SLACK) + self.outside * local)
+
+    @cached_property
+    def _larger_crowds(self) -> list[tuple[float, Crowd]]:
+        """Each step counted as its upper end, which is never too high; none where users weren't counted."""
+        if not self._counted:
+            return []
+        return [
+            (chance, crowd if crowd.size == size else Crowd.of(size, self._share, silent=self._more))
+            for (chance, size), (_, crowd) in zip(self._largest, self.crowds, strict=True)
+        ]
+
+    def delta_down(self, epsilon: float) -> float:
+        """A lower bound of the curve at ε ≥ 0: what is cut off is left out, the rest may be off by ``OVERSTATED``."""
+        if epsilon >= self.pure:
+            return 0.0
+        more = math.expm1(epsilon) * (1 + SLACK)
+        lead = self.gain * (1 - SLACK) - more
+        if lead <= 0:
+            return 0.0
+        total = sum(chance * crowd.sum_up(epsilon, self.gain, lead, more) for chance, crowd in self._larger_crowds)
+        return max(0.0, total * self.weight * (1 - OVERSTATED) - 2 * TAIL)
 
     def log_up(self, epsilon: float) -> float:
         """A simpler bound of the curve's logarithm at 0 < ε < the pure one, however low it is.

@@ -61,6 +61,25 @@ class Chords:
         found = np.maximum(low - share * (1 - SLACK) * (low - high), SMALLEST)
         return np.where(epsilon >= self.epsilons[-1], 0.0, found * (1 + SLACK))
 
+    def under(self, below: Array, epsilon: Array) -> Array:
+        """The curve from below at ε ≥ 0, given values from below at the first of the points.
+
+        It falls, so a value holds nearer by as well; and it is convex in t = e^ε, so that it lies above the line
+        through a point above it and one below it, beyond the latter: on either side.
+        """
+        t, high = np.exp(self.epsilons[: below.size]), np.exp(self.logs[: below.size])
+        asked = np.exp(np.minimum(epsilon, float(self.epsilons[-1])))
+        # by how much it may fall after a point, and how much it must have fallen before one; Q is at most 1
+        rise = np.append(1.0, np.minimum((high[:-1] - below[1:]) / np.diff(t), 1.0))
+        fall = np.append(np.maximum((below[:-1] - high[1:]) / np.diff(t), 0.0), 0.0)
+        right = np.searchsorted(t, asked)
+        left, inside = np.maximum(right - 1, 0), right < below.size
+        right = np.minimum(right, below.size - 1)
+        from_left = below[left] - rise[left] * (asked - t[left])
+        from_right = below[right] + fall[right] * (t[right] - asked)
+        found = np.maximum(from_left, np.where(inside, from_right, 0.0))
+        return np.where(epsilon >= self.epsilons[-1], 0.0, np.maximum(found, 0.0) * (1 - RELATIVE))
+
     def masses(self) -> Array:
         """Logarithms of the chords' point masses under P at every ε but 0; −∞ where there is none, or less than none.
 

@@ -26,9 +26,11 @@ from dither.privacy import (
     PrivacyLoss,
     Sensitivity,
     ZcdpLoss,
+    at_least_nothing,
     compose,
     mirrored,
 )
+from dither.privacy.loss import ROUNDING
 from dither.privacy.renyi import check_order
 from dither.privacy.sensitivity import expect_sensitivity
 
@@ -119,7 +121,7 @@ class DiscreteGaussianLoss(PrivacyLoss, kind="discrete_gaussian"):
     @property
     def allowance(self) -> float:
         """Both sums may be off by their own round-off, of which the curve is a small difference."""
-        return SUM_ERROR if self.variance <= LARGEST_SUMMED_SCALE**2 else 500 / float(self.variance)
+        return SUM_ERROR
 
     @property
     def rho(self) -> Fraction:
@@ -151,6 +153,17 @@ class DiscreteGaussianLoss(PrivacyLoss, kind="discrete_gaussian"):
             # both sums are good to a few units in the last place of the larger one
             best = np.maximum(best, lost - matched + np.where(lost > matched, SUM_ERROR * lost, 0.0))
         return mirrored(np.minimum(best * (1 + CURVE_SLACK) + 1e-300, 1.0), epsilon)
+
+    def profile_down(self, epsilon: Array, direction: Direction) -> Array:
+        """The same; above the summed scales the continuous curve with the margin taken off."""
+        if self.variance <= LARGEST_SUMMED_SCALE**2:
+            return PrivacyLoss.profile_down(self, epsilon, direction)
+        margin = 201 / float(self.variance)
+        # from below the events are those of whole numbers: the next cut is up to n/σ² of loss further
+        blur = 2 * margin + self.shift / float(self.variance)
+        mu = self.shift / math.sqrt(float(self.variance))
+        near = gaussian_profile(mu * (1 - 1e-15), np.abs(epsilon) * (1 + ROUNDING) + blur) * (1 - 2 * margin - ROUNDING)
+        return at_least_nothing(mirrored(np.maximum(near - 1e-300, 0.0), epsilon) * (1 - ROUNDING), epsilon)
 
     def renyi(self, order: float) -> float:
         """At most that of continuous noise: α·n²/2σ² (Canonne, Kamath & Steinke 2020, Proposition 5)."""

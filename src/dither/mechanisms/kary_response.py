@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import ndtri
 
+from dither.brief import brief
 from dither.entropy import SYSTEM, Source, below_many, bernoulli_many
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import FiniteLaw, Floats, Ints, failure_probability
@@ -165,6 +166,8 @@ class KaryResponse:
     keep: Fraction
     _labels: Any = field(init=False, repr=False, compare=False)
     _index: dict[Hashable, int] = field(init=False, repr=False, compare=False)
+
+    __repr__ = brief
 
     def __init__(self, categories: int | Sequence[Hashable], keep: Number) -> None:
         listed = _checked(categories)

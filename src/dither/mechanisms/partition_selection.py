@@ -11,13 +11,20 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr
 
 from dither.entropy import SYSTEM, Source, bernoulli, exp_neg_bounds
 from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity
 from dither.mechanisms.base import FiniteLaw, Ints, whole_numbers
-from dither.mechanisms.discrete_gaussian import DiscreteGaussian, discrete_gaussian_tail_up
+from dither.mechanisms.discrete_gaussian import (
+    LARGEST_SUMMED_SCALE,
+    DiscreteGaussian,
+    discrete_gaussian_cdf,
+    discrete_gaussian_tail_up,
+)
 from dither.mechanisms.laplace import DiscreteLaplace
-from dither.numeric import Number, as_fraction, fraction_up, positive, positive_int, probability
+from dither.numeric import Number, as_fraction, fraction_down, fraction_up, positive, positive_int, probability
+from dither.numeric.rounding import SLACK
 from dither.privacy import (
     Adjacency,
     ApproximateLoss,
@@ -26,9 +33,11 @@ from dither.privacy import (
     Json,
     PrivacyLoss,
     Sensitivity,
+    at_least_nothing,
 )
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 # The longest ladder of probabilities that is worth keeping: it grows like ln(1/δ)/ε.
 LONGEST_LADDER = 2**20
@@ -133,6 +142,10 @@ class PartitionSelection:
         n = min(positive_int(units, "units", least=0), self.certain)
         return Fraction(self._ladder.steps[n], 1 << self._ladder.bits)
 
+    def keep_chances(self, units: Ints) -> Floats:
+        """``keep_probability`` of many numbers of units at once, to a float's accuracy; for planning."""
+        return self._ladder.words[np.minimum(units, self.certain)] / 2.0**WORD
+
     def threshold(self, confidence: Number = 0.95) -> int:
         """How many units a key needs to be kept with probability ``confidence``."""
         exact = as_fraction(confidence, "confidence")
@@ -200,6 +213,11 @@ class GivenAwayLoss(PrivacyLoss, kind="given_away"):
         rho, delta = self.base.approximate_zcdp()
         return rho, fraction_up(Fraction(delta) + self.chance)
 
+    def decomposed(self) -> tuple[PrivacyLoss, Fraction]:
+        """The base; the chances add."""
+        base, delta = self.base.decomposed()
+        return base, delta + self.chance
+
     def profile(self, epsilon: Array, direction: Direction) -> Array:
         """δ + (1 − δ)·H(ε): the curve of the product with a pair that is disjoint with probability δ."""
         chance = fraction_up(self.chance)
@@ -207,6 +225,12 @@ class GivenAwayLoss(PrivacyLoss, kind="given_away"):
         limit = self.base.pure()
         inside = np.minimum(epsilon, limit) if math.isfinite(limit) else epsilon
         return np.minimum(chance + (1 - chance) * self.base.profile(inside, direction), 1.0)
+
+    def profile_down(self, epsilon: Array, direction: Direction) -> Array:
+        """The same with both parts from below."""
+        chance = fraction_down(self.chance)
+        known = (chance + (1 - chance) * self.base.profile_down(epsilon, direction)) * (1 - SLACK)
+        return at_least_nothing(known, epsilon)
 
     def epsilon(self, delta: Number) -> float:
         """At the chance itself the base's pure ε: no search, no rounding."""
@@ -329,6 +353,14 @@ class GaussianThreshold:
         if n == 0:
             return 0.0
         return discrete_gaussian_tail_up(self.scale**2, self.threshold - n)
+
+    def keep_chances(self, units: Ints) -> Floats:
+        """``keep_probability`` of many numbers of units at once, about; for planning."""
+        below = self.threshold - units.astype(np.float64)
+        # what rounds to at least so many lies above that less ½
+        large = ndtr((0.5 - below) / float(self.scale))
+        found = large if self.scale > LARGEST_SUMMED_SCALE else discrete_gaussian_cdf(self.scale**2, -below)
+        return np.where(units > 0, found, 0.0)
 
     def error(self, confidence: Number = 0.95) -> float:
         """The absolute error of the noisy count of a key, shown or not, at this confidence."""

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from dither.brief import brief
 from dither.entropy import SYSTEM, Source, permutation
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import FiniteLaw, Ints
@@ -196,6 +197,8 @@ class ParticipationResponse:
 
     keep: Fraction
     _response: KaryResponse = field(init=False, repr=False, compare=False)
+
+    __repr__ = brief
 
     def __init__(self, keep: Number) -> None:
         response = KaryResponse(len(Slot), keep)

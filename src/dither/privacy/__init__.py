@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from dither.privacy.group import as_replace
     from dither.privacy.guarantee import Guarantee
-    from dither.privacy.loss import Array, Cells, Direction, Json, PrivacyLoss, mirrored
+    from dither.privacy.loss import Array, Cells, Direction, Json, PrivacyLoss, at_least_nothing, mirrored
     from dither.privacy.pld import Pld
     from dither.privacy.sampling import poisson, without_replacement
     from dither.privacy.sensitivity import Norm, Sensitivity
@@ -49,6 +49,7 @@ __all__ = [
     "ZcdpOdometer",
     "advanced_composition",
     "as_replace",
+    "at_least_nothing",
     "basic_composition",
     "calibrate",
     "compose",
@@ -71,7 +72,7 @@ _HOMES = {
     ),
     "dither.privacy.group": ("as_replace",),
     "dither.privacy.guarantee": ("Guarantee",),
-    "dither.privacy.loss": ("Array", "Cells", "Direction", "Json", "PrivacyLoss", "mirrored"),
+    "dither.privacy.loss": ("Array", "Cells", "Direction", "Json", "PrivacyLoss", "at_least_nothing", "mirrored"),
     "dither.privacy.pld": ("Pld",),
     "dither.privacy.sampling": ("poisson", "without_replacement"),
     "dither.privacy.sensitivity": ("Norm", "Sensitivity"),

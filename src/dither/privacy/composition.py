@@ -16,11 +16,12 @@ from typing import Self
 
 import numpy as np
 
+from dither.brief import brief
 from dither.errors import IncompatibleLosses, InvalidParameter
-from dither.numeric import Number, as_fraction, fraction_down, fraction_up, positive_int, up
+from dither.numeric import Number, as_fraction, down, fraction_down, fraction_up, positive_int, up
 from dither.privacy import fourier, merge
-from dither.privacy.lattice import LARGEST_REACH, Lattice, spread, upper
-from dither.privacy.loss import Array, Direction, Json, PrivacyLoss, expect_loss
+from dither.privacy.lattice import LARGEST_REACH, Lattice, spread, under, upper
+from dither.privacy.loss import ROUNDING, Array, Direction, Json, PrivacyLoss, at_least_nothing, expect_loss
 from dither.privacy.renyi import check_order, renyi_epsilon
 from dither.privacy.unit import Adjacency
 
@@ -32,6 +33,8 @@ LARGEST_LATTICE = 1 << 21
 # The numeric composition leaves larger pure losses to their sum.
 LARGEST_PART = 30.0
 SHARP_DELTA = 1e-20
+# Whole curves are seen through the tilts of these δ.
+SEEN_AT = (0.5, 1e-3, 1e-8, 1e-14, 1e-22)
 
 
 def compose(parts: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
@@ -80,6 +83,8 @@ class Composed(PrivacyLoss, kind="composed"):
     parts: tuple[tuple[PrivacyLoss, int], ...]
     adjacency: Adjacency
 
+    __repr__ = brief
+
     @property
     def symmetric(self) -> bool:
         """Whether all parts are."""
@@ -114,6 +119,14 @@ class Composed(PrivacyLoss, kind="composed"):
         pairs = [loss.approximate_zcdp() for loss, _ in self.parts]
         return self._sum([rho for rho, _ in pairs]), self._sum([delta for _, delta in pairs])
 
+    def decomposed(self) -> tuple[PrivacyLoss, Fraction]:
+        """What is left of each part, composed; the chances add (union bound)."""
+        if not any(loss.decomposed()[1] for loss, _ in self.parts):
+            return self, Fraction(0)
+        left = [(*loss.decomposed(), count) for loss, count in self.parts]
+        delta = sum((count * given for _, given, count in left), Fraction(0))
+        return compose([(loss, count) for loss, _, count in left]), delta
+
     def renyi(self, order: float) -> float:
         """Rényi divergences add (Mironov 2017, Proposition 1)."""
         check_order(order)
@@ -144,6 +157,13 @@ class Composed(PrivacyLoss, kind="composed"):
             best = np.minimum(best, curve.delta_up(epsilon))
         return best
 
+    def profile_down(self, epsilon: Array, direction: Direction) -> Array:
+        """The composed curve from below: the largest of several tilts at every point."""
+        best = np.zeros(np.shape(epsilon))
+        for curve, moved, miss in _curves_down(self, direction):
+            best = np.maximum(best, curve.delta_down(epsilon + moved) - miss)
+        return at_least_nothing(best, epsilon)
+
     def __add__(self, other: object) -> PrivacyLoss:
         # adding one loss at a time to a long list, as sum() does, must not go through the whole list every time
         if not isinstance(other, PrivacyLoss):
@@ -171,11 +191,6 @@ class Composed(PrivacyLoss, kind="composed"):
         """Whether all parts are."""
         return all(loss.tight for loss, _ in self.parts)
 
-    @property
-    def allowance(self) -> float:
-        """The sum of the parts'."""
-        return math.fsum(count * loss.allowance for loss, count in self.parts)
-
     def _epsilon_up(self, delta: float) -> float:
         numeric = max(_numeric_up(self, direction, delta) for direction in self.directions)
         # the exact composition beats every order, but not if a part knows itself by its orders only, nor so far out
@@ -188,6 +203,12 @@ class Composed(PrivacyLoss, kind="composed"):
         tops = {direction: _numeric_up(self, direction, delta) for direction in self.directions}
         worst = max(tops, key=lambda direction: tops[direction])
         return max(0.0, _numeric_down(self, worst, delta))  # rounds δ up itself
+
+    def _pure_down(self) -> float:
+        """The sum of the parts', unless one part is worst in one direction and one in the other."""
+        if self.symmetric or len(self.parts) == 1:
+            return down(self.pure(), ROUNDING)
+        return self._epsilon_down(SHARP_DELTA) if math.isfinite(self.pure()) else self.pure()
 
     def reach(self, tail: float, direction: Direction) -> float:
         """Where the composed curve has fallen to ``tail``."""
@@ -304,26 +325,57 @@ def _lower_items(loss: Composed, direction: Direction, step: float, tail: float)
     return items
 
 
-def _split_down(loss: Composed, direction: Direction, delta: float) -> float:
-    """A bound from below for any curve: undo the splitting that put the losses on the lattice.
+def _moved(loss: Composed, step: float, miss: float) -> float:
+    """How much lower the losses of a polygon have to be read for a bound from below: undo the splitting.
 
-    The polygon splits every loss L between two neighbouring lattice points, L̂ = L + D; given L, D takes two values
-    a step h apart whose mean is at most h²/8 (the divergence of a two-point split of width h). Over n steps
-    Pr[ΣD > n·h²/8 + h·√(n·ln(1/η)/2)] ≤ η (Hoeffding), so δ(ε) ≥ δ̂(ε + that) − η.
+    The polygon through a curve's values at the lattice points splits every loss L between two neighbouring points,
+    L̂ = L + D; given L, D takes two values a step h apart whose mean is at most h²/8 (it is the divergence of a
+    two-point split of width h). Over n steps Pr[ΣD > n·h²/8 + h·√(n·ln(1/η)/2)] ≤ η (Hoeffding), so
+    δ(ε) ≥ δ̂(ε + that) − η.
     """
-    step = _step(loss, direction, FINE_STEP)
-    items = _upper_items(loss, direction, step, _tail(loss, delta))
-    inflation = math.exp(math.fsum(count * math.log(lattice.inflation) for lattice, count in items))
     n = loss.steps
-    best = 0.0
+    return n * step**2 / 8 + step * math.sqrt(n * math.log(1 / miss) / 2)
+
+
+@lru_cache(maxsize=64)
+def _under_items(
+    loss: Composed, direction: Direction, step: float, tail: float
+) -> tuple[tuple[Lattice, int], ...] | None:
+    """The parts' polygons from below, or None if one has none."""
+    items = [(under(part, direction, step, tail), count) for part, count in loss.parts]
+    known = tuple((lattice, count) for lattice, count in items if lattice is not None)
+    return known if len(known) == len(items) else None
+
+
+def _split_down(loss: Composed, direction: Direction, delta: float) -> float:
+    """A bound from below for any curve: polygons that are nowhere above those through the curves, read lower."""
+    step = _step(loss, direction, FINE_STEP)
+    items = _under_items(loss, direction, step, _tail(loss, delta))
     miss = delta * 1e-3
-    moved = n * step**2 / 8 + step * math.sqrt(n * math.log(1 / miss) / 2)
-    for curve in _curves(items, delta):
-        low = curve.epsilon_down((delta + miss + loss.allowance + 2e-5 * delta) * inflation)
+    for curve in _curves(items, delta) if items else ():
+        low = curve.epsilon_down(delta + miss)
         if low is not None:
-            best = max(best, low - moved)
-            break
-    return best
+            return max(0.0, low - _moved(loss, step, miss))
+    return 0.0
+
+
+@lru_cache(maxsize=16)
+def _curves_down(loss: Composed, direction: Direction) -> tuple[tuple[fourier.Composition, float, float], ...]:
+    """Curves from below through several tilts, each with how much further it has to be asked and what it may miss."""
+    if _worthless(loss):
+        return ()
+    curves = []
+    coarse, fine = _step(loss, direction, STEP), _step(loss, direction, FINE_STEP)
+    merged, split = _lower_items(loss, direction, coarse, 1e-30), _under_items(loss, direction, fine, 1e-30)
+    for delta in SEEN_AT:
+        if merged is not None:
+            with suppress(fourier.TooFineError):
+                curves.append((fourier.composed(merged, fourier.tilt_for_delta(merged, delta)), 0.0, 0.0))
+        if split is not None:
+            with suppress(fourier.TooFineError):
+                curve = fourier.composed(split, fourier.tilt_for_delta(split, delta))
+                curves.extend((curve, _moved(loss, fine, miss), miss) for miss in (delta * 1e-3, delta * 1e-6))
+    return tuple(curves)
 
 
 @lru_cache(maxsize=256)
@@ -350,7 +402,7 @@ def _profile_curves(loss: Composed, direction: Direction) -> tuple[fourier.Compo
     items = _upper_items(loss, direction, step, 1e-30)
     if fourier.infinite_mass(items) >= 1:
         return ()
-    tilts = {fourier.tilt_for_delta(items, delta) for delta in (0.5, 1e-3, 1e-8, 1e-14, 1e-22)}
+    tilts = {fourier.tilt_for_delta(items, delta) for delta in SEEN_AT}
     curves = []
     for theta in (0.0, *sorted(tilts)):
         with suppress(fourier.TooFineError):

@@ -35,6 +35,8 @@ TILTED_FLOOR, PLAIN_FLOOR = -20.0, -32.0
 TILTED_WINDOW, PLAIN_WINDOW = 25.0, 36.0
 LARGEST_TRANSFORM = 1 << 24
 FAR = 45.0
+# up to this ε a loss of 600 may be read as infinite in a bound from below
+NEAR = 500.0
 # e to this power is a float, and so is its inverse
 LARGEST_EXPONENT = 690.0
 # neighbouring lattice points may differ by this factor in the exponent, which floats can bear
@@ -140,6 +142,7 @@ class Composition:
     q_above: Array
     scale: float
     infinite: float
+    surely_infinite: float
     shift: float
 
     def epsilon_up(self, delta: float) -> float | None:
@@ -157,10 +160,24 @@ class Composition:
 
     def epsilon_down(self, delta: float) -> float | None:
         """The largest ε whose δ surely is above ``delta``; None if it lies below this curve's window."""
-        over = np.flatnonzero(self.value - self.error > delta)
-        if not over.size:
+        target = delta - self.surely_infinite
+        over = np.flatnonzero(self.value - self.error > target)
+        if not over.size or self.epsilons[over[-1]] > self._known_to:
             return None
-        return down_by(self._inside(int(over[-1]), delta + float(self.error[over[-1]]))) - self.shift
+        return down_by(self._inside(int(over[-1]), target + float(self.error[over[-1]]))) - self.shift
+
+    def delta_down(self, epsilon: Array) -> Array:
+        """δ from below at every ε; below the window that of its first point, since δ falls."""
+        asked = np.maximum(epsilon + self.shift, self.epsilons[0])
+        j = np.clip(np.searchsorted(self.epsilons, asked, side="right") - 1, 0, self.epsilons.size - 1)
+        beyond = np.exp(np.clip(asked - self.epsilons[j], 0.0, 50.0)) * (1 + 1e-12)
+        value = self.scale * (self.p_above[j] * (1 - 1e-12) - beyond * self.q_above[j]) - beyond * self.error[j]
+        value = np.where(j == self.epsilons.size - 1, 0.0, value)
+        return np.where(asked > self._known_to, 0.0, np.maximum(value, 0.0) + self.surely_infinite)
+
+    @property
+    def _known_to(self) -> float:
+        return NEAR if self.surely_infinite else math.inf
 
     def delta_up(self, epsilon: Array) -> Array:
         """δ from above at every ε; below the window by its largest slope in e^ε, which is that of Q's whole mass."""
@@ -244,6 +261,7 @@ def composed(items: Items, theta: float) -> Composition:
         q_above=q_above,
         scale=scale,
         infinite=infinite_mass(items),
+        surely_infinite=_surely_infinite(items),
         shift=math.fsum(count * lattice.shift for lattice, count in items),
     )
 
@@ -258,6 +276,16 @@ def infinite_mass(items: Items) -> float:
         total += count * math.log(whole)
         survive += count * math.log1p(-lattice.infinite / whole)
     return min(1.0, up_by(-math.expm1(survive) * math.exp(min(max(total, 0.0), 700.0)), 2.0**-40))
+
+
+def _surely_infinite(items: Items) -> float:
+    """The mass of "some item is infinite" from below, whatever the items' other masses sum to.
+
+    A bound from below may only know that the loss is at least 600 (``lattice.under``). Read as infinite that overstates
+    δ(ε) by a share of e^(ε−600), as the Q-masses of the other items sum to at most 1: nothing for ε up to ``NEAR``.
+    """
+    survive = math.fsum(count * math.log1p(-min(lattice.infinite, 1 - UNIT)) for lattice, count in items)
+    return -math.expm1(survive) * (1 - 2.0**-40)
 
 
 def _window(

@@ -10,7 +10,7 @@ import numpy as np
 from dither.errors import IncompatibleLosses
 from dither.numeric import positive_int, up
 from dither.numeric.rounding import SLACK
-from dither.privacy.loss import Array, Direction, Json, PrivacyLoss, expect_loss, mirrored
+from dither.privacy.loss import Array, Direction, Json, PrivacyLoss, at_least_nothing, expect_loss, mirrored
 from dither.privacy.renyi import pure_renyi
 from dither.privacy.unit import Adjacency
 
@@ -91,11 +91,22 @@ class Grouped(PrivacyLoss, kind="grouped"):
         back = ahead if self.symmetric else self._chain(distance, direction.reversed)
         return np.where(epsilon >= 0, ahead, mirrored(back, epsilon))
 
+    def profile_down(self, epsilon: Array, direction: Direction) -> Array:
+        """The group bound of the base's curve from below: a bound from below of the bound."""
+        distance = np.abs(epsilon)
+        one = distance / self.size
+        ahead = self._grown(self.base.profile_down(one * (1 + SLACK), direction), distance) * (1 - 2 * SLACK)
+        back = self._grown(self.base.profile_down(one * (1 + SLACK), direction.reversed), distance) * (1 - 2 * SLACK)
+        return at_least_nothing(np.where(epsilon >= 0, ahead, mirrored(back, epsilon) * (1 - 4 * SLACK)), epsilon)
+
     def _chain(self, distance: Array, direction: Direction) -> Array:
+        return self._grown(self.base.profile(distance / self.size, direction), distance)
+
+    def _grown(self, one_step: Array, distance: Array) -> Array:
         one = distance / self.size
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             growth = np.where(one > 0, np.expm1(distance) / np.expm1(one), float(self.size))
-            grown = self.base.profile(one, direction) * growth * (1 + SLACK)
+            grown = one_step * growth * (1 + SLACK)
         return np.minimum(np.where(np.isfinite(grown), grown, 1.0), 1.0)
 
     def parameters(self) -> Json:
@@ -126,6 +137,12 @@ class Replaced(PrivacyLoss, kind="replaced"):
         distance = np.abs(epsilon)
         worst = np.maximum.reduce([self.base.profile(distance, d) for d in self.base.directions])
         return mirrored(worst, epsilon)
+
+    def profile_down(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
+        """The larger of both directions, from below."""
+        distance = np.abs(epsilon)
+        worst = np.maximum.reduce([self.base.profile_down(distance, d) for d in self.base.directions])
+        return at_least_nothing(mirrored(worst, epsilon) * (1 - 4 * SLACK), epsilon)
 
     @property
     def tight(self) -> bool:

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from dither.privacy.loss import REACHES, Array, Direction, PrivacyLoss
 
 # A loss beyond is booked as infinite.
 LARGEST_REACH = float(REACHES[-1])
-# The rounding allowance that a curve may contain, as a factor; used where a bound from below is wanted.
-PROFILE_ALLOWANCE = 2.0**-36
+# Dents are taken out of a curve in so many rounds, all at once; what then is left point by point.
+HULL_ROUNDS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
     """Point masses of P at the losses offset + step·(first + i), and at infinity.
 
-    ``inflation`` bounds the factor by which the masses overstate the exact polygon;
     ``shift`` is how much lower the losses have to be read for a bound from below.
     """
 
@@ -35,7 +36,6 @@ class Lattice:
     infinite: float = 0.0
     offset: float = 0.0
     shift: float = 0.0
-    inflation: float = 1.0
 
     def losses(self) -> Array:
         """The losses at which the masses sit."""
@@ -60,20 +60,27 @@ def dots(loss: PrivacyLoss, direction: Direction, right: Array, left: Array) -> 
     up = np.minimum.accumulate(np.minimum(loss.profile(right, direction), 1.0))
     down = np.minimum.accumulate(np.minimum(loss.profile(left, direction.reversed), 1.0))
     up[0] = down[0] = max(up[0], down[0])
-    rise, fall = np.diff(right), np.diff(left)
-    drop = -np.diff(up)
-    stays = drop / np.expm1(rise)  # t_j · Q(L > e_j) on each piece, seen from its lower end
-    arrives = drop / -np.expm1(-rise)  # the same, seen from its upper end
-    above = arrives - np.append(stays[1:], 0.0)
-    drop = -np.diff(down)
-    leaves = drop / np.expm1(fall)
-    comes = drop / -np.expm1(-fall)
-    below = np.exp(-left[1:]) * (comes - np.append(leaves[1:], 0.0))
-    middle = 1.0 - up[0] - stays[0] - leaves[0]
-    masses = np.maximum(np.concatenate([below[::-1], [middle], above]), 0.0)
+    above, stays = _corners(right, up)
+    below, leaves = _corners(left, down)
+    masses = np.concatenate([(np.exp(-left[1:]) * below)[::-1], [1.0 - up[0] - stays - leaves], above])
+    return np.maximum(masses, 0.0), _joined(left, down, up), float(up[-1])
+
+
+def _corners(points: Array, heights: Array) -> tuple[Array, float]:
+    """The masses at the corners of a half, without its first, and t·Q(L > e) on its first piece.
+
+    A corner's mass is what the slope loses there; both are seen from the corner, so that nothing grows large.
+    """
+    width, drop = np.diff(points), -np.diff(heights)
+    stays = drop / np.expm1(width)  # t_j · Q(L > e_j) on each piece, seen from its lower end
+    arrives = drop / -np.expm1(-width)  # the same, seen from its upper end
+    return arrives - np.append(stays[1:], 0.0), float(stays[0])
+
+
+def _joined(left: Array, down: Array, up: Array) -> Array:
+    """The whole curve, from the far left to the far right."""
     tail = left[:0:-1]
-    curve = np.concatenate([-np.expm1(-tail) + np.exp(-tail) * down[:0:-1], up])
-    return masses, curve, float(up[-1])
+    return np.concatenate([-np.expm1(-tail) + np.exp(-tail) * down[:0:-1], up])
 
 
 def upper(loss: PrivacyLoss, direction: Direction, step: float, tail: float) -> Lattice:
@@ -90,7 +97,6 @@ def upper(loss: PrivacyLoss, direction: Direction, step: float, tail: float) -> 
     # the sums of positive terms in polygon_of are good to a relative 4n units in the last place
     allowance = 1 + 8 * masses.size * 2.0**-53
     lift = max(1.0, float(np.max(curve[seen] / polygon[seen], initial=1.0))) * allowance
-    excess = float(np.max(polygon[seen] / curve[seen], initial=1.0)) * lift
     kept = np.flatnonzero(masses)
     first, last = (int(kept[0]), int(kept[-1])) if kept.size else (0, 0)
     return Lattice(
@@ -98,8 +104,104 @@ def upper(loss: PrivacyLoss, direction: Direction, step: float, tail: float) -> 
         first=first - (left.size - 1),
         masses=masses[first : last + 1] * lift,
         infinite=infinite * lift,
-        inflation=excess * allowance * (1 + PROFILE_ALLOWANCE),
     )
+
+
+def under(loss: PrivacyLoss, direction: Direction, step: float, tail: float) -> Lattice | None:
+    """The largest polygon on the lattice step·ℤ that lies nowhere above the curve's own polygon; None if none is found.
+
+    The curve is known from below at the lattice points (``profile_down``), and the convex hull of those values is a
+    polygon with corners on the lattice. At every lattice point it is at most the curve, so everywhere at most the
+    polygon through the curve's values there. Curves of composed pairs are mixtures of the parts' curves with positive
+    weights, Σ_k g_k·H(t/t_k), so what is composed of lower curves is lower. The polygon through the curve itself is
+    above the curve: ``composition`` says what of a bound from below that leaves.
+    """
+    # one point further on each side nothing is claimed, but what is left at e^600 (there something is given away)
+    right = _points(loss.reach(tail, direction) + step, step)
+    left = _points(loss.reach(tail, direction.reversed) + step, step)
+    up, down = _heights(loss, right, direction), _heights(loss, left, direction.reversed)
+    up[0] = down[0] = max(up[0], down[0])
+    curve = _joined(left, down, up)
+    hull = _convex(right, up, left, down)
+    if hull is None:
+        return None
+    masses = np.zeros(curve.size)
+    middle = left.size - 1
+    (kept, above, stays), (also, below, leaves), top = hull
+    masses[middle + kept[1:]] = above
+    masses[middle - also[1:]] = np.exp(-left[also[1:]]) * below
+    masses[middle] = 1.0 - top - stays - leaves
+    masses = np.maximum(masses, 0.0)
+    losses = np.concatenate([-left[:0:-1], right])
+    polygon = polygon_of(losses, masses, float(up[-1]))
+    # whatever the arithmetic did: scaled down until it is below the curve at all lattice points
+    seen = polygon > 0
+    share = float(np.min(curve[seen] / polygon[seen], initial=1.0)) * (1 - 8 * masses.size * 2.0**-53)
+    places = np.flatnonzero(masses)
+    if share <= 0 or not places.size:
+        return None
+    first, last = int(places[0]), int(places[-1])
+    return Lattice(
+        step=step, first=first - middle, masses=masses[first : last + 1] * share, infinite=float(up[-1]) * share
+    )
+
+
+def _heights(loss: PrivacyLoss, points: Array, direction: Direction) -> Array:
+    """The curve from below; a bound further out holds nearer by as well, since curves fall."""
+    far = loss.profile_down(np.array([LARGEST_REACH]), direction)[0]
+    heights = np.append(loss.profile_down(points[:-1], direction), far)
+    return np.asarray(np.maximum.accumulate(np.clip(heights, 0.0, 1.0)[::-1])[::-1])
+
+
+Places: TypeAlias = npt.NDArray[np.intp]
+_Half: TypeAlias = tuple[Places, Array, float]
+
+
+def _convex(right: Array, up: Array, left: Array, down: Array) -> tuple[_Half, _Half, float] | None:
+    """The lower hull in t = e^ε of both halves: for each the corners that stay and their masses; and the value at 0."""
+    top = float(up[0])
+    for _ in range(HULL_ROUNDS):
+        first, second = _hull(right, np.append(top, up[1:])), _hull(left, np.append(top, down[1:]))
+        over = first[2] + second[2] + top - 1.0
+        if over <= 2.0**-50:
+            return first, second, top
+        # the halves meet in a dent: lower their common end until they don't, or until the next corners do
+        steep = 1.0 + sum(1 / math.expm1(float(x[half[0][1]])) for x, half in ((right, first), (left, second)))
+        top -= over / steep
+    return None
+
+
+def _hull(points: Array, heights: Array) -> _Half:
+    """The corners of one half that the lower hull keeps: a point above the chord of its neighbours isn't one."""
+    kept = np.arange(points.size)
+    for _ in range(HULL_ROUNDS):
+        masses, stays = _corners(points[kept], heights[kept])
+        dents = np.flatnonzero(masses[:-1] < 0) + 1
+        if not dents.size:
+            return kept, masses, stays
+        # of neighbours every other one may go: without it the next may be a corner
+        run = np.concatenate([[0], np.cumsum(np.diff(dents) > 1)])
+        place = np.arange(dents.size) - np.searchsorted(run, run)
+        kept = np.delete(kept, dents[place % 2 == 0])
+    kept = _chain(points, heights, kept)
+    masses, stays = _corners(points[kept], heights[kept])
+    return kept, masses, stays
+
+
+def _chain(points: Array, heights: Array, kept: Places) -> Places:
+    """The same one point after the other (Andrew 1979), for curves with wide dents."""
+    at, height = points.tolist(), heights.tolist()
+    stack: list[int] = []
+    for i in kept.tolist():
+        while len(stack) > 1:
+            a, b = stack[-2], stack[-1]
+            if (height[a] - height[b]) / math.expm1(at[b] - at[a]) > (height[a] - height[i]) / math.expm1(
+                at[i] - at[a]
+            ):
+                break
+            stack.pop()
+        stack.append(i)
+    return np.array(stack)
 
 
 def polygon_of(losses: Array, masses: Array, infinite: float) -> Array:

@@ -21,6 +21,8 @@ import numpy.typing as npt
 
 from dither.errors import InvalidParameter
 from dither.numeric import Number, as_fraction, down, fraction_down, smallest_true, up
+from dither.numeric.rounding import SLACK
+from dither.privacy.kinds import KINDS
 from dither.privacy.unit import Adjacency
 
 if TYPE_CHECKING:
@@ -30,10 +32,10 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Json: TypeAlias = dict[str, Any]
 
 JSON_VERSION = 1
-# Where kinds of losses are stated, apart from this package; loaded when a kind isn't known yet.
-KINDS = ("dither.mechanisms", "dither.local.losses", "dither.local.shuffle")
 # Losses above this are worthless as promises; the search for ε stops there and answers infinity.
 LARGEST_EPSILON = 1e5
+# By how much a curve in closed form may be off: of itself, and of the ε at which it is asked for.
+ROUNDING = 2.0**-36
 # Where curves are looked at to see how far they reach; e^600 still leaves room in a float for products.
 REACHES = np.geomspace(1e-6, 600.0, 300)
 
@@ -86,7 +88,10 @@ class PrivacyLoss(ABC):
         # dataclass(slots=True) makes the class a second time, without the keyword: it takes the first one's place
         kind = kind or cls.__dict__.get("kind", "")
         if kind:
-            registered = PrivacyLoss._kinds.get(kind)
+            home, registered = f"{cls.__module__}:{cls.__qualname__}", PrivacyLoss._kinds.get(kind)
+            # a kind of the table is taken whether or not its module was loaded yet
+            if KINDS.get(kind, home) != home:
+                raise InvalidParameter(f"the loss kind {kind!r} is taken by {KINDS[kind]}")
             if registered is not None and registered.__qualname__ != cls.__qualname__:
                 raise InvalidParameter(f"the loss kind {kind!r} is taken by {registered.__qualname__}")
             cls.kind = kind
@@ -97,6 +102,17 @@ class PrivacyLoss(ABC):
     @abstractmethod
     def profile(self, epsilon: Array, direction: Direction) -> Array:
         """H(ε) = sup_S P(S) − e^ε·Q(S) for every real ε of the array, rounded up."""
+
+    def profile_down(self, epsilon: Array, direction: Direction) -> Array:
+        """The same curve from below.
+
+        A curve in closed form is exact up to its rounding, and needs nothing more than this. Where ``profile`` is more
+        than that above the curve (a polygon, a sum that was cut off, another loss's bound), and in every loss that is
+        made of others, state it: a transformed upper bound is no lower bound.
+        """
+        beyond = epsilon + np.abs(epsilon) * ROUNDING
+        known = np.nan_to_num(self.profile(beyond, direction), nan=0.0) * (1 - ROUNDING) - self.allowance
+        return at_least_nothing(known, epsilon)
 
     @property
     def symmetric(self) -> bool:
@@ -135,6 +151,14 @@ class PrivacyLoss(ABC):
     def approximate_zcdp(self) -> tuple[float, float]:
         """(ρ, δ) such that this is δ-approximately ρ-zCDP; δ is zero unless something can be given away."""
         return self.zcdp(), 0.0
+
+    def decomposed(self) -> tuple[PrivacyLoss, Fraction]:
+        """(loss, δ): the laws of neighbours are mixtures, in parts 1 − δ and δ, and the first parts have this loss.
+
+        Sums that are kept side by side are all read off the first part, so that δ is given away once. Where nothing
+        is known to be given away this is the loss itself, and δ is zero.
+        """
+        return self, Fraction(0)
 
     def kl(self) -> float:
         """An upper bound of the expected loss E_P[L], for both directions."""
@@ -210,8 +234,10 @@ class PrivacyLoss(ABC):
         exact = _valid_delta(delta)
         high = self.epsilon(exact)
         rounded = fraction_down(exact)
+        if exact == 0:
+            return min(self._pure_down(), high), high
         if rounded == 0 or high in (0.0, math.inf):
-            return (high, high) if exact == 0 or high == 0 else (0.0, high)
+            return 0.0, high
         return min(self._epsilon_down(rounded), high), high
 
     def pld(self, direction: Direction = Direction.REMOVE, step: float | None = None) -> Pld:
@@ -260,16 +286,7 @@ class PrivacyLoss(ABC):
         """The loss that ``to_json`` wrote, by this or an earlier version."""
         if not isinstance(form, dict) or form.get("version") != JSON_VERSION:
             raise InvalidParameter(f"expected the JSON form of a loss, version {JSON_VERSION}; got {form!r}")
-        kind = str(form.get("kind"))
-        for home in KINDS:
-            if kind not in PrivacyLoss._kinds:
-                # by name: the layers above state losses of their own, and whoever reads one needn't know which
-                import_module(home)
-        known = PrivacyLoss._kinds.get(kind)
-        if known is None:
-            raise InvalidParameter(
-                f"unknown kind of loss {form.get('kind')!r}; known: {', '.join(sorted(PrivacyLoss._kinds))}"
-            )
+        known = PrivacyLoss._class_of(str(form.get("kind")))
         try:
             return known.from_parameters(form)
         except InvalidParameter:
@@ -278,6 +295,20 @@ class PrivacyLoss(ABC):
             raise InvalidParameter(
                 f"the JSON form of a {known.kind!r} loss lacks or garbles a field: {problem}"
             ) from problem
+
+    @staticmethod
+    def _class_of(kind: str) -> type[PrivacyLoss]:
+        """The class of a kind: dither's own by the table, another's if it was defined in this process."""
+        if kind in KINDS:
+            module, _, name = KINDS[kind].partition(":")
+            found: type[PrivacyLoss] = getattr(import_module(module), name)
+            return found
+        if kind not in PrivacyLoss._kinds:
+            raise InvalidParameter(
+                f"unknown kind of loss {kind!r}. If a later version of dither wrote it, update dither; if it is a "
+                f"class of your own, import its module first. Known: {', '.join(sorted({*KINDS, *PrivacyLoss._kinds}))}"
+            )
+        return PrivacyLoss._kinds[kind]
 
     # ------------------------------------------------------------------ searching the curve
 
@@ -292,12 +323,27 @@ class PrivacyLoss(ABC):
         return found if found == limit else up(found, 2.0**-50)
 
     def _epsilon_down(self, delta: float) -> float:
-        """A lower bound for the exact δ that was rounded down to ``delta``.
+        """A lower bound for the exact δ that was rounded down to ``delta``: an ε at which the curve is surely above.
 
-        The curve is exact up to its rounding allowance, so its own inverse bounds from below.
+        The point that is returned has been tested, so nothing rests on how the bound runs between points.
         """
-        high = self._epsilon_up(min(1.0, delta * (1 + 2.0**-36) + self.allowance))
-        return max(0.0, down(high, 2.0**-36))
+        above = math.nextafter(delta, 1.0)
+        low, high = 0.0, self._epsilon_up(delta)
+        if not math.isfinite(high):
+            return 0.0
+        while high - low > 1e-13 * high:
+            points = np.linspace(low, high, 33)
+            curve = np.maximum.reduce([self.profile_down(points, way) for way in self.directions])
+            sure = np.flatnonzero(curve >= above)
+            if not sure.size or points[1] == low:
+                break
+            last = int(sure[-1])
+            low, high = float(points[last]), float(points[min(last + 1, 32)])
+        return low
+
+    def _pure_down(self) -> float:
+        """The pure ε from below, for a loss whose pure ε is exact up to its rounding."""
+        return down(self.pure(), ROUNDING)
 
     @property
     def allowance(self) -> float:
@@ -330,9 +376,16 @@ def expect_loss(value: object) -> None:
 
 
 def mirrored(curve: Array, epsilon: Array) -> Array:
-    """Extend a symmetric pair's curve, given at |ε|, to ε < 0: H(−x) = 1 − e^−x + e^−x·H(x)."""
+    """Extend a symmetric pair's curve, given at |ε|, to ε < 0: H(−x) = 1 − e^−x + e^−x·H(x), rounded up."""
     below = np.minimum(epsilon, 0.0)
-    return np.where(epsilon >= 0, curve, -np.expm1(below) + np.exp(below) * curve)
+    mirror = (-np.expm1(below) + np.exp(below) * curve) * (1 + SLACK)
+    return np.where(epsilon >= 0, curve, np.minimum(mirror, 1.0))
+
+
+def at_least_nothing(curve: Array, epsilon: Array) -> Array:
+    """The larger of a bound from below and (1 − e^ε)₊, the curve of a pair that is one law twice."""
+    same = -np.expm1(np.minimum(epsilon, 0.0)) * (1 - SLACK)
+    return np.asarray(np.fmin(np.fmax(curve, same), 1.0))
 
 
 def _valid_delta(delta: Number) -> Fraction:

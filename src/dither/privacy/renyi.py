@@ -7,7 +7,6 @@ all these divergences are monotone under domination; so the views of a pure loss
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,6 @@ import numpy as np
 
 from dither.errors import InvalidParameter
 from dither.numeric import largest_true, up
-from dither.numeric.rounding import SLACK
 
 if TYPE_CHECKING:
     from dither.privacy.loss import PrivacyLoss
@@ -23,15 +21,14 @@ if TYPE_CHECKING:
 # Orders at which a curve is first looked at; the best one is then refined.
 ORDERS = (1.01, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, *range(2, 17), *range(18, 33, 2), 40, 48, 64, 80, 96, 128, 192,
           256, 512, 1024, 4096, 2**14, 2**17, 2**20)  # fmt: skip
-_ORDERS = [float(order) for order in ORDERS]
-_LOG = [math.log(order) for order in ORDERS]
-_LOG1P = [math.log1p(-1 / order) for order in ORDERS]
 _ENDS = [
     (math.log(ORDERS[max(i - 1, 0)] - 1), math.log(ORDERS[min(i + 1, len(ORDERS) - 1)] - 1)) for i in range(len(ORDERS))
 ]
 _GOLDEN = (math.sqrt(5) - 1) / 2
 # Beyond this ρ·α may leave the floats.
 _HUGE = 1e300
+# How near two steps in a row are at the best order, where ε(α) is flat.
+_NEAR, _MOST_STEPS = 1e-8, 200
 
 
 def check_order(order: float) -> None:
@@ -140,93 +137,28 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         >>> zcdp_epsilon(0.5, 1e-6) < 0.5 + 2 * math.sqrt(0.5 * math.log(1e6))
         True
     """
-    return 0.0 if rho == 0 else _zcdp_reader(delta)(rho)
-
-
-def _zcdp_reader(delta: float) -> Callable[[float], float]:
-    """ρ ↦ ε(δ) of ρ-zCDP, for many ρ.
-
-    It does what ``best_order`` does with ``epsilon_of_order`` of ρ·α, operation by operation, so that both agree to the
-    last bit: the names of questions hold the ρ that is found with it, and a question that was paid for must keep its
-    name. So rounding goes up as there. What depends on δ alone is computed once.
-    """
+    if rho == 0:
+        return 0.0
+    if rho > _HUGE or delta >= 1:
+        return best_order(lambda order: epsilon_of_order(rho * order, order, delta))
+    # every order gives a bound; the best is where ρ(α − 1)² + ln(δα) = 0, which rises with α: Newton's steps, kept
+    # between two ends
     log_delta = math.log(delta)
-    # by ln(α − 1): α, ln(1 − 1/α) and (ln δ + ln α)/(α − 1); the searches for one δ meet the same orders again
-    seen: dict[float, tuple[float, float, float]] = {}
-    known = seen.get
-
-    def terms(place: float) -> tuple[float, float, float]:
-        order = 1 + math.exp(place)
-        found = seen[place] = order, math.log1p(-1 / order), (log_delta + math.log(order)) / (order - 1)
-        return found
-
-    def listed(place: int, rho: float) -> float:
-        order = _ORDERS[place]
-        value = rho * order + _LOG1P[place] - (log_delta + _LOG[place]) / (order - 1)
-        value = value + abs(value) * SLACK + 1e-15
-        return value if value > 0 else 0.0
-
-    def read(rho: float) -> float:
-        if rho == 0:
-            return 0.0
-        if rho > _HUGE:
-            return best_order(lambda order: epsilon_of_order(rho * order, order, delta))
-        best, smallest = _best_listed(listed, rho, log_delta)
-        low, high = _ENDS[best]
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        # the body of ``listed`` at any order, four times: as a function it would take half of the time of a price
-        order, log, shift = known(left) or terms(left)
-        value = rho * order + log - shift
-        at_left = max(value + abs(value) * SLACK + 1e-15, 0.0)
-        order, log, shift = known(right) or terms(right)
-        value = rho * order + log - shift
-        at_right = max(value + abs(value) * SLACK + 1e-15, 0.0)
-        for _ in range(40):
-            if at_left <= at_right:
-                if at_left < smallest:
-                    smallest = at_left
-                high, right, at_right = right, left, at_left
-                left = high - _GOLDEN * (high - low)
-                order, log, shift = known(left) or terms(left)
-                value = rho * order + log - shift
-                at_left = value + abs(value) * SLACK + 1e-15
-                if at_left < 0:
-                    at_left = 0.0
-            else:
-                if at_right < smallest:
-                    smallest = at_right
-                low, left, at_left = left, right, at_right
-                right = low + _GOLDEN * (high - low)
-                order, log, shift = known(right) or terms(right)
-                value = rho * order + log - shift
-                at_right = value + abs(value) * SLACK + 1e-15
-                if at_right < 0:
-                    at_right = 0.0
-            if high - low < 1e-9:
-                break
-        return smallest
-
-    return read
-
-
-def _best_listed(listed: Callable[[int, float], float], rho: float, log_delta: float) -> tuple[int, float]:
-    """The first of the listed orders with the smallest value at ρ, and that value.
-
-    The derivative of ε(α) is ρ + ln(δα)/(α − 1)², whose sign changes once: from near the change the values are followed
-    down to where both neighbours are larger. Only where values were cut off at zero there may be others as small.
-    """
-    best = bisect_left(_ORDERS, 1 + math.sqrt(-log_delta / rho), 1, len(_ORDERS) - 2)
-    smallest = listed(best, rho)
-    for step in (1, -1):
-        while 0 <= best + step < len(_ORDERS):
-            value = listed(best + step, rho)
-            if value > smallest or (value == smallest and step > 0):
-                break
-            best, smallest = best + step, value
-    if smallest <= 0:
-        values = [listed(place, rho) for place in range(len(_ORDERS))]
-        return values.index(0.0), 0.0
-    return best, smallest
+    low, high = 0.0, math.sqrt(-log_delta / rho)
+    gap = high
+    for _ in range(_MOST_STEPS):
+        height = rho * gap * gap + log_delta + math.log1p(gap)
+        low, high = (low, gap) if height > 0 else (gap, high)
+        following = gap - height / (2 * rho * gap + 1 / (1 + gap))
+        if not low < following < high:
+            following = (low + high) / 2
+        near = abs(following - gap) <= _NEAR * gap
+        gap = following
+        if near:
+            break
+    log_order = math.log1p(gap)
+    value = rho * (1 + gap) + math.log(gap) - log_order - (log_delta + log_order) / gap
+    return max(0.0, up(value) + 1e-15)
 
 
 def zcdp_for_epsilon(epsilon: float, delta: float) -> float:
@@ -249,7 +181,10 @@ def zcdp_bought(epsilon: float, delta: float) -> tuple[float, float]:
     """
     # ρ + 2√(ρ ln(1/δ)) is above ε(δ), so where it equals ε there is room left
     root = math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))
-    read = _zcdp_reader(delta)
+
+    def read(rho: float) -> float:
+        return zcdp_epsilon(rho, delta)
+
     last, rho = root * root, 1.25 * root * root
     before, error = read(last) - epsilon, read(rho) - epsilon
     for _ in range(50):

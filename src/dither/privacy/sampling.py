@@ -18,12 +18,14 @@ from scipy.special import gammaln
 from dither.errors import IncompatibleLosses, InvalidParameter
 from dither.numeric import Number, as_fraction, fraction_up, positive_int, up
 from dither.numeric.rounding import SLACK
-from dither.privacy.loss import Array, Cells, Direction, Json, PrivacyLoss, expect_loss
+from dither.privacy.loss import Array, Cells, Direction, Json, PrivacyLoss, at_least_nothing, expect_loss
 from dither.privacy.renyi import pure_renyi, pure_zcdp
 from dither.privacy.unit import Adjacency
 
 LARGEST_SUMMED_ORDER = 512
 SMALLEST_RATE = 1e-300
+# More than a difference of numbers up to 1 can be off.
+BLUR = 2.0**-50
 
 
 def poisson(loss: PrivacyLoss, rate: Number) -> PrivacyLoss:
@@ -79,7 +81,7 @@ def _mixture(base: PrivacyLoss, rate: float, epsilon: Array, direction: Directio
     inside = inner > -1
     point = np.where(epsilon > 600.0, epsilon - math.log(rate), np.log1p(np.where(inside, inner, 0.0)))
     value = rate * base.profile(point, direction) * (1 + SLACK)
-    return np.where(inside, value, -np.expm1(np.minimum(epsilon, 0.0)))
+    return np.where(inside, value, -np.expm1(np.minimum(epsilon, 0.0)) * (1 + SLACK))
 
 
 def _against_mixture(base: PrivacyLoss, rate: float, epsilon: Array, direction: Direction) -> Array:
@@ -90,6 +92,31 @@ def _against_mixture(base: PrivacyLoss, rate: float, epsilon: Array, direction: 
     point = epsilon + math.log(rate) - np.log(safe)
     value = safe * base.profile(np.where(inside, point, 0.0), direction) * (1 + SLACK)
     return np.where(inside, value, 0.0)
+
+
+def _mixture_down(base: PrivacyLoss, rate: float, epsilon: Array, direction: Direction) -> Array:
+    """``_mixture`` of the base's curve from below.
+
+    The map of curves is monotone, so it takes a bound from below to one. The point is moved up by more than rounding
+    can have moved it down: by a share of itself, and below zero, where 1 + (e^ε−1)/q cancels, by its relative error.
+    """
+    inner = np.expm1(np.minimum(epsilon, 600.0)) / rate
+    left = np.where(inner > -1, 1 + inner, 1.0)
+    point = np.where(epsilon > 600.0, epsilon - math.log(rate), np.log1p(np.where(inner > -1, inner, 0.0)))
+    point = point + np.abs(point) * SLACK + np.where(inner < 0, BLUR / left, 0.0)
+    value = rate * base.profile_down(point, direction) * (1 - SLACK)
+    return at_least_nothing(np.where(inner > -1, value, 0.0), epsilon)
+
+
+def _against_mixture_down(base: PrivacyLoss, rate: float, epsilon: Array, direction: Direction) -> Array:
+    """``_against_mixture`` of the base's curve from below; 1 − (1−q)e^ε may be off by ``BLUR``."""
+    left = -np.expm1(np.minimum(epsilon + math.log1p(-rate), 1.0)) - BLUR
+    inside = left > 0
+    safe = np.where(inside, left, 1.0)
+    point = epsilon + math.log(rate) - np.log(safe)
+    point = point + (np.abs(epsilon) + abs(math.log(rate)) + np.abs(np.log(safe))) * SLACK + 2 * BLUR / safe
+    value = safe * base.profile_down(np.where(inside, point, 0.0), direction) * (1 - SLACK)
+    return at_least_nothing(np.where(inside, value, 0.0), epsilon)
 
 
 class _Amplified(PrivacyLoss):
@@ -106,11 +133,6 @@ class _Amplified(PrivacyLoss):
     def tight(self) -> bool:
         """As the base."""
         return self.base.tight
-
-    @property
-    def allowance(self) -> float:
-        """At most that of the base."""
-        return self.base.allowance
 
     def pure(self) -> float:
         """ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018)."""
@@ -152,6 +174,11 @@ class PoissonSampled(_Amplified, kind="poisson"):
     def profile(self, epsilon: Array, direction: Direction) -> Array:
         """The curve of the mixture."""
         mix = _mixture if direction is Direction.REMOVE else _against_mixture
+        return mix(self.base, float(self.rate), epsilon, direction)
+
+    def profile_down(self, epsilon: Array, direction: Direction) -> Array:
+        """The curve of the mixture, from the base's curve from below."""
+        mix = _mixture_down if direction is Direction.REMOVE else _against_mixture_down
         return mix(self.base, float(self.rate), epsilon, direction)
 
     def cells(self, edges: Array, direction: Direction) -> Cells | None:
@@ -250,6 +277,15 @@ class SampledWithoutReplacement(_Amplified, kind="without_replacement"):
         orders = self.base.directions
         first = np.maximum.reduce([_mixture(self.base, rate, ahead, way) for way in orders])
         second = np.maximum.reduce([_against_mixture(self.base, rate, below, way) for way in orders])
+        return np.asarray(np.where(epsilon >= 0, first, second))
+
+    def profile_down(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
+        """The same two halves, from below."""
+        rate = float(self._share())
+        ahead, below = np.maximum(epsilon, 0.0), np.minimum(epsilon, 0.0)
+        orders = self.base.directions
+        first = np.maximum.reduce([_mixture_down(self.base, rate, ahead, way) for way in orders])
+        second = np.maximum.reduce([_against_mixture_down(self.base, rate, below, way) for way in orders])
         return np.asarray(np.where(epsilon >= 0, first, second))
 
     def parameters(self) -> Json:

@@ -137,6 +137,10 @@ class ApproximateLoss(PrivacyLoss, kind="approximate"):
         """But for probability δ this is ε-private (Bun & Steinke 2016, Lemma 8.8 with the tight ρ of ε)."""
         return pure_zcdp(fraction_up(self.exact_epsilon)), fraction_up(self.exact_delta)
 
+    def decomposed(self) -> tuple[PrivacyLoss, Fraction]:
+        """But for probability δ this is ε-private (Kairouz, Oh & Viswanath 2015)."""
+        return PureLoss(self.exact_epsilon, self.adjacency), self.exact_delta
+
     def epsilon(self, delta: Number) -> float:
         """At the stated δ exactly the stated ε: no search, no rounding."""
         if as_fraction(delta, "delta") == self.exact_delta:

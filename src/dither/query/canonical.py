@@ -8,13 +8,14 @@ permanent: a change of it forgets stored answers, so it starts with a version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from dither.errors import Refused
+from dither.query.effort import spend
 from dither.query.expressions import Call, Column, Expression, Literal, canonical
-from dither.query.kinds import Facts, Kind
+from dither.query.kinds import Facts, Kind, Value
 from dither.query.plan import (
     Aggregate,
     Aggregation,
@@ -49,24 +50,37 @@ _NEGATED = {"less": "less_equal", "less_equal": "less"}
 _EXACT = 2**53
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canonical:
+    """The text of an aggregation, and the order of keys and aggregates in which it lists them: positions in it."""
+
+    text: str
+    keys: tuple[int, ...]
+    aggregates: tuple[int, ...]
+
+    @classmethod
+    def of(cls, aggregation: Aggregation) -> Canonical:
+        """Both at once: it takes a while to write everything out."""
+        form, keys, aggregates = _forms(aggregation)
+        return cls(
+            text=_written(aggregation, form, keys, aggregates),
+            keys=tuple(sorted(range(len(keys)), key=lambda i: keys[i])),
+            aggregates=tuple(sorted(range(len(aggregates)), key=lambda i: aggregates[i])),
+        )
+
+
 def canonical_aggregation(aggregation: Aggregation) -> str:
     """The text of an aggregation: two that share it ask the same of the same rows, under the same contribution."""
-    form, keys, aggregates = _forms(aggregation)
+    return Canonical.of(aggregation).text
+
+
+def _written(aggregation: Aggregation, form: str, keys: list[str], aggregates: list[str]) -> str:
     contribution = f"(contribution {aggregation.units} {aggregation.groups} {aggregation.rows})"
     tables = " ".join(sorted(_name(table) for table in aggregation.tables))
     chosen = "discover" if aggregation.discover else "public"
     return (
         f"(aggregation-1 {form} (keys {chosen} {' '.join(sorted(keys))}) (aggregates {' '.join(sorted(aggregates))}) "
         f"{contribution} (tables {tables}))"
-    )
-
-
-def canonical_order(aggregation: Aggregation) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The order of keys and of aggregates in which the normal form lists them: positions in the aggregation."""
-    _, keys, aggregates = _forms(aggregation)
-    return (
-        tuple(sorted(range(len(keys)), key=lambda i: keys[i])),
-        tuple(sorted(range(len(aggregates)), key=lambda i: aggregates[i])),
     )
 
 
@@ -117,15 +131,13 @@ class _Forms:
         return known[1]
 
     def _normal(self, expression: Call) -> Expression:
+        if expression.function in ("and", "or"):
+            return self._logic(expression)
         name, arguments = expression.function, [self.of(argument) for argument in expression.arguments]
         if name in _MIRRORED:
             name, arguments = _MIRRORED[name], arguments[::-1]
         if name in _COMPARED and any(a.kind is Kind.DOUBLE and not _constant(a) for a in arguments):
             arguments = [_whole(argument) for argument in arguments]
-        if name in ("and", "or"):
-            # associative, commutative and idempotent in three-valued logic
-            operands = self._ordered(part for argument in arguments for part in _operands(argument, name))
-            return operands[0] if len(operands) == 1 else Call(name, tuple(operands), expression.kind)
         if name == "in":
             values = self._ordered(arguments[1:])
             if len(values) > 1:
@@ -144,6 +156,23 @@ class _Forms:
         elif name in _SYMMETRIC:
             arguments = sorted(arguments, key=self._sort_key)
         return Call(name, tuple(arguments), expression.kind)
+
+    def _logic(self, expression: Call) -> Expression:
+        """AND and OR are associative, commutative and idempotent in three-valued logic: all operands, ordered once."""
+        name, seen = expression.function, set[int]()
+        found: list[Expression] = []
+        waiting: list[Expression] = [expression]
+        while waiting:
+            part = waiting.pop()
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            if isinstance(part, Call) and part.function == name:
+                waiting += part.arguments
+            else:
+                found += _operands(self.of(part), name)
+        operands = self._ordered(found)
+        return operands[0] if len(operands) == 1 else Call(name, tuple(operands), expression.kind)
 
     def _ordered(self, expressions: Iterable[Expression]) -> list[Expression]:
         """Each once: equal texts of one kind are equal expressions."""
@@ -340,7 +369,7 @@ class _Normaliser:
 
     def key(self, key: Key, rows: _Rows) -> str:
         """The text of a group key."""
-        values = "-" if key.values is None else " ".join(canonical(Literal(value, key.kind)) for value in key.values)
+        values = "-" if key.values is None else _listed(key.values, key.kind)
         return f"({self.shown(key.expression, rows)} ({values}))"
 
     def aggregate(self, aggregate: Aggregate, rows: _Rows) -> str:
@@ -379,9 +408,14 @@ def _forms(aggregation: Aggregation) -> tuple[str, list[str], list[str]]:
 
 def _facts(facts: Facts, kind: Kind) -> str:
     bounds = "-" if facts.bounds is None else f"{_exact(facts.bounds.low)}:{_exact(facts.bounds.high)}"
-    keys = "-" if facts.keys is None else " ".join(canonical(Literal(value, kind)) for value in facts.keys)
+    keys = "-" if facts.keys is None else _listed(facts.keys, kind)
     auto = " ".join(sorted(f"{_name(table)}.{_name(column)}" for table, column in facts.auto))
     return f"(facts {bounds} {facts.step or '-'} ({keys}) ({auto}))"
+
+
+def _listed(values: Sequence[Value], kind: Kind) -> str:
+    spend(len(values))
+    return " ".join(canonical(Literal(value, kind)) for value in values)
 
 
 def _exact(number: Fraction) -> str:

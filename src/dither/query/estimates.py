@@ -22,17 +22,17 @@ import pyarrow as pa
 
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dither.query.arrow import array_of
-from dither.query.moments import Range, moments
-from dither.query.recipes import Chosen, Constant, Linear, Mean, Recipe
-from dither.query.spread import half_width, quantile_of_difference
+from dither.query.moments import Range, moment_values, moments
+from dither.query.recipes import Chosen, Constant, Linear, Mean, Moments, Recipe
+from dither.query.spread import half_width, quantile_of_difference, reach_in_squares
 
 Noise: TypeAlias = DiscreteLaplace | DiscreteGaussian
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 DEFAULT_CONFIDENCE = Fraction(19, 20)
-# Halvings of the range of a mean: the ends are then known to 2^-40 of it, and moved outward by that.
-HALVINGS = 40
+# Halvings of where an end of a mean's interval may be: it is then known to 2^-20 of that, and moved outward by it.
+HALVINGS = 20
 LARGEST_INTEGER = 2**61
 
 
@@ -75,9 +75,11 @@ def estimate(recipe: Recipe, noisy: Noisy, confidence: Fraction = DEFAULT_CONFID
 
 
 def values(recipe: Recipe, noisy: Noisy) -> pa.Array[Any]:
-    """One aggregate's values alone, where intervals aren't needed: much quicker for means."""
+    """One aggregate's values alone, where intervals aren't needed: much quicker for means and moments."""
     if isinstance(recipe, Mean):
         return pa.array(_on_scale(recipe, _ratio(recipe, noisy)))
+    if isinstance(recipe, Moments):
+        return pa.array(moment_values(recipe, noisy.cells, noisy.noise))
     return estimate(recipe, noisy).value
 
 
@@ -167,18 +169,20 @@ def _ends(
     high: float,
 ) -> tuple[Floats, Floats]:
     """Where S − t·C leaves ±q(t), within [low, high]; of use only where the count is clear of its noise."""
+    # (S − tC)² = a² + t²b²: the ends for Gaussian noise; for Laplace noise, which adds up to less, they lie inside
+    a, b = reach_in_squares(numerator, confidence), reach_in_squares(denominator, confidence)
+    square = counts**2 - b**2
+    root = np.sqrt(np.maximum((a * counts) ** 2 + (b * sums) ** 2 - (a * b) ** 2, 0.0))
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        outer = [np.where(square > 0, (sums * counts + side * root) / square, side * np.inf) for side in (-1.0, 1.0)]
+        middle = np.clip(sums / np.maximum(counts, 1e-300), low, high)
+    outer = [np.clip(end, low, high) for end in outer]
     if isinstance(numerator, DiscreteGaussian) and isinstance(denominator, DiscreteGaussian):
-        a, b = half_width(numerator, confidence), half_width(denominator, confidence)
-        # (S − tC)² = a² + t²b²
-        square = np.maximum(counts**2 - b**2, 1e-300)
-        root = np.sqrt(np.maximum((a * counts) ** 2 + (b * sums) ** 2 - (a * b) ** 2, 0.0))
-        with np.errstate(over="ignore"):
-            ends = ((sums * counts - root) / square, (sums * counts + root) / square)
-        return np.clip(ends[0], low, high), np.clip(ends[1], low, high)
+        return outer[0], outer[1]
     both = []
-    for side in (-1.0, 1.0):
+    for side, end in zip((-1.0, 1.0), outer, strict=True):
         # S − tC + side·q(t) falls in t: the end is where it crosses zero
-        left, right = np.full_like(sums, low), np.full_like(sums, high)
+        left, right = (np.minimum(end, middle), middle) if side < 0 else (middle, np.maximum(end, middle))
         for _ in range(HALVINGS):
             t = (left + right) / 2
             above = sums - t * counts + side * quantile_of_difference(numerator, denominator, t, confidence) > 0

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from dither.errors import Refused
 from dither.query.dates import moment
 from dither.query.expressions import Call, Expression, Literal
-from dither.query.kinds import Facts, Interval, Kind, Value
+from dither.query.kinds import Facts, Interval, Kind, Later, Value
 from dither.query.public_values import public_values
 from dither.query.ranges import RULES, literal_step, point, rounded, step_of
 
@@ -400,10 +400,14 @@ def _derived(name: str, bound: tuple[Typed, ...], expressions: tuple[Expression,
         if waiting and supposing(None) is None and supposing(Interval(Fraction(1), Fraction(2))) is not None:
             auto = frozenset[tuple[str, str]]().union(*(argument.facts.auto for argument in waiting))
     step = step_of(name, [_step(a) for a in bound], expressions, kind) if kind.number else None
-    keys = public_values(
-        name, [a.facts.keys for a in bound], expressions, kind, bounds=None if auto else bounds, step=step
-    )
-    return Facts(bounds=bounds, step=step, keys=keys, auto=auto)
+    known_bounds = None if auto else bounds
+
+    def values() -> tuple[Value, ...] | None:
+        keys = [argument.facts.keys for argument in bound]
+        return public_values(name, keys, expressions, kind, bounds=known_bounds, step=step)
+
+    later = Later([argument.facts for argument in bound], values)
+    return Facts(bounds=bounds, step=step, keys=later, auto=auto)  # type: ignore[arg-type]
 
 
 def _interval(argument: Typed) -> Interval | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dither.errors import Refused
@@ -17,6 +18,8 @@ LARGEST_PLACE = 2**52
 # rounded down to the grid, and a grid that is fine against the step keeps that from biasing averages.
 FINER_BITS = 10
 LARGEST_BOUND = Fraction(2) ** 256
+# A bound this near to a multiple of the step, as a share of the largest one, is that multiple: doubles are no finer.
+LAST_DIGITS = Fraction(1, 2**45)
 # Declared steps are used for quantiles up to this many points; else the bounds are cut into about as many below.
 MOST_POINTS = 2**20
 DEFAULT_POINTS = 2**16
@@ -53,13 +56,13 @@ def bounds_of(argument: Argument, per_group: tuple[Fraction, Fraction] | None = 
         raise Refused(
             "the bounds of an aggregate's argument aren't known",
             code="bounds_unknown",
-            hint="Declare between = [low, high] for its columns in the policy, or give contribution_bounds_per_row.",
+            hint="Give contribution_bounds_per_row, or have the owner declare between = [low, high] for its columns.",
         )
     if bounds.magnitude > LARGEST_BOUND or 0 < bounds.magnitude < 1 / LARGEST_BOUND:
         raise Refused(
             "the bounds of an aggregate's argument are too large or too small to compute with",
             code="bounds_extreme",
-            hint="Declare bounds between 1e-77 and 1e77 in size.",
+            hint="Have the owner declare bounds between 1e-77 and 1e77 in size, or state such bounds in the question.",
         )
     return bounds
 
@@ -71,61 +74,138 @@ def base_step(argument: Argument) -> Fraction | None:
     return Fraction(1) if argument.expression.kind is Kind.INTEGER else None
 
 
-def sum_grid(argument: Argument, bounds: Interval, most: int) -> Grid:
-    """The grid of a sum: the declared step if no value exceeds ``most`` steps, else the smallest power of two."""
-    step = base_step(argument)
-    if step is not None and bounds.magnitude / step <= most and (grid := _inside(bounds, step)) is not None:
-        return grid
-    return _power_of_two(bounds, most, centred=False)
+def sum_grid(
+    argument: Argument, bounds: Interval, most: int, per_group: tuple[Fraction, Fraction] | None = None
+) -> Grid:
+    """The grid of a sum: one that holds values and bounds if none exceeds ``most`` steps, else a power of two.
+
+    ``per_group`` are the ends that a unit's sum is clamped to: they are on the grid too.
+    """
+
+    def fits(grid: Grid) -> bool:
+        return max(abs(grid.low), abs(grid.high)) <= most
+
+    grid = holding(bounds, base_step(argument), per_group or (), fits)
+    return grid or _power_of_two(bounds, most, centred=False)
 
 
 def centred_grid(argument: Argument, bounds: Interval, most: int) -> Grid:
     """The grid of a mean or a moment: zero lies in the middle of the bounds, which halves what one unit can move.
 
-    At least one bit finer than the declared step (so that the middle is on it), if no value exceeds ``most`` steps. A
-    step so coarse that bounds hold one multiple of it isn't used: nothing could move, and nothing would be measured.
+    Up to ``FINER_BITS`` finer than the step that holds values and bounds (so that the middle is on it), as long as no
+    value exceeds ``most`` steps. A step so coarse that bounds hold one multiple of it isn't used: nothing could move,
+    and nothing would be measured.
     """
-    step = base_step(argument)
-    if step is not None and (whole := _inside(bounds, step)) is not None and whole.low < whole.high:
-        for bits in range(FINER_BITS, -1, -1):
-            low, high = whole.low << bits, whole.high << bits
-            offset = (low + high) // 2
-            if max(high - offset, offset - low) <= most and max(abs(low), abs(high)) <= LARGEST_PLACE:
-                return Grid(step=step / 2**bits, low=low, high=high, offset=offset)
-    return _power_of_two(bounds, most, centred=True)
+
+    def fits(grid: Grid) -> bool:
+        within = max(abs(place) for place in grid.centred) <= most
+        return within and max(abs(grid.low), abs(grid.high)) <= LARGEST_PLACE
+
+    held = holding(bounds, base_step(argument), (), lambda grid: fits(_in_the_middle(grid)))
+    if held is None:
+        return _power_of_two(bounds, most, centred=True)
+    finer = (_in_the_middle(_halved(held, bits)) for bits in range(FINER_BITS, -1, -1))
+    return next(grid for grid in finer if fits(grid))
 
 
 def bin_grid(argument: Argument, bounds: Interval) -> Grid:
     """The grid of a quantile, counted from its lower end."""
-    step = base_step(argument)
-    grid = _inside(bounds, step) if step is not None else None
-    if grid is None or grid.high - grid.low >= MOST_POINTS or max(abs(grid.low), abs(grid.high)) > LARGEST_PLACE:
+
+    def fits(grid: Grid) -> bool:
+        return grid.high - grid.low < MOST_POINTS and max(abs(grid.low), abs(grid.high)) <= LARGEST_PLACE
+
+    grid = holding(bounds, base_step(argument), (), fits)
+    if grid is None:
         exponent = _ceil_log2(bounds.width / DEFAULT_POINTS) if bounds.width else _ceil_log2(_size(bounds))
         while bounds.magnitude / _two(exponent) > LARGEST_PLACE:
             exponent += 1
-        grid = _outside(bounds, _two(exponent))
-    return Grid(step=grid.step, low=grid.low, high=grid.high, offset=grid.low)
+        grid = _around(bounds, _two(exponent))
+    return replace(grid, offset=grid.low)
+
+
+def places_of(ends: tuple[Fraction, Fraction], step: Fraction) -> tuple[int, int]:
+    """The nearest places of a grid, halves to even, as engines round values.
+
+    Rounding is monotone, so clamping places to these ends is the same as clamping values to the bounds, then rounding.
+    """
+    return round(ends[0] / step), round(ends[1] / step)
+
+
+def holding(
+    bounds: Interval, step: Fraction | None, others: Sequence[Fraction], fits: Callable[[Grid], bool]
+) -> Grid | None:
+    """A grid of which all multiples of ``step``, the bounds and the others are points; None where values have no step.
+
+    Values beyond the bounds are clamped to them: a grid that doesn't hold the bounds would clamp to something else. Its
+    step is the greatest common divisor. If that one is too fine, the step is halved as often as fits: values stay exact
+    and bounds go to the nearest point. None too if not even the step itself fits, or bounds that differ became one.
+    """
+    if step is None:
+        return None
+    ends = [_on(end, step, bounds.magnitude) for end in (bounds.low, bounds.high)]
+
+    def usable(grid: Grid) -> bool:
+        return fits(grid) and (grid.low < grid.high or not bounds.width)
+
+    grid = _near(Interval(ends[0], ends[1]), common_step([step, *ends, *others]))
+    if usable(grid):
+        return grid
+    # no grid has more places than LARGEST_PLACE on a side
+    finest = max(_ceil_log2(step * LARGEST_PLACE / _size(bounds)), 0)
+    finer = (_near(bounds, step / 2**bits) for bits in range(finest, -1, -1))
+    return next((grid for grid in finer if usable(grid)), None)
+
+
+def _on(end: Fraction, step: Fraction, size: Fraction) -> Fraction:
+    """The multiple of the step that a bound is meant to be, if they differ by no more than doubles are rounded by.
+
+    Bounds of doubles are doubles: that of amount * 0.1 may be 3.3000000000000003, of which no step is a divisor.
+    """
+    multiple = round(end / step) * step
+    return multiple if abs(end - multiple) <= size * LAST_DIGITS else end
+
+
+def common_step(numbers: Sequence[Fraction]) -> Fraction:
+    """The largest number of which all are whole multiples; zeros take part in any.
+
+    Example:
+        >>> common_step([Fraction(60), Fraction(100), Fraction(0)]), common_step([Fraction(1), Fraction(21, 2)])
+        (Fraction(20, 1), Fraction(1, 2))
+    """
+    denominator = math.lcm(*(number.denominator for number in numbers))
+    return Fraction(math.gcd(*(int(number * denominator) for number in numbers)), denominator)
 
 
 def _power_of_two(bounds: Interval, most: int, *, centred: bool) -> Grid:
     exponent = _ceil_log2(_size(bounds) / LARGEST_PLACE)
     while True:
-        grid = _outside(bounds, _two(exponent))
+        grid = _around(bounds, _two(exponent))
         if centred:
-            grid = Grid(step=grid.step, low=grid.low, high=grid.high, offset=(grid.low + grid.high) // 2)
+            grid = _in_the_middle(grid)
         if max(abs(place) for place in grid.centred) <= most:
             return grid
         exponent += 1
 
 
-def _inside(bounds: Interval, step: Fraction) -> Grid | None:
-    """The multiples of a declared step within the bounds; None if there is none."""
-    low, high = math.ceil(bounds.low / step), math.floor(bounds.high / step)
-    return Grid(step=step, low=low, high=high) if low <= high else None
+def _near(bounds: Interval, step: Fraction) -> Grid:
+    low, high = places_of((bounds.low, bounds.high), step)
+    return Grid(step=step, low=low, high=high)
 
 
-def _outside(bounds: Interval, step: Fraction) -> Grid:
+def _around(bounds: Interval, step: Fraction) -> Grid:
+    """The nearest places of the bounds; those outside of them where both have the same, though they differ."""
+    near = _near(bounds, step)
+    if near.low < near.high or bounds.width == 0:
+        return near
     return Grid(step=step, low=math.floor(bounds.low / step), high=math.ceil(bounds.high / step))
+
+
+def _halved(grid: Grid, bits: int) -> Grid:
+    return Grid(step=grid.step / 2**bits, low=grid.low << bits, high=grid.high << bits)
+
+
+def _in_the_middle(grid: Grid) -> Grid:
+    return replace(grid, offset=(grid.low + grid.high) // 2)
 
 
 def _size(bounds: Interval) -> Fraction:

@@ -24,6 +24,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
+import numpy as np
+from scipy.special import gammaln, ndtri, xlog1py, xlogy
+
 from dither.mechanisms import GaussianThreshold, PartitionSelection
 from dither.mechanisms.discrete_gaussian import discrete_gaussian_tail_up
 from dither.mechanisms.partition_selection import GivenAwayLoss
@@ -35,17 +38,34 @@ from dither.query.rounding import MARGIN, expect_scale, sqrt_up
 # Ladders of probabilities longer than this take too long to build for what they gain.
 LONGEST_LADDER = 2**14
 SHOWN = Fraction(19, 20)
+# Beyond this standard deviation a binomial law is read as a normal one, at so many points.
+WIDE, POINTS = 500, 4096
+# Fewer than one binomial number in 10^12 is so many standard deviations off, or it has so few values that all count.
+REACH = 9
 
 Selecting: TypeAlias = PartitionSelection | GaussianThreshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySelection:
-    """How keys are selected, what that costs, and how many units a group needs to be shown 19 times in 20."""
+    """How keys are selected, what that costs, and how many units a group needs to be shown 19 times in 20.
+
+    ``enough`` counts the units that keep the group, after each chose among its groups: see ``enough_of``.
+    """
 
     mechanism: Selecting
     loss: PrivacyLoss
     enough: int
+
+    def enough_of(self, kept: int, held: int) -> int:
+        """How many units must be in a group, if each is in ``held`` groups and keeps ``kept``, drawn at random.
+
+        Each of them keeps the group with probability kept/held, independently of the others.
+        """
+        if held <= kept:
+            return self.enough
+        # no fewer, since at best all of them keep it
+        return _smallest(lambda n: shown_chance(self.mechanism, n, kept / held) >= SHOWN, start=self.enough)
 
     @property
     def name(self) -> str:
@@ -53,6 +73,22 @@ class KeySelection:
         if isinstance(self.mechanism, PartitionSelection):
             return "partition selection"
         return f"Gaussian threshold, σ = {float(self.mechanism.scale):.4g}, from {self.mechanism.threshold}"
+
+
+def shown_chance(mechanism: Selecting, units: int, share: float) -> float:
+    """The chance that a group is shown that so many units are in, each of which keeps it with probability ``share``.
+
+    The mean of the mechanism's chance over a binomial number of units; of a normal one where that is wide.
+    """
+    mean, spread = units * share, math.sqrt(units * share * (1 - share))
+    if spread <= WIDE:
+        first, last = max(0, math.floor(mean - REACH * spread)), min(units, math.ceil(mean + REACH * spread))
+        kept = np.arange(first, last + 1)
+        ways = gammaln(units + 1) - gammaln(kept + 1) - gammaln(units - kept + 1)
+        law = np.exp(ways + xlogy(kept, share) + xlog1py(units - kept, -share))
+        return float(law @ mechanism.keep_chances(kept))
+    middles = mean + spread * ndtri((np.arange(POINTS) + 0.5) / POINTS)
+    return float(mechanism.keep_chances(np.rint(np.clip(middles, 0, units)).astype(np.int64)).mean())
 
 
 def select_keys(rho: Fraction, delta: Fraction, groups: int, adjacency: Adjacency) -> KeySelection:
@@ -103,12 +139,12 @@ def _threshold(rho: Fraction, delta: Fraction, groups: int, adjacency: Adjacency
     return KeySelection(mechanism=mechanism, loss=loss, enough=enough)
 
 
-def _smallest(holds: Callable[[int], bool]) -> int:
-    """The smallest whole number from 1 at which a test that turns true once holds."""
-    high = 1
+def _smallest(holds: Callable[[int], bool], start: int = 1) -> int:
+    """The smallest whole number from ``start`` at which a test that turns true once holds."""
+    high = start
     while not holds(high):
         high *= 2
-    low = high // 2 + 1 if high > 1 else 1
+    low = high // 2 + 1 if high > start else start
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle + 1, high)

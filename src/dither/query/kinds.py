@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import TypeAlias
+
+from dither.brief import brief
 
 Value: TypeAlias = bool | int | float | Fraction | str | dt.date | dt.datetime | None
 
@@ -65,7 +68,49 @@ class Interval:
         return self.high - self.low
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Later:
+    """Public values that are computed when somebody looks at them, from those of ``needs``, which are looked at first.
+
+    Most expressions are never grouped by, and thousands of values each take a while.
+    """
+
+    __slots__ = ("make", "needs")
+
+    def __init__(self, needs: Sequence[Facts], make: Callable[[], tuple[Value, ...] | None]) -> None:
+        self.needs, self.make = needs, make
+
+
+class _Keys:
+    """The field ``keys`` of facts: given as they are, or later."""
+
+    def __get__(self, facts: Facts | None, _owner: type | None = None) -> tuple[Value, ...] | None:
+        if facts is None:
+            return None
+        held = facts.__dict__
+        if isinstance(held["_keys"], Later):
+            _compute(facts)
+        found: tuple[Value, ...] | None = held["_keys"]
+        return found
+
+    def __set__(self, facts: Facts, value: tuple[Value, ...] | Later | None) -> None:
+        facts.__dict__["_keys"] = value
+
+
+def _compute(facts: Facts) -> None:
+    # not by calls in calls: expressions may be as deep as Python lets them
+    waiting = [facts]
+    while waiting:
+        later = waiting[-1].__dict__["_keys"]
+        if isinstance(later, Later):
+            before = [need for need in later.needs if isinstance(need.__dict__["_keys"], Later)]
+            if before:
+                waiting += before
+                continue
+            waiting[-1].__dict__["_keys"] = later.make()
+        waiting.pop()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """What the owner declares about the values of an expression, or what follows from that.
 
@@ -77,8 +122,14 @@ class Facts:
 
     bounds: Interval | None = None
     step: Fraction | None = None
-    keys: tuple[Value, ...] | None = None
+    keys: tuple[Value, ...] | None = _Keys()  # type: ignore[assignment]
     auto: frozenset[tuple[str, str]] = frozenset()
+
+    __repr__ = brief
+
+    def __getstate__(self) -> dict[str, object]:
+        """Everything, with what was to be computed later."""
+        return {**self.__dict__, "_keys": self.keys}
 
 
 NOTHING = Facts()

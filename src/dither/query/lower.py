@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias, TypeVar
 
+from dither.brief import brief
 from dither.errors import InvalidParameter, Refused
+from dither.query.effort import spend
 from dither.query.expressions import Call, Expression, Literal, canonical
-from dither.query.grids import Grid, base_step, bin_grid, bounds_of, centred_grid, sum_grid
-from dither.query.kinds import Kind, Value
+from dither.query.grids import Grid, base_step, bin_grid, bounds_of, centred_grid, places_of, sum_grid
+from dither.query.kinds import Interval, Kind, Value
 from dither.query.measures import LARGEST_PART, Bins, Cap, DistinctValues, Measurement, Total
 from dither.query.plan import Aggregate, Aggregation, Argument, Function, Gridded
 from dither.query.reach import Span
@@ -24,6 +26,8 @@ MOST_GROUPS = 1_000_000
 # Quantiles and modes are drawn group by group, about a millisecond each.
 MOST_CHOSEN_GROUPS = 100_000
 MOST_CANDIDATES = 10_000
+# what each takes, in steps of effort
+STEPS_OF_CANDIDATE = 5
 # Sums of integers come out as 64-bit integers unless their step is so large that the product might not fit.
 LARGEST_WHOLE_STEP = 2**30
 
@@ -74,6 +78,8 @@ class Lowered:
     recipes: tuple[Recipe, ...]
     units: int | None
     span: Span
+
+    __repr__ = brief
 
     def needs(self, index: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The cells and the choices that an aggregate is read off."""
@@ -219,7 +225,11 @@ def _sum(building: _Building, aggregate: Aggregate) -> Recipe:
     """Clamped rows on a grid; what a unit adds is clamped to what ``rows`` rows can add, or to the stated bounds."""
     argument = _one(aggregate)
     bounds = bounds_of(argument, aggregate.per_group)
-    grid = sum_grid(argument, bounds, LARGEST_PART // building.rows)
+    most = LARGEST_PART // building.rows
+    grid = sum_grid(argument, bounds, most, aggregate.per_group)
+    if aggregate.per_group is not None and len(set(places_of(aggregate.per_group, grid.step))) == 1:
+        # next to bounds of rows as wide as these a group's would vanish: rows are clamped to those of the group first
+        grid = sum_grid(argument, _within(bounds, aggregate.per_group), most, aggregate.per_group)
     low, high = building.rows * min(grid.low, 0), building.rows * max(grid.high, 0)
     if aggregate.per_group is not None:
         low, high = _clamped(aggregate.per_group, grid.step, low, high)
@@ -232,14 +242,20 @@ def _sum(building: _Building, aggregate: Aggregate) -> Recipe:
     return Linear(cell=cell, step=grid.step, whole=whole)
 
 
+def _within(bounds: Interval, per_group: tuple[Fraction, Fraction]) -> Interval:
+    """Bounds of rows, clamped to what a group may hold and to zero."""
+    low, high = min(per_group[0], Fraction(0)), max(per_group[1], Fraction(0))
+    return Interval(min(max(bounds.low, low), high), min(max(bounds.high, low), high))
+
+
 def _clamped(per_group: tuple[Fraction, Fraction], step: Fraction, low: int, high: int) -> tuple[int, int]:
     """Bounds stated by the question, in steps, where they are narrower than [low, high]."""
-    least, most = math.ceil(per_group[0] / step), math.floor(per_group[1] / step)
-    if least > most:
+    least, most = places_of(per_group, step)
+    if least == most and per_group[0] < per_group[1]:
         raise Refused(
-            "the contribution bounds of a group contain no value that can occur",
+            "the contribution bounds of a group are too close to each other",
             code="bounds_empty",
-            hint="State contribution_bounds_per_group => (low, high) with low ≤ high, at least a step apart.",
+            hint="State contribution_bounds_per_group => (low, high) further apart, and whole numbers for a COUNT.",
         )
     return min(max(least, low), high), min(max(most, low), high)
 
@@ -274,7 +290,7 @@ def _moments(building: _Building, aggregate: Aggregate) -> Recipe:
             raise Refused(
                 "the bounds of an argument of CORR leave it one value, and a constant has no correlation",
                 code="constant_argument",
-                hint="Declare wider bounds, or leave the column out.",
+                hint="Leave the column out, or have the owner declare wider bounds.",
             )
         return Constant(Fraction(0))
     x, y = arguments[0], arguments[-1]
@@ -343,6 +359,7 @@ def _mode(building: _Building, argument: Argument) -> Recipe:
             code="mode_needs_keys",
             hint="Take the mode of a coarser expression.",
         )
+    spend(STEPS_OF_CANDIDATE * len(values))
     last = Gridded(
         expression=_place_expression(argument.expression, values), step=Fraction(1), low=0, high=len(values) - 1
     )
@@ -364,7 +381,7 @@ def _candidates(argument: Argument) -> tuple[Value, ...]:
     raise Refused(
         "MODE needs to know which values there can be",
         code="mode_needs_keys",
-        hint="Declare in = [...] for the column in the policy.",
+        hint="Have the owner declare in = [...] for the column.",
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dither.brief import brief
 from dither.query.expressions import Expression
 from dither.query.plan import Gridded, Key, Relation
 
@@ -26,7 +27,8 @@ class Cap(Enum):
     """How one unit's rows in one group are cut down to ``rows`` rows.
 
     ``CLAMP``: its sum is clamped to [low, high]. ``MEAN``: a unit with n > rows rows counts as ``rows``
-    rows of its mean: ⌊sum·rows/n⌋, which keeps ratios of totals unbiased; then clamped.
+    rows of its mean: ⌊sum·rows/n⌋, what drawing that many of its rows gives on average; then clamped. So a ratio of
+    totals is the mean over rows where no unit weighs more than ``rows`` of them, not the mean over all rows.
     """
 
     CLAMP = "clamp"
@@ -83,6 +85,8 @@ class Measurement:
     bins: tuple[Bins, ...] = ()
     distinct: tuple[DistinctValues, ...] = ()
 
+    __repr__ = brief
+
     @property
     def most_groups(self) -> int | None:
         """How many groups a unit keeps; None where it can't have more than that many anyway."""
@@ -112,9 +116,10 @@ class Histogram:
 class Measured:
     """Exact cells, before noise: never shown to anybody.
 
-    ``keys`` has a column ``k0``, ``k1``, … for each key and a row for each group that occurs in the data, in ascending
-    order of the keys, NULL last; with no keys it has one row and no columns. ``totals`` and ``distinct`` have a number
-    for each row. A group of a public key that doesn't occur is not listed; ``lower`` fills it in with zeros.
+    ``keys`` has a column ``k0``, ``k1``, … for each key and a row for each of the ``size`` groups that occur in the
+    data, in ascending order of the keys, NULL last; with no keys there is one group, and no columns. ``totals`` and
+    ``distinct`` have a number for each group, ``bins`` those of groups and bins that occur. A group of a public key
+    that doesn't occur is not listed: it is filled in with zeros when noise is added.
     """
 
     keys: pa.Table
@@ -122,3 +127,7 @@ class Measured:
     totals: tuple[npt.NDArray[np.int64], ...]
     bins: tuple[Histogram, ...] = ()
     distinct: tuple[npt.NDArray[np.int64], ...] = ()
+
+    def __repr__(self) -> str:
+        # exact numbers have no business in a log or a traceback
+        return "Measured(…)"

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Literal as OneOf
 from typing import TypeAlias
 
+from dither.brief import brief
 from dither.query.expressions import Expression
 from dither.query.kinds import Facts, Kind, Value
 
@@ -223,10 +224,10 @@ class Function(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argument:
-    """An argument of an aggregate with the bounds to which it is clamped; a NULL or NaN is left out.
+    """An argument of an aggregate with what is publicly known of its values; a NULL or NaN is left out.
 
-    ``per_row`` bounds each value and ``per_group`` what one unit adds up to in one group (sums only); where an analyst
-    states them they replace what was declared only if they are narrower.
+    ``facts`` has the bounds to which each value is clamped: declared, following from declared ones, or stated in the
+    question, where they can only be narrower. What one unit adds up to in a group is ``Aggregate.per_group``.
     """
 
     expression: Expression
@@ -246,6 +247,8 @@ class Aggregate:
     quantile: Fraction | None = None
     weight: Fraction = Fraction(1)
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
@@ -254,6 +257,8 @@ class Key:
     expression: Expression
     kind: Kind
     values: tuple[Value, ...] | None
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +278,8 @@ class Aggregation:
     rows: int
     discover: bool
     tables: tuple[str, ...]
+
+    __repr__ = brief
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +303,8 @@ class Shape:
     limit: int | None = None
     offset: int = 0
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -313,3 +322,5 @@ class Question:
     shape: Shape
     options: Options
     explain: bool = False
+
+    __repr__ = brief

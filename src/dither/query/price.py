@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from dither.brief import brief
 from dither.errors import InvalidParameter, NotPrivate, Refused
 from dither.mechanisms import (
     BoundedRangeLoss,
@@ -84,6 +85,8 @@ class Priced:
     selection: KeySelection | None
     loss: PrivacyLoss
 
+    __repr__ = brief
+
     @property
     def measurement(self) -> Measurement:
         """What the engine is asked to compute."""
@@ -93,12 +96,29 @@ class Priced:
         """The error of each aggregate in each group that is to be expected at this confidence."""
         return predict(self.lowered, self.noise, self.choosers, as_fraction(confidence, "confidence"))
 
-    def selection_in_words(self) -> str:
-        """Which groups are shown."""
+    def selection_in_words(self, *, one_each: bool = False) -> str:
+        """Which groups are shown, by the units that are in them; ``one_each`` says that a unit is in one at most."""
         if self.selection is None:
             return "all groups are public and are shown"
         who = "rows" if self.aggregation.units == "row" else "units"
-        return f"a group of {self.selection.enough:,} or more {who} is shown 19 times in 20"
+        enough = f"a group of {self.selection.enough:,} or more {who} is shown 19 times in 20"
+        kept = self.measurement.most_groups
+        if who == "rows" or one_each or kept is None:
+            return enough
+        # how many groups units are in is no public fact: a prediction for some numbers of them
+        needed = [(held, self.selection.enough_of(kept, held)) for held in self._held(kept)]
+        many = ", ".join(f"{units:,} if each is in {held:,}" for held, units in needed)
+        return (
+            f"{enough} if each of them is in at most {kept:,} group{'' if kept == 1 else 's'}. A unit in more counts "
+            f"in {kept:,} of them, drawn at random, so that more units are needed: {many}"
+        )
+
+    def _held(self, kept: int) -> list[int]:
+        """Numbers of groups that a unit may be in: twice what it keeps, and all groups there can be, or ten times."""
+        keys = self.aggregation.keys
+        possible = [len(key.values) for key in keys if key.values is not None]
+        most = math.prod(possible) if len(possible) == len(keys) else 10 * kept
+        return sorted({min(2 * kept, most), most})
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +241,7 @@ def _check_discovery(aggregation: Aggregation, kind: BudgetKind, delta: Fraction
         raise Refused(
             "the keys of this question come from the data, and showing them needs a δ that this budget doesn't have",
             code="keys_need_delta",
-            hint="Declare in = [...] for the key's column in the policy, or give the budget a delta.",
+            hint="Group by keys with public values, or have the owner declare in = [...] for the column, or give a δ.",
         )
 
 

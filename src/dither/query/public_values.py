@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from itertools import product
 
+from dither.query.effort import spend
 from dither.query.expressions import Expression
 from dither.query.kinds import LONGEST_TEXT, Interval, Kind, Value
 from dither.query.ranges import constant
@@ -214,9 +215,10 @@ _EVALUATE: dict[str, Callable[..., Value]] = {
 
 
 def _mapped(name: str, keys: Sequence[tuple[Value, ...]]) -> tuple[Value, ...] | None:
-    evaluate = _EVALUATE.get(name)
-    if evaluate is None or math.prod(len(values) for values in keys) > MOST_VALUES:
+    evaluate, size = _EVALUATE.get(name), math.prod(len(values) for values in keys)
+    if evaluate is None or size > MOST_VALUES:
         return None
+    spend(size)
     try:
         results = [None if None in row else evaluate(*row) for row in product(*keys)]
     except (_Uncertain, OverflowError):
@@ -236,6 +238,8 @@ def public_values(
     """The values that a call can have, or None where they aren't public, too many, or not certain."""
     if kind is Kind.BOOLEAN:
         return (False, True)
+    if name in ("case", "coalesce"):
+        spend(sum(len(values) for values in keys if values is not None))
     found: tuple[Value, ...] | None = None
     if name == "case":
         results = [keys[i] for i in (*range(1, len(arguments) - 1, 2), len(arguments) - 1)]

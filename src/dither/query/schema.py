@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
+from dither.brief import brief
 from dither.privacy import Adjacency
 from dither.query.kinds import Auto, Interval, Kind, Value
 
@@ -27,6 +28,8 @@ class ColumnFacts:
     hidden: bool = False
     searched: bool = False
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
@@ -44,6 +47,8 @@ class TableFacts:
     rows: int = 1
     unique: tuple[frozenset[str], ...] = ()
 
+    __repr__ = brief
+
 
 @dataclass(frozen=True, slots=True)
 class Schema:
@@ -51,6 +56,8 @@ class Schema:
 
     tables: Mapping[str, TableFacts]
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tables", MappingProxyType(dict(self.tables)))

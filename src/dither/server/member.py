@@ -85,7 +85,8 @@ def _answer(link: _Link, curator: Curator, number: int, analyst: str, wanted: Wa
 
 
 def _opened(start: Start) -> Curator:
-    curator = Curator.open(start.policy, sharing=start.sharing)
+    # it accepts nothing by itself: that is for whoever starts the server
+    curator = Curator.open(start.policy, sharing=start.sharing, accepted=start.version)
     if start.version not in (None, curator.version):
         curator.close()
         raise SourceError("the data isn't what the server opened any more: start the server again")

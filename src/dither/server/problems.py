@@ -176,6 +176,7 @@ REFUSALS: dict[str, tuple[int, str]] = {
     "unknown_column": (400, "42703"),
     "unknown_function": (400, "42883"),
     "unknown_analyst": (403, "42501"),
+    "not_open": (503, "58030"),
     "unknown_receipt": (404, "02000"),
     "unknown_request": (404, "02000"),
     "too_many_requests": (429, "53400"),

@@ -16,10 +16,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dither.curator import OWNER, Curator, Policy
+from dither.curator import OWNER, Curator, Policy, drafts
 from dither.errors import InvalidParameter, MissingLibrary
 from dither.server.crew import Crew
 from dither.server.identity import Scope
+from dither.server.listening import Listener, bound
+from dither.server.places import Places, Visitor
 from dither.server.service import Service
 from dither.server.settings import Limits
 from dither.server.tokens import TokenFile
@@ -27,6 +29,9 @@ from dither.server.tokens import access_path as access_path
 
 if TYPE_CHECKING:
     import uvicorn
+
+# what the data, the ledger and the libraries have open
+OTHER_FILES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +138,12 @@ async def running(
         service = Service(curator, limits, crew=crew)
         stack.callback(service.close)
         app = make_app(service, tokens, secure_cookies=tls is not None)
-        http = await stack.enter_async_context(_http(web, RequestLog(app), place, service.limits))
+        http, port = await stack.enter_async_context(_http(web, RequestLog(app), place, service))
         pg_port: int | None = None
-        notes: tuple[str, ...] = ()
+        notes = tuple(f"new data: {line}" for line in drafts.news(curator.reports))
         if place.pg_port is not None:
-            pg_port, notes = await stack.enter_async_context(_pgwire(service, tokens, place, tls))
+            pg_port, about = await stack.enter_async_context(_pgwire(service, tokens, place, tls))
+            notes += about
         secret = None
         # once everything listens: a start that fails must not make a token that nobody sees
         if new_owner_token or not tokens.has_owner():
@@ -145,7 +151,7 @@ async def running(
         scheme = "http" if tls is None else "https"
         host = f"[{place.host}]" if ":" in place.host else place.host
         yield Running(
-            url=f"{scheme}://{host}:{_port(http)}",
+            url=f"{scheme}://{host}:{port}",
             pg_port=pg_port,
             dataset=policy.source.name,
             owner_token=secret,
@@ -163,6 +169,7 @@ def serve(
     new_owner_token: bool = False,
 ) -> None:
     """Serve until Ctrl-C or SIGTERM; ``started`` is called once everything listens."""
+    _raise_open_files(limits or Limits())
 
     async def until_stopped() -> None:
         async def serving() -> None:
@@ -187,6 +194,22 @@ def serve(
         for number, handler in before.items():
             # None: set by something other than Python, which can't be put back
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _raise_open_files(limits: Limits) -> None:
+    """Let this process have as many open files as its places take, where the system lets it."""
+    try:
+        import resource
+    except ImportError:
+        return
+    # two protocols; behind each session of one there is a connection to the catalogue
+    wanted = 2 * (limits.connections + 2 * limits.strangers) + limits.connections + OTHER_FILES
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY:
+        wanted = min(wanted, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -236,16 +259,14 @@ def background(
 
 
 @asynccontextmanager
-async def _http(web: ModuleType, app: object, place: Place, limits: Limits) -> AsyncIterator[uvicorn.Server]:
-    from dither.server.deadlines import with_deadlines
+async def _http(
+    web: ModuleType, app: object, place: Place, service: Service
+) -> AsyncIterator[tuple[uvicorn.Server, int]]:
+    from dither.server.deadlines import Deadlines
 
+    limits = service.limits
     config = web.Config(
         app,
-        http=with_deadlines(limits.slowest),
-        host=place.host,
-        port=place.port,
-        ssl_certfile=place.certificate,
-        ssl_keyfile=place.key,
         log_config=None,
         access_log=False,
         ws="none",
@@ -253,33 +274,37 @@ async def _http(web: ModuleType, app: object, place: Place, limits: Limits) -> A
         date_header=False,
         proxy_headers=False,
         lifespan="off",
-        limit_concurrency=limits.connections,
         timeout_graceful_shutdown=5,
     )
     server = web.Server(config)
     # signals are ours: one of them must stop both protocols
     server.capture_signals = _no_signals
-    task = asyncio.create_task(_serve(server, place))
-    try:
-        while not server.started:
-            if task.done():
-                await task
-                raise InvalidParameter(f"nothing can listen on {place.host}:{place.port}")
-            await asyncio.sleep(0.01)
-        yield server
-    finally:
-        server.should_exit = True
-        await asyncio.gather(task, return_exceptions=True)
+    places = service.places["http"] = Places(limits)
 
+    def made(visitor: Visitor) -> Deadlines:
+        return Deadlines(
+            limits, places, visitor, config=config, server_state=server.server_state, app_state=server.lifespan.state
+        )
 
-async def _serve(server: uvicorn.Server, place: Place) -> None:
+    tls = place.tls()
     try:
-        await server.serve()
-    except SystemExit:
-        # uvicorn's way of saying that it couldn't bind
+        sockets = bound(place.host, place.port)
+    except OSError:
         raise InvalidParameter(
             f"nothing can listen on {place.host}:{place.port}: is another server running there? Give another --port"
         ) from None
+    # uvicorn's own would count nobody before the TLS handshake has ended
+    listener = Listener(sockets, made, places=places, tls=tls, handshake=limits.sign_in)
+    task = asyncio.create_task(server.serve(sockets=[]))
+    try:
+        while not server.started and not task.done():
+            await asyncio.sleep(0.01)
+        listener.start()
+        yield server, int(sockets[0].getsockname()[1])
+    finally:
+        await listener.stop()
+        server.should_exit = True
+        await asyncio.gather(task, return_exceptions=True)
 
 
 @contextmanager
@@ -315,11 +340,6 @@ async def _pgwire(
             ) from None
         stack.push_async_callback(server.stop)
         yield server.port, notes
-
-
-def _port(server: uvicorn.Server) -> int:
-    sockets = [socket for one in server.servers for socket in one.sockets]
-    return int(sockets[0].getsockname()[1])
 
 
 def _library(name: str) -> ModuleType:

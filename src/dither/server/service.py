@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeVar
 
 from dither.curator import OWNER, Answer, BudgetLine, Curator, Quote
@@ -20,9 +21,11 @@ from dither.numeric import Number
 from dither.server.crew import Crew
 from dither.server.identity import Identity, Scope
 from dither.server.metrics import Metrics
+from dither.server.places import Places
 from dither.server.problems import ServerRefusal, busy, forbidden, problem_of, too_many
-from dither.server.rate import Rate
+from dither.server.rate import CHARACTERS_EACH, Rate
 from dither.server.settings import Limits
+from dither.server.turns import Turns, Worked
 
 T = TypeVar("T")
 LOG = logging.getLogger("dither.server")
@@ -57,34 +60,39 @@ class Service:
         self._crew = crew
         self.limits = limits or Limits()
         self.metrics = Metrics()
+        self.places: dict[str, Places] = {}
         self._rate = Rate(rate=self.limits.rate, burst=self.limits.burst)
+        # in milliseconds of a processor
+        self._work = Rate(rate=1000 * self.limits.work, burst=round(1000 * self.limits.work_at_once))
         self._pool = ThreadPoolExecutor(self.limits.workers, thread_name_prefix="dither-question")
         self._under_way = 0
+        self._turns = Turns(self.limits.workers)
+        self._crew_turns = Turns(self.limits.workers * max(1, self.limits.processes))
 
     # ------------------------------------------------------------------ questions
 
     async def price(self, who: Identity, wanted: Wanted) -> Quote:
         """The price of a question; free, reads no data."""
-        self.admit(who, Scope.PRICE)
-        return await self._run("price", lambda: self._price(who, wanted))
+        self.admit(who, Scope.PRICE, wanted.sql)
+        return await self._run(who, "price", lambda: self._price(who, wanted))
 
     async def ask(self, who: Identity, wanted: Wanted) -> Answer:
         """The answer to a question, from the record if it was asked before."""
-        self.admit(who, Scope.ASK)
+        self.admit(who, Scope.ASK, wanted.sql)
         known = self._remembered(who, wanted)
         if known is not None:
             self.metrics.count("ask", "repeated")
             return known
         answer = await self._by_crew(who, wanted)
         if answer is None:
-            answer = await self._run("ask", lambda: self._ask(who, wanted))
+            answer = await self._run(who, "ask", lambda: self._ask(who, wanted))
         self.metrics.count("ask", "charged" if answer.cost.charged else "repeated")
         return answer
 
     async def do(self, who: Identity, scope: Scope, what: str, work: Callable[[Curator], T]) -> T:
         """Anything else that is asked of the curator, for those whose token allows it; ``what`` names it in metrics."""
         self.admit(who, scope)
-        return await self._run(what, lambda: work(self.curator))
+        return await self._run(who, what, lambda: work(self.curator))
 
     async def budget(self, who: Identity) -> tuple[BudgetLine, ...]:
         """Every account for the owner; for an analyst their own."""
@@ -92,11 +100,11 @@ class Service:
 
     # ------------------------------------------------------------------ who and how much
 
-    def admit(self, who: Identity, wanted: Scope) -> None:
-        """Refuse what the token doesn't allow, and who asks too often."""
+    def admit(self, who: Identity, wanted: Scope, text: str = "") -> None:
+        """Refuse what the token doesn't allow, and who asks too often; long texts count more."""
         if not who.allows(wanted) or (wanted is Scope.OWNER and who.analyst != OWNER):
             raise forbidden(wanted.value)
-        wait = self._rate.wait(who.analyst)
+        wait = self._work.wait(who.analyst) or self._rate.wait(who.analyst, len(text) // CHARACTERS_EACH)
         if wait:
             self.metrics.count("rate", "refused")
             raise too_many(wait)
@@ -105,20 +113,42 @@ class Service:
         """The answer of another process; None where there is none to ask."""
         if self._crew is None or not self._crew.ready:
             return None
-        self._expect_room("ask")
-        future = self._crew.ask(who.analyst, wanted)
-        if future is None:
+        self._expect_room(who, "ask", self._crew_turns)
+        answer = await self._awaited("ask", self._crew_turns.take(who.analyst, partial(self._crew_asked, who, wanted)))
+        if answer is None:
             return None
-        answer = await self._awaited("ask", future)
         self.curator.remember(wanted.sql, answer, analyst=who.analyst, **wanted.terms)
         return answer
 
-    async def _run(self, what: str, work: Callable[[], T]) -> T:
-        self._expect_room(what)
-        return await self._awaited(what, asyncio.get_running_loop().run_in_executor(self._pool, work))
+    async def _crew_asked(self, who: Identity, wanted: Wanted, worked: Worked) -> Answer | None:
+        assert self._crew is not None
+        began = time.monotonic()
+        try:
+            future = self._crew.ask(who.analyst, wanted)
+            return None if future is None else await future
+        finally:
+            worked.seconds = time.monotonic() - began
 
-    def _expect_room(self, what: str) -> None:
-        if self._under_way >= self.limits.waiting:
+    async def _run(self, who: Identity, what: str, work: Callable[[], T]) -> T:
+        self._expect_room(who, what, self._turns)
+
+        def measured(worked: Worked) -> T:
+            began = time.thread_time()
+            try:
+                return work()
+            finally:
+                worked.seconds = time.thread_time() - began
+                self._work.spend(who.analyst, 1000 * worked.seconds)
+
+        def start(worked: Worked) -> asyncio.Future[T]:
+            return asyncio.get_running_loop().run_in_executor(self._pool, measured, worked)
+
+        return await self._awaited(what, self._turns.take(who.analyst, start))
+
+    def _expect_room(self, who: Identity, what: str, turns: Turns) -> None:
+        # three quarters at most for one analyst, so that others find room
+        of_one = turns.under_way(who.analyst) >= self.limits.waiting - self.limits.waiting // 4
+        if of_one or self._under_way >= self.limits.waiting:
             self.metrics.count(what, "busy")
             raise busy()
 
@@ -160,6 +190,8 @@ class Service:
         now: dict[str, float] = {"under_way": self._under_way}
         if self._crew is not None:
             now |= {"crew_ready": self._crew.ready, "crew_restarts": self._crew.restarts}
+        for protocol, places in self.places.items():
+            now |= {f"{protocol}_strangers": places.strangers, f"{protocol}_signed_in": places.signed_in}
         return now
 
     def close(self) -> None:

@@ -148,6 +148,7 @@ def lasting_form(answer: Answer) -> Json:
         "confidence": answer.confidence,
         "receipt": None if answer.receipt is None else _receipt_form(answer.receipt, _currency(answer.cost)),
         "notes": list(answer.notes),
+        "older_than_data": answer.older_than_data,
     }
 
 
@@ -251,6 +252,7 @@ def answer_to_arrow(answer: Answer) -> bytes:
         "cost": cost_form(answer.cost),
         "receipt": None if answer.receipt is None else _receipt_form(answer.receipt, _currency(answer.cost)),
         "notes": list(answer.notes),
+        "older_than_data": answer.older_than_data,
     }
     metadata = {**(answer.table.schema.metadata or {}), METADATA: json.dumps(rest).encode()}
     table = answer.table.replace_schema_metadata(metadata)
@@ -278,6 +280,7 @@ def answer_from_arrow(data: bytes) -> Answer:
         receipt=None if rest["receipt"] is None else _receipt_from_form(rest["receipt"]),
         cost=Cost(**rest["cost"]),
         notes=tuple(rest["notes"]),
+        older_than_data=rest.get("older_than_data"),  # a server of 0.1.0 doesn't tell
     )
 
 

@@ -133,10 +133,14 @@ def reach_of_the_other_adjacency(patch):
 
 def statistics_without_nan(patch):
     """Parquet's statistics are believed, which don't tell of NaN."""
-    reader = duckdb_sources._reader
-    patch.setattr(
-        duckdb_sources, "_reader", lambda *given: reader(*given).replace("can_have_nan = true", "can_have_nan = false")
-    )
+    reader_of = duckdb_sources.reader_of
+
+    def believing(*given):
+        reader = reader_of(*given)
+        assert "can_have_nan = true" in reader.sql
+        return replace(reader, sql=reader.sql.replace("can_have_nan = true", "can_have_nan = false"))
+
+    patch.setattr(duckdb_sources, "reader_of", believing)
 
 
 def salt_of_row_order(patch):

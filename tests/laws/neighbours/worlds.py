@@ -268,6 +268,25 @@ def _fill(random, table, owner, spellings, count):
         table.owners.append(owner)
 
 
+def _choose(random, table, owner, spellings):
+    """Rows of a unit that must choose: two more groups than allowed, by whatever column, and two more rows in each.
+
+    All columns differ from group to group as far as there are common values; some differ within a group too.
+    """
+    columns = [facts.kind for name, facts in table.facts.columns.items() if name != table.facts.unit_column]
+    series = [random.sample(COMMON[kind], len(COMMON[kind])) for kind in columns]
+    # a column that differs within the groups would be no key of them, but is one of its own
+    within = [random.random() < 0.25 for _ in columns]
+    for group in range(table.facts.groups + 2):
+        # joins multiply rows, so of many only the first group has too many
+        deep = group == 0 or table.facts.rows < 5
+        for place in range(table.facts.rows + 2 if deep else 1):
+            row = [values[(group + place * inner) % len(values)] for values, inner in zip(series, within, strict=True)]
+            spelling = random.choice(spellings)
+            table.rows.append([(spelling, _id(spelling)), *row])
+            table.owners.append(owner)
+
+
 def _id(text):
     return (
         text[1:-1].replace("''", "'") if text.startswith("'") else int(text) if text.lstrip("-").isdigit() else NO_VALUE
@@ -318,13 +337,16 @@ def _numbers(tables, keep):
 def _by_unit(random, tables, ids):
     for table in _private(tables).values():
         for owner, spellings in enumerate(ids):
-            most = random.choice((0, 1, 1, 2, 3)) if owner else random.choice((6, 20))
+            most = random.choice((0, 1, 1, 2, 3)) if owner else random.choice((0, 6))
             _fill(random, table, owner, spellings, most)
+            if owner < 4:
+                _choose(random, table, owner, spellings)
         _fill(random, table, None, ["NULL"], random.choice((0, 2)))
         # what the first two units might say instead
         for owner in (0, 1):
             for place in range(2):
                 _fill(random, table, ("instead", place, owner), ids[owner], random.choice((0, 1, 6, 20)))
+                _choose(random, table, ("instead", place, owner), ids[owner])
     present = _numbers(tables, lambda owner, *_: not isinstance(owner, tuple))
     for numbers in present.values():
         random.shuffle(numbers)

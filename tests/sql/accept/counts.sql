@@ -57,3 +57,21 @@ SELECT page, COUNT(*) FROM visits GROUP BY page
 ----
 -- units=row groups=1 rows=1 keys=discovered
 SELECT product, COUNT(*) FROM visits GROUP BY product
+----
+-- aggs=count arguments=0
+SELECT COUNT(*) FROM orders WHERE product NOT LIKE 'a%'
+----
+-- aggs=count arguments=0
+SELECT COUNT(*) FROM orders WHERE product NOT ILIKE 'a%' AND product !~~ 'b%' AND product !~~* 'c%'
+----
+-- aggs=count arguments=0
+SELECT COUNT(*) FROM orders WHERE product IS NOT NULL AND coupon IS NOT TRUE AND city IS NOT DISTINCT FROM 'Bern'
+----
+-- aggs=sum,count arguments=1
+SELECT SUM(CASE product WHEN 'a' THEN CAST(amount AS DECIMAL(9, 2)) END, contribution_bounds_per_row := (0, 5)), COUNT(*)
+FROM orders WHERE amount <= 50 AND TRY_CAST(product AS INTEGER) > 1 AND trim(LEADING FROM product) <> 'x'
+AND substring(product FROM 2 FOR 3) = 'abc' AND position('a' IN product) = 1 AND quantity % 2 = 0
+----
+-- aggs=count arguments=0
+WITH big AS MATERIALIZED (SELECT user_id, amount FROM orders) SELECT COUNT(*) FROM ((SELECT * FROM big) UNION ALL
+(SELECT user_id, amount FROM orders ORDER BY amount)) AS both

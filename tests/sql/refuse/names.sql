@@ -70,7 +70,7 @@ SELECT COUNT(*) FROM orders WHERE note LIKE '%cancer%'
 -- unknown_column | note
 SELECT COUNT(*) FROM (SELECT * FROM orders) t WHERE note = 'x'
 ----
--- unknown_function | docs/sql.md
+-- unknown_function | Functions like round, lower, substr, coalesce can be used
 SELECT COUNT(*) FROM orders WHERE pg_read_file('/etc/passwd') = 'x'
 ----
 -- unknown_function | row alone
@@ -82,19 +82,19 @@ SELECT COUNT(*) FROM orders WHERE ts > now()
 -- unknown_function | “current_date” depends on the clock
 SELECT COUNT(*) FROM orders WHERE day > current_date
 ----
--- unknown_function | docs/sql.md
+-- unknown_function | Functions like round, lower, substr, coalesce can be used
 SELECT SUM(CASE WHEN user_id = 7 THEN error('found') ELSE 1 END) FROM orders
 ----
 -- unknown_function | row alone
 SELECT COUNT(*) FROM orders WHERE uuid() = 'x'
 ----
--- unknown_function | docs/sql.md
+-- unknown_function | Functions like round, lower, substr, coalesce can be used
 SELECT COUNT(*) FROM orders WHERE getenv('HOME') = 'x'
 ----
--- unknown_function | docs/sql.md
+-- unknown_function | Functions like round, lower, substr, coalesce can be used
 SELECT my_udf(amount), COUNT(*) FROM orders GROUP BY 1
 ----
--- unknown_function | docs/sql.md
+-- unknown_function | Functions like round, lower, substr, coalesce can be used
 SELECT COUNT(*) FROM orders WHERE regexp_matches(product, '(')
 ----
 -- types | boolean

@@ -16,6 +16,7 @@ from dither.curator.policy.policy import Policy
 from dither.curator.policy.reading import Reading
 from dither.curator.policy.tables import TableReading
 from dither.curator.policy.toml_text import toml_line, toml_path
+from dither.engines.strict_csv import like_values
 from dither.privacy import Guarantee
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts
@@ -89,6 +90,13 @@ def _table(name: str, table: TableReading, catalogue: Mapping[str, str], reading
     unit = table.settings.privacy_unit_column
     file = reading.source.files.get(name) if reading.source is not None else None
     untyped = file is not None and is_csv(str(file))
+    if untyped and reading.source is not None and reading.source.header and like_values(catalogue):
+        notes.warning(
+            path,
+            "the first line of the file looks like values, not like names of columns: those would be somebody's, in a "
+            "file that is public. If there is no line of names, say so under [source].",
+            write="header = false",
+        )
     for column in declared:
         place = (*path, "columns", column)
         if column not in catalogue:

@@ -33,9 +33,10 @@ analysts = "listed"
 """
 
 
-def draft(description: Description, source: str | Mapping[str, str]) -> str:
+def draft(description: Description, source: str | Mapping[str, str], *, header: bool | None = None) -> str:
     """The text of a new policy for a database file, or for files by table; built from names and types alone.
 
+    ``header`` False is written down: CSV files without a line of names.
     Every table is private and has no unit yet, so that the policy can't be used before the owner says who is protected.
 
     Example:
@@ -43,7 +44,7 @@ def draft(description: Description, source: str | Mapping[str, str]) -> str:
         >>> [line for line in text.splitlines() if line.startswith(("user_id", "amount", "# privacy_unit_column"))]
         ['# privacy_unit_column = "user_id"', 'user_id = { type = "integer" }', 'amount = { type = "double" }']
     """
-    parts = [HEAD, _source(source), BUDGET]
+    parts = [HEAD, _source(source, header), BUDGET]
     for table, columns in description.items():
         file = source.get(table, "") if isinstance(source, Mapping) else ""
         parts.append(_table(table, columns, untyped=is_csv(file)))
@@ -101,7 +102,7 @@ def is_csv(path: str) -> bool:
     return path.lower().endswith(CSV)
 
 
-def _source(source: str | Mapping[str, str]) -> str:
+def _source(source: str | Mapping[str, str], header: bool | None) -> str:  # noqa: FBT001
     lines = ["[source]"]
     if isinstance(source, Mapping):
         name = next(iter(source)) if len(source) == 1 else ""
@@ -113,6 +114,9 @@ def _source(source: str | Mapping[str, str]) -> str:
         lines.append("# TODO: under this name the ledger books what is spent; it should never change")
         name = "data"
     lines.append(toml_line("name", name))
+    if header is not None:
+        lines.append("# The CSV files have no line of names: columns are called column_1, column_2 and so on")
+        lines.append(toml_line("header", value=header))
     return "\n".join(lines) + "\n"
 
 

@@ -13,11 +13,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
+from dither.brief import brief
 from dither.curator.policy.budget import Analyst, Budget
 from dither.curator.policy.findings import Finding
 from dither.curator.policy.reading import FILE, Reading, read
 from dither.curator.policy.source import Source, name_problem
 from dither.errors import InvalidPolicy, Refused
+from dither.ledger.units import Unit
 from dither.query.kinds import Auto, Interval, Value
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 
@@ -52,6 +54,8 @@ class Policy:
     analysts: Mapping[str, Analyst]
     warnings: tuple[Finding, ...] = ()
     reading: Reading = field(repr=False, compare=False)
+
+    __repr__ = brief
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "analysts", MappingProxyType(dict(self.analysts)))
@@ -134,6 +138,15 @@ class Policy:
             "row" if table.unit_column is None else "id" for table in self.schema.tables.values() if table.private
         }
         return {"row": "each row", "id": "each id", "idrow": "each id or row"}["".join(sorted(levels))]
+
+    def units(self) -> dict[str, Unit]:
+        """The unit of each private table: what a ledger is bound to."""
+        tables = self.schema.tables.items()
+        return {
+            name: Unit(() if table.unit_column is None else (table.unit_column,))
+            for name, table in tables
+            if table.private
+        }
 
     def unit_statement(self) -> str:
         """Who is protected, table by table, and against what."""

@@ -28,6 +28,8 @@ SMALLEST_DELTA = Fraction(2, 10**18)
 # one unit may add no more than this to a total, so that sums fit 64 bits (query.measures.LARGEST_PART)
 LARGEST_CONTRIBUTION = 2**30
 DAY = 86400
+# what may stand between the fields of a CSV file
+DELIMITERS = (",", ";", "\t", "|")
 
 
 def _unfit() -> PydanticCustomError:
@@ -105,6 +107,23 @@ def _flag(value: object) -> bool:
     return value
 
 
+def _copies(value: object) -> str | bool:
+    # there are copies unless they are switched off, so true would say nothing
+    return False if value is False else _text(value)
+
+
+def _delimiter(value: object) -> str:
+    if not isinstance(value, str) or isinstance(value, Inexact) or value not in DELIMITERS:
+        raise _unfit()
+    return value
+
+
+def _share(value: object) -> Fraction:
+    if not 0 <= _exact(value) <= 1:
+        raise _unfit()
+    return _exact(value)
+
+
 def _kind(value: object) -> Kind:
     return Kind(_text(value))
 
@@ -154,6 +173,7 @@ DeltaBudget = Annotated[Fraction, PlainValidator(_delta_budget)]
 Delta = Annotated[Fraction, PlainValidator(_delta)]
 Seconds = Annotated[Fraction, PlainValidator(_seconds)]
 Step = Annotated[Fraction, PlainValidator(_step)]
+Share = Annotated[Fraction, PlainValidator(_share)]
 Count = Annotated[int, PlainValidator(_contribution)]
 Text = Annotated[str, PlainValidator(_text)]
 Name = Annotated[str, PlainValidator(_name)]
@@ -163,6 +183,7 @@ Flag = Annotated[bool, PlainValidator(_flag)]
 EPSILON = "a number above 0 and at most 1000000"
 DELTA = "0, or a number from 2e-18 to below 1"
 DELTA_BUDGET = "0, or a number from 1e-15 to below 1"
+SHARE = "a number from 0 to 1: a share of the rows"
 COUNT = "a whole number from 1 to 1073741824"
 KINDS = "one of " + ", ".join(f'"{kind.value}"' for kind in Kind)
 
@@ -189,6 +210,14 @@ class SourceSettings(Section):
     version: Text | None = setting("a text: the version of the data", '"2026-11"')
     ledger: Text | None = setting("the path of a file", '"shop.ledger"')
     ledger_head: Text | None = setting("the path of a file, best on another disk", '"/var/lib/dither/shop.head"')
+    copies: Annotated[str | bool, PlainValidator(_copies)] | None = setting(
+        "the path of a directory, or false", "false"
+    )
+    delimiter: Annotated[str, PlainValidator(_delimiter)] | None = setting('one of ",", ";", "\\t", "|"', '";"')
+    header: Flag | None = setting("true or false", "false")
+    unreadable_up_to: Share | None = setting(SHARE, "0.05")
+    without_unit_up_to: Share | None = setting(SHARE, "0.05")
+    unlisted_up_to: Share | None = setting(SHARE, "0.05")
 
 
 class BudgetSettings(Section):

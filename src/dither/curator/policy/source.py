@@ -5,15 +5,19 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 
 from dither.curator.policy.findings import Notes, shown
 from dither.curator.policy.settings import SourceSettings, shaped
 from dither.curator.policy.toml_text import toml_line
+from dither.engines.intake import Intake, Limits
 from dither.errors import InvalidParameter
 from dither.ledger.account import Account
 
+UP_TO = Fraction(1, 100)
+"""The share of a table's rows that may be left out, if the policy says nothing."""
 EXAMPLE = '[source]\ndatabase = "shop.duckdb"'
 
 
@@ -22,7 +26,9 @@ class Source:
     """Where the data and the ledger are; paths are relative to the policy's directory no more.
 
     ``database`` is a DuckDB file; without one, ``files`` has a path or pattern for each table. ``version`` is the
-    owner's name for the state of the data, None if the files' fingerprint is to be used.
+    owner's name for the state of the data, None if the files' fingerprint is to be used. ``copies`` is the directory
+    for typed copies of CSV files, None for no copies. ``delimiter`` and ``header`` are about CSV files too; ``limits``
+    are the shares of a table that may be left out.
     """
 
     name: str
@@ -31,6 +37,10 @@ class Source:
     files: Mapping[str, Path] = field(default_factory=dict)
     version: str | None = None
     ledger_head: Path | None = None
+    copies: Path | None = None
+    delimiter: str | None = None
+    header: bool = True
+    limits: Limits = field(default_factory=lambda: Limits(unreadable=UP_TO, without_unit=UP_TO, unlisted=UP_TO))
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "files", MappingProxyType(dict(self.files)))
@@ -41,6 +51,24 @@ class Source:
     def location(self) -> Path | Mapping[str, Path]:
         """What an engine opens: the database, or the files by table."""
         return self.database if self.database is not None else self.files
+
+    def intake(self, *, names_only: bool = False, accepted: str | None = None) -> Intake:
+        """How an engine takes the files in; that they were is remembered beside the ledger."""
+        return Intake(
+            copies=self.copies,
+            unwanted=self.ledger.with_name(copies_of(self.name)) if self.copies is None and self.files else None,
+            record=self.ledger.with_name(self.ledger.name + ".accepted"),
+            delimiter=self.delimiter,
+            header=self.header,
+            limits=self.limits,
+            names_only=names_only,
+            accepted=accepted,
+        )
+
+
+def copies_of(name: str) -> str:
+    """The directory of a dataset's copies, where the policy doesn't name one."""
+    return f"{name}.copies"
 
 
 def read_source(raw: object, base: Path, tables: Mapping[str, object], notes: Notes) -> Source | None:
@@ -66,18 +94,37 @@ def read_source(raw: object, base: Path, tables: Mapping[str, object], notes: No
     _local(settings, notes)
     if settings.files is not None:
         _every_table_has_a_file(settings.files, tables, notes)
-    if name is None or "ledger" in broken or "ledger_head" in broken:
+    if name is None or {"ledger", "ledger_head", "copies"} & broken:
         return None
+    ledger = _path(base, settings.ledger or f"{name}.ledger")
     source = Source(
         name=name,
-        ledger=_path(base, settings.ledger or f"{name}.ledger"),
+        ledger=ledger,
         database=None if settings.database is None else _path(base, settings.database),
         files={table: _path(base, path) for table, path in (settings.files or {}).items()},
         version=settings.version,
         ledger_head=None if settings.ledger_head is None else _path(base, settings.ledger_head),
+        copies=_copies(settings, ledger, name, base),
+        delimiter=settings.delimiter,
+        header=settings.header is not False,
+        limits=Limits(
+            unreadable=_share(settings.unreadable_up_to),
+            without_unit=_share(settings.without_unit_up_to),
+            unlisted=_share(settings.unlisted_up_to),
+        ),
     )
     _different_files(source, notes)
     return source
+
+
+def _share(given: Fraction | None) -> Fraction:
+    return UP_TO if given is None else given
+
+
+def _copies(settings: SourceSettings, ledger: Path, name: str, base: Path) -> Path | None:
+    if settings.files is None or settings.copies is False:
+        return None
+    return ledger.with_name(copies_of(name)) if settings.copies is None else _path(base, str(settings.copies))
 
 
 def name_problem(name: str) -> str | None:
@@ -114,9 +161,9 @@ def _path(base: Path, path: str) -> Path:
 
 
 def _local(settings: SourceSettings, notes: Notes) -> None:
-    for setting in ("database", "ledger", "ledger_head"):
+    for setting in ("database", "ledger", "ledger_head", "copies"):
         path = getattr(settings, setting)
-        if path is not None and "://" in path:
+        if isinstance(path, str) and "://" in path:
             notes.error(
                 ("source", setting),
                 f"expected a path on this machine, found {shown(path)}.",

@@ -7,14 +7,16 @@ schema, relations and expressions are rebuilt in the plan's own language, and of
 from __future__ import annotations
 
 from dither.errors import Refused
+from dither.query.effort import limited
 from dither.query.plan import Question
 from dither.query.schema import Schema
 from dither.query.sql.arrangement import arranged
 from dither.query.sql.dialect import parse
+from dither.query.sql.grammar import expect_known
 from dither.query.sql.queries import Queries
 from dither.query.sql.refusals import CODES, refused
 
-__all__ = ["CODES", "bind"]
+__all__ = ["CODES", "bind", "bind_with_form"]
 
 
 def bind(text: str, schema: Schema) -> Question:
@@ -23,9 +25,15 @@ def bind(text: str, schema: Schema) -> Question:
     Same texts give same questions, whatever the data: nothing is read, and every refusal depends on the text and the
     public facts alone.
     """
+    return bind_with_form(text, schema)[0]
+
+
+def bind_with_form(text: str, schema: Schema) -> tuple[Question, str]:
+    """The question, and the canonical form of its aggregation (``query.canonical``)."""
     code = "syntax"
     try:
-        return _bound(text, schema)
+        with limited():
+            return _with_form(text, schema)
     except Refused:
         raise
     except RecursionError:
@@ -34,9 +42,19 @@ def bind(text: str, schema: Schema) -> Question:
         pass
     if code == "too_deep":
         raise refused(code, "the question is nested too deeply", "Split it into named subqueries (WITH … AS)")
-    raise refused(code, "the text can't be understood", "docs/sql.md lists what can be asked")
+    raise refused(
+        code,
+        "the text can't be understood",
+        "Write one SELECT with aggregates, as in SELECT city, COUNT(*) FROM orders GROUP BY city",
+    )
 
 
 def _bound(text: str, schema: Schema) -> Question:
+    return _with_form(text, schema)[0]
+
+
+def _with_form(text: str, schema: Schema) -> tuple[Question, str]:
     query, explain = parse(text)
-    return arranged(Queries(text, schema).question(query, explain=explain))
+    question = Queries(text, schema).question(query, explain=explain)
+    expect_known(query, text)
+    return arranged(question)

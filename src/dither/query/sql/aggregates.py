@@ -234,12 +234,12 @@ class PrivateAggregates:
 
     def _bounds_missing(self, value: Typed, call: AggregateCall) -> NoReturn:
         origins = [found for name in sorted(columns(value.expression)) if (found := self.origin(name)) is not None]
-        named = ", or contribution_bounds_per_row => (low, high) to the call"
+        named = "Add contribution_bounds_per_row => (low, high), or have the owner declare between = [low, high]"
         if len(origins) == 1 and isinstance(value.expression, Column):
             table, column = origins[0]
-            hint = f"Add between = [low, high] to the column {column} of {table} in the policy{named}"
+            hint = f"{named} for the column {column} of {table}"
         else:
-            hint = f"Add between = [low, high] to its columns in the policy{named}"
+            hint = f"{named} for its columns"
         raise refused("bounds_missing", f"{call.spelling.upper()} needs bounds for its argument", hint)
 
     # quantiles and the mode
@@ -275,7 +275,7 @@ class PrivateAggregates:
             raise refused("unit_shown", "MODE of the privacy unit isn't answered")
         keys = tuple(key for key in value.facts.keys or () if key is not None)
         if not keys:
-            hint = "Declare in = […] for its column, or GROUP BY it with COUNT(*)"
+            hint = "GROUP BY it with COUNT(*), or have the owner declare in = […] for its column"
             raise refused("aggregate", "MODE chooses among public values, and these aren't", hint)
         argument = Argument(expression=value.expression, facts=replace(value.facts, keys=keys))
         return Aggregate(function=Function.MODE, arguments=(argument,))
@@ -317,11 +317,18 @@ def _counted(value: Typed) -> Argument:
 
 
 def released_kind(aggregate: Aggregate) -> Kind:
-    """The kind of an aggregate's answer: counts and sums of integers are whole, a mode is what it chooses among."""
+    """The kind of an aggregate's answer: counts and sums of integers are whole, a mode is what it chooses among.
+
+    Integers that are clamped to bounds with decimals no longer add up to integers.
+    """
     if aggregate.function in _COUNTS:
         return Kind.INTEGER
-    if aggregate.function in (Function.SUM, Function.MODE):
+    if aggregate.function is Function.MODE:
         return aggregate.arguments[0].expression.kind
+    if aggregate.function is Function.SUM:
+        bounds = aggregate.arguments[0].facts.bounds
+        ends = [*((bounds.low, bounds.high) if bounds is not None else ()), *(aggregate.per_group or ())]
+        return aggregate.arguments[0].expression.kind if all(end.denominator == 1 for end in ends) else Kind.DOUBLE
     return Kind.DOUBLE
 
 

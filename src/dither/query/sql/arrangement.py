@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dither.query.canonical import canonical_order
+from dither.query.canonical import Canonical
 from dither.query.expressions import Column, Expression, columns, substitute
 from dither.query.kinds import Kind
 from dither.query.plan import Question
 
 
-def arranged(question: Question) -> Question:
-    """The same question with keys and aggregates in canonical order."""
+def arranged(question: Question) -> tuple[Question, str]:
+    """The same question with keys and aggregates in canonical order, and its canonical form, which has no other."""
     aggregation, shape = question.aggregation, question.shape
-    keys, aggregates = canonical_order(aggregation)
+    form = Canonical.of(aggregation)
+    keys, aggregates = form.keys, form.aggregates
     if keys == tuple(range(len(keys))) and aggregates == tuple(range(len(aggregates))):
-        return question
+        return question, form.text
     names = {f"k{old}": f"k{new}" for new, old in enumerate(keys)}
     names |= {f"a{old}": f"a{new}" for new, old in enumerate(aggregates)}
 
@@ -31,7 +32,7 @@ def arranged(question: Question) -> Question:
             replacements[name] = Column(names[stem] + dot + end, kinds[name])
         return substitute(expression, replacements)
 
-    return replace(
+    ordered = replace(
         question,
         aggregation=replace(
             aggregation,
@@ -45,6 +46,7 @@ def arranged(question: Question) -> Question:
             order=tuple(replace(each, expression=renamed(each.expression)) for each in shape.order),
         ),
     )
+    return ordered, form.text
 
 
 def _kinds(expression: Expression) -> dict[str, Kind]:

@@ -132,6 +132,7 @@ def _taken_apart(
     star = distinct = False
     for argument in inner.expressions:
         if isinstance(argument, exp.Kwarg | exp.PropertyEQ):
+            only(argument.this, "this", "quoted")
             name = folded(argument.this.name)
             if name not in NAMED:
                 reason = f"there is no named argument {name_shown(name)}"

@@ -319,7 +319,7 @@ class _Grouping:
             if key.values is None:
                 name = self._binder.origin(key.expression.name) if isinstance(key.expression, Column) else None
                 shown = f"key {position + 1}" if name is None else f"{name[0]}.{name[1]}"
-                hint = "Declare in = […] for it in the policy, or leave group_selection_strategy out"
+                hint = "Leave group_selection_strategy out, or have the owner declare in = […] for it"
                 raise refused("public_groups", f"the values of {shown} aren't public", hint)
 
     def _order(self, outputs: tuple[Named, ...], bind: Callable[[exp.Expr], Typed]) -> tuple[Ordering, ...]:

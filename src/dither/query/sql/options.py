@@ -54,6 +54,7 @@ def clause(node: exp.Expr | None, tables: Sequence[TableFacts]) -> Clause:
     for option in node.expressions:
         if not isinstance(option, exp.EQ) or not isinstance(option.this, exp.Column):
             raise refused("options", "an option is written name = value", f"Options are {', '.join(NAMES)}")
+        only(option.this, "this")
         name = folded(option.this.name)
         if name not in NAMES:
             raise refused("options", f"there is no option {name_shown(name)}", f"Options are {', '.join(NAMES)}")

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from dither.query.expressions import Column
 from dither.query.functions import Typed, apply, literal
+from dither.query.grids import holding, places_of
 from dither.query.kinds import Facts, Interval, Kind
 from dither.query.plan import Field, Gridded, Inner, InnerAggregate, Ordering, Windowed, WindowFunction
 from dither.query.public_values import with_null
@@ -29,17 +30,16 @@ _SUPPORTED = "Use COUNT, COUNT(DISTINCT), SUM, AVG, MIN or MAX per unit"
 
 
 def grid(value: Typed, bounds: Interval) -> Gridded:
-    """A whole-number grid for exact sums: the declared step where that is coarse enough, else a power of two."""
-    step = value.facts.step
-    if step is None or bounds.magnitude / step > FINEST:
-        size = bounds.magnitude / FINEST
-        exponent = max(math.ceil(math.log2(size)), -1000) if size > 0 else 0
-        step = Fraction(2) ** exponent
-        if value.kind is Kind.INTEGER:
-            step = max(step, Fraction(1))
-    low, high = math.ceil(bounds.low / step), math.floor(bounds.high / step)
-    if low > high:
-        low = high = round(bounds.low / step)
+    """A grid of whole numbers for exact sums: holds values and bounds if it is coarse enough, else a power of two."""
+    held = holding(bounds, value.facts.step, (), lambda one: max(abs(one.low), abs(one.high)) <= FINEST)
+    if held is not None and (value.kind is not Kind.INTEGER or held.step.denominator == 1):
+        return held.of(value.expression)
+    size = bounds.magnitude / FINEST
+    exponent = max(math.ceil(math.log2(size)), -1000) if size > 0 else 0
+    step = Fraction(2) ** exponent
+    if value.kind is Kind.INTEGER:
+        step = max(step, Fraction(1))
+    low, high = places_of((bounds.low, bounds.high), step)
     return Gridded(expression=value.expression, step=step, low=low, high=high)
 
 
@@ -83,7 +83,7 @@ def _summed(function: Inner, value: Typed, call: AggregateCall) -> tuple[InnerAg
         raise refused("types", f"{name} needs numbers and has {value.kind.value}")
     bounds = value.facts.bounds
     if bounds is None:
-        hint = "Declare between = [low, high] for its columns, or clamp it: LEAST(GREATEST(x, 0), 100)"
+        hint = "Clamp it: LEAST(GREATEST(x, 0), 100), or have the owner declare between = [low, high] for its columns"
         raise refused("bounds_missing", f"{name} per unit needs bounds for its argument", hint)
     on = grid(value, bounds)
     aggregate = InnerAggregate(function=function, argument=value.expression, grid=on)

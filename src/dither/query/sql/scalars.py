@@ -7,6 +7,7 @@ clause can't be dropped in silence.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from typing import ClassVar
 
 from sqlglot import exp
@@ -145,10 +146,13 @@ class Scalars:
         if bind is not None:
             return bind(self, node)
         function = _BINARY.get(type(node))
-        if function is not None:
-            only(node, "this", "expression", "typed", "safe")
-            return self._binary(function, node)
-        raise _unsupported(node)
+        if function is None:
+            raise _unsupported(node)
+        if isinstance(node, exp.Like | exp.ILike):
+            only(node, "this", "expression", "negate")
+            return _marked(node, self._binary(function, node))
+        only(node, "this", "expression", "typed", "safe")
+        return self._binary(function, node)
 
     def _binary(self, function: str, node: exp.Expr) -> Typed:
         left, right = node.args.get("this"), node.args.get("expression")
@@ -220,19 +224,19 @@ class Scalars:
     def _not(self, node: exp.Expr) -> Typed:
         only(node, "this")
         inner = node.this
-        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null):
+        if isinstance(inner, exp.Is) and isinstance(inner.expression, exp.Null) and not inner.args.get("negate"):
             only(inner, "this", "expression")
             return apply("is_not_null", (self.bind(inner.this),))
         return apply("not", (self.predicate(inner),))
 
     def _is(self, node: exp.Expr) -> Typed:
-        only(node, "this", "expression")
+        only(node, "this", "expression", "negate")
         if isinstance(node.expression, exp.Null):
-            return apply("is_null", (self.bind(node.this),))
+            return apply("is_not_null" if node.args.get("negate") else "is_null", (self.bind(node.this),))
         if isinstance(node.expression, exp.Boolean):
             # three-valued: NULL IS TRUE is false
             same = apply("distinct_from", (self.predicate(node.this), constant(node.expression)))
-            return apply("not", (same,))
+            return _marked(node, apply("not", (same,)))
         raise refused("unsupported", "IS is followed by NULL, TRUE, FALSE or DISTINCT FROM")
 
     def _null_safe_equal(self, node: exp.Expr) -> Typed:
@@ -400,6 +404,11 @@ class Scalars:
     }
 
 
+def _marked(node: exp.Expr, bound: Typed) -> Typed:
+    """NOT LIKE is NOT of a LIKE for some versions of the parser, and a LIKE with this mark for others."""
+    return apply("not", (bound,)) if node.args.get("negate") else bound
+
+
 def flattened(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     """The operands of a chain of ANDs (or ORs), through parentheses, without recursion."""
     result: list[exp.Expr] = []
@@ -445,7 +454,11 @@ def unknown_function(name: str) -> Refused:
             f"{name_shown(name)} doesn't depend on the row alone",
             "Write the value into the question",
         )
-    return refused("unknown_function", f"there is no function {name_shown(name)}", "docs/sql.md lists all functions")
+    near = get_close_matches(folded(name), SPELLINGS, n=3)
+    some = (
+        f"Similar ones are {', '.join(near)}" if near else "Functions like round, lower, substr, coalesce can be used"
+    )
+    return refused("unknown_function", f"there is no function {name_shown(name)}", some)
 
 
 def _unsupported(node: exp.Expr) -> Refused:
@@ -461,4 +474,8 @@ def _unsupported(node: exp.Expr) -> Refused:
         return refused("window", "a window can't stand here", "Use it in the select list of a subquery")
     if isinstance(node, exp.Distinct | exp.Kwarg | exp.Filter | exp.WithinGroup | exp.Order | exp.IgnoreNulls):
         return refused("aggregate", "this form is for aggregates only")
-    return refused("unsupported", "this kind of expression isn't supported", "docs/sql.md lists what is")
+    return refused(
+        "unsupported",
+        "this kind of expression isn't supported",
+        "Use operators, CASE, CAST, and functions like round, lower, substr, coalesce",
+    )

@@ -15,6 +15,7 @@ from dither.server.http.formats import Answers
 from dither.server.http.forms import ProblemForm
 from dither.server.http.guard import PROBLEM
 from dither.server.identity import Identity
+from dither.server.places import SIGNED_IN
 from dither.server.problems import UNKNOWN_TOKEN, ServerRefusal
 from dither.server.service import Service
 
@@ -79,8 +80,16 @@ def identify(request: Request) -> Identity:
     if scheme.lower() == "bearer" and 0 < len(token) <= LONGEST_TOKEN:
         who = access_of(request).identify(token.strip())
         if who is not None:
+            known(request, who)
             return who
     raise ServerRefusal(UNKNOWN_TOKEN)
+
+
+def known(request: Request, who: Identity) -> None:
+    """Tell the connection who is there, so that it isn't taken for a stranger's; refused where there is no place."""
+    tell = request.scope.get(SIGNED_IN)
+    if tell is not None:
+        tell(who.analyst)
 
 
 async def _identity(request: Request, _: Annotated[object, Depends(BEARER)]) -> Identity:

@@ -19,6 +19,8 @@ MOST_CELLS_AT_ONCE = 5_000
 LONGEST_ACCEPT = 1000
 LARGEST_KEPT = 256 * 2**10
 MOST_KEPT = 16 * 2**20
+# an entry holds its answer, which takes several times as much as a short encoded text
+MOST_ANSWERS_KEPT = 1024
 
 
 class Format(StrEnum):
@@ -100,8 +102,8 @@ class Kept:
     by which it is found.
     """
 
-    def __init__(self, *, largest: int = LARGEST_KEPT, most: int = MOST_KEPT) -> None:
-        self._largest, self._most, self._size = largest, most, 0
+    def __init__(self, *, largest: int = LARGEST_KEPT, most: int = MOST_KEPT, answers: int = MOST_ANSWERS_KEPT) -> None:
+        self._largest, self._most, self._answers, self._size = largest, most, answers, 0
         self._kept: OrderedDict[int, tuple[Answer, bytes]] = OrderedDict()
 
     def get(self, answer: Answer) -> bytes | None:
@@ -119,7 +121,7 @@ class Kept:
         old = self._kept.pop(id(answer.table), None)
         self._size += len(encoded) - (len(old[1]) if old else 0)
         self._kept[id(answer.table)] = (answer, encoded)
-        while self._size > self._most:
+        while self._size > self._most or len(self._kept) > self._answers:
             _, (_, gone) = self._kept.popitem(last=False)
             self._size -= len(gone)
 

@@ -113,7 +113,10 @@ class IntervalsForm(Form):
 
 
 class AnswerForm(Form):
-    """An answer: rows in the order of its columns, intervals at ``confidence``, the receipt."""
+    """An answer: rows in the order of its columns, intervals at ``confidence``, the receipt.
+
+    ``older_than_data``: whether the data has changed since it was answered; null where that isn't known.
+    """
 
     columns: list[Named]
     rows: list[list[Cell]]
@@ -122,6 +125,7 @@ class AnswerForm(Form):
     cost: CostForm
     receipt: ReceiptForm | None
     notes: list[str]
+    older_than_data: bool | None
 
 
 class BudgetLineForm(Form):

@@ -25,7 +25,7 @@ class Patience:
     ``farewell`` to take what is left when the connection ends.
     """
 
-    sign_in: float = 30.0
+    sign_in: float = 5.0
     idle: float = 3600.0
     stalled: float = 60.0
     farewell: float = 2.0

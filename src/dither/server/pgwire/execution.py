@@ -21,7 +21,7 @@ from dither.server.pgwire.parameters import BoundText, offset_of
 from dither.server.pgwire.portals import Names, Portal, Prepared, Rows, data_rows, description, formats_of
 from dither.server.pgwire.prepare_commands import ExecuteNamed, PrepareAs
 from dither.server.pgwire.preparing import Preparing
-from dither.server.pgwire.questions import Questions, paid
+from dither.server.pgwire.questions import Questions, beside, explained, paid
 from dither.server.pgwire.relay import Relay
 from dither.server.pgwire.shadow import Reply
 from dither.server.pgwire.statements import Refusal, Route, Statement
@@ -183,9 +183,10 @@ class Execution:
     async def _table(self, statement: Statement, bound: BoundText) -> pa.Table:
         if statement.question[:7].upper() == "EXPLAIN":
             # free, so that a token which may only look at prices is enough
-            explained = await self._questions.explain(statement, self.options.current, bound)
-            if explained is not None:
-                return explained
+            quote = await self._questions.explain(statement, self.options.current, bound)
+            if quote is not None:
+                self.warn(beside(quote))
+                return explained(quote)
         answer = await self._questions.ask(statement, self.options.current, bound)
         self.warn(paid(answer))
         return answer.table

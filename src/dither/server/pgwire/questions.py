@@ -127,10 +127,10 @@ class Questions:
         work = self._service.price(self._who, options.wanted(bound.text))
         return await self._placed(statement, options, bound, work)
 
-    async def explain(self, statement: Statement, options: Options, bound: BoundText) -> pa.Table | None:
-        """The answer of EXPLAIN PRIVACY, by its price alone; None if the text is a question after all."""
+    async def explain(self, statement: Statement, options: Options, bound: BoundText) -> Quote | None:
+        """What EXPLAIN PRIVACY tells, by its price alone; None if the text is a question after all."""
         quote = await self._price(statement, options, bound)
-        return explained(quote) if quote.explains else None
+        return quote if quote.explains else None
 
     async def ask(self, statement: Statement, options: Options, bound: BoundText) -> Answer:
         """The answer; the one place of this protocol in which anything is charged."""
@@ -215,6 +215,12 @@ def shown_epsilon(epsilon: float) -> float:
     if nearest in (epsilon, math.nextafter(epsilon, 0)):
         return nearest
     return float(Context(prec=9, rounding=ROUND_CEILING).plus(exact))
+
+
+def beside(quote: Quote) -> Report:
+    """What EXPLAIN PRIVACY tells beside its rows: which groups are shown, and what bounding leaves out."""
+    detail = "\n".join(quote.notes)
+    return Report(severity="NOTICE", sqlstate="00000", title=f"groups: {quote.groups}", detail=detail)
 
 
 def paid(answer: Answer) -> Report | None:

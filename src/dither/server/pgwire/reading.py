@@ -16,13 +16,11 @@ from dither.server.pgwire.errors import failure
 from dither.server.pgwire.parameters import Placeholder
 from dither.server.pgwire.statements import Statement
 from dither.server.problems import too_many
-from dither.server.rate import Rate
+from dither.server.rate import CHARACTERS_EACH, Rate
 
 # Longer texts are read apart from short ones: nobody waits for their own long text with a short one.
 LONGEST_SHORT = 5000
 LONGEST_TEXT = 1_000_000
-# So many characters take about as long to read as any text does.
-CHARACTERS_EACH = 1000
 # Messages of more statements take far more memory than their text does.
 MOST_STATEMENTS_KEPT = 10
 _PER_TYPE, _PER_PLACE = 8, 50
@@ -125,14 +123,10 @@ class Reading:
             return await asyncio.to_thread(work, *given, **named)
 
     def _admit(self, size: int) -> None:
-        wait = self._rate.wait(self._analyst)
+        wait = self._rate.wait(self._analyst, size // CHARACTERS_EACH)
         if wait:
             self._metrics.count("rate", "refused")
             raise too_many(wait)
-        for _ in range(size // CHARACTERS_EACH):
-            # what is long counts more, as far as anything is left: it would never be read otherwise
-            if self._rate.wait(self._analyst):
-                return
 
     async def breathe(self) -> None:
         """Let others have the loop: of all that the analyst's connections have to do, one thing is done in a round."""

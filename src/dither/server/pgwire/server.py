@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 import hmac
 import logging
 import secrets
@@ -11,6 +10,7 @@ import socket
 import ssl
 
 from dither.server.access import Access
+from dither.server.listening import BACKLOG
 from dither.server.pgwire.connection import Gone, Patience, Wire
 from dither.server.pgwire.errors import Report, WireError, fatal, told
 from dither.server.pgwire.messages import ProtocolError
@@ -18,6 +18,7 @@ from dither.server.pgwire.session import Session, Shared
 from dither.server.pgwire.shadow import Shadow
 from dither.server.pgwire.shadow_schema import database_of
 from dither.server.pgwire.startup import CancelKey, SignedIn, begin
+from dither.server.places import NoPlace, Places, Visitor
 from dither.server.problems import INTERNAL, ServerRefusal
 from dither.server.service import Service
 
@@ -43,19 +44,19 @@ class PgServer:
         most_names: int = 1000,
     ) -> None:
         self._service, self._access, self._tls, self._require_tls = service, access, tls, require_tls
-        self._patience = patience or Patience()
+        self._patience = patience or Patience(sign_in=service.limits.sign_in)
+        self._places = service.places["pgwire"] = Places(service.limits)
         policy = service.curator.policy
         self._databases = (policy.source.name, database_of(policy))
         self._shared = Shared.of(service, access, shadow, most_names=most_names)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._seated: set[asyncio.Task[None]] = set()
+        self._pushed_out: set[asyncio.Task[None]] = set()
         self._sessions: dict[int, tuple[int, Session]] = {}
-        self._of_each: collections.Counter[str] = collections.Counter()
 
     async def start(self, host: str = "127.0.0.1", port: int = 5432) -> None:
         """Listen; port 0 takes any that is free."""
-        self._server = await asyncio.start_server(self._connected, host, port)
+        self._server = await asyncio.start_server(self._connected, host, port, backlog=BACKLOG)
 
     @property
     def port(self) -> int:
@@ -67,7 +68,7 @@ class PgServer:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected, those that are being turned away among them."""
+        """How many clients are connected, those that aren't signed in among them."""
         return len(self._tasks)
 
     async def stop(self) -> None:
@@ -88,44 +89,42 @@ class PgServer:
         task = asyncio.current_task()
         assert task is not None, "asyncio serves each connection in a task"
         wire = Wire(reader, writer, longest=self._service.limits.longest_message, patience=self._patience)
-        if not self._seats(task) and len(self._tasks) - len(self._seated) >= self._service.limits.connections:
-            # as many again are told why they are turned away, and cancel what others wait for; more get no word
-            self._service.metrics.count("pgwire", "refused")
-            wire.abort()
-            return
+
+        def push_out() -> None:
+            self._pushed_out.add(task)
+            task.cancel()
+
+        visitor = self._places.enter(writer.get_extra_info("peername"), push_out)
         self._tasks.add(task)
         try:
             connection = writer.get_extra_info("socket")
             # so that clients whose machine is gone don't stay for ever
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            await self._serve(wire)
+            await self._serve(wire, visitor)
+            if task in self._pushed_out and wire.encrypted:
+                # TLS would have the client agree to the end
+                wire.abort()
             await wire.close()
         except (asyncio.CancelledError, Gone, OSError):
             wire.abort()
         finally:
+            self._places.leave(visitor)
             self._tasks.discard(task)
-            self._seated.discard(task)
+            self._pushed_out.discard(task)
 
-    def _seats(self, task: asyncio.Task[None]) -> bool:
-        """Whether a connection has one of the places, or gets one now."""
-        if task not in self._seated and len(self._seated) < self._service.limits.connections:
-            self._seated.add(task)
-        return task in self._seated
+    def _expect_room(self) -> None:
+        if not self._places.room:
+            raise _full()
 
-    def _expect_seat(self) -> None:
-        task = asyncio.current_task()
-        if task is None or not self._seats(task):
-            raise fatal("53300", "sorry, too many clients already", hint="Try again later.")
-
-    async def _serve(self, wire: Wire) -> None:
+    async def _serve(self, wire: Wire, visitor: Visitor) -> None:
         """Serve a client to its end; if it doesn't come of itself, say why."""
         kind = ""
         try:
-            await self._begin(wire)
+            await self._begin(wire, visitor)
         except (Gone, ConnectionError):
             raise
         except asyncio.CancelledError:
-            last = fatal("57P01", "terminating connection: the server is stopping").report
+            last = self._why_cancelled().report
         except (WireError, ProtocolError) as error:
             self._service.metrics.count("pgwire", "refused")
             last = told(error)
@@ -138,7 +137,7 @@ class PgServer:
             LOG.error("a connection ended in %s", kind)
         wire.send(_as_fatal(last).message())
 
-    async def _begin(self, wire: Wire) -> None:
+    async def _begin(self, wire: Wire, visitor: Visitor) -> None:
         try:
             async with asyncio.timeout(self._patience.sign_in):
                 begun = await begin(
@@ -146,7 +145,7 @@ class PgServer:
                     self._access,
                     tls=self._tls,
                     require_tls=self._require_tls,
-                    expect_room=self._expect_seat,
+                    expect_room=self._expect_room,
                     databases=self._databases,
                 )
         except TimeoutError:
@@ -154,26 +153,31 @@ class PgServer:
         if isinstance(begun, CancelKey):
             await self._cancel(begun)
             return
-        await self._run(wire, begun)
+        await self._run(wire, visitor, begun)
 
-    async def _run(self, wire: Wire, signed_in: SignedIn) -> None:
+    async def _run(self, wire: Wire, visitor: Visitor, signed_in: SignedIn) -> None:
         analyst = signed_in.identity.analyst
-        if self._of_each[analyst] >= max(1, self._service.limits.connections // 2):
-            # so that nobody can take all places and leave none to others
-            raise fatal("53300", "too many connections of this analyst", hint="Close some first.")
+        try:
+            self._places.sign_in(visitor, analyst)
+        except NoPlace as problem:
+            raise _full(of_one=problem.of_one) from None
         key = self._new_key()
         session = Session(wire, self._shared, signed_in, key)
         self._sessions[key.process] = (key.secret, session)
-        self._of_each[analyst] += 1
         self._service.metrics.count("pgwire", "signed_in")
         LOG.info("signed in by token %s", signed_in.identity.token)
         try:
             await session.run()
         finally:
             del self._sessions[key.process]
-            self._of_each[analyst] -= 1
-            if not self._of_each[analyst]:
-                del self._of_each[analyst]
+
+    def _why_cancelled(self) -> WireError:
+        if asyncio.current_task() in self._pushed_out:
+            self._service.metrics.count("pgwire", "pushed_out")
+            return fatal(
+                "53300", "too many clients that haven't signed in", hint="Sign in at once, or try again later."
+            )
+        return fatal("57P01", "terminating connection: the server is stopping")
 
     def _new_key(self) -> CancelKey:
         while True:
@@ -187,6 +191,12 @@ class PgServer:
         if session is not None and right:
             self._service.metrics.count("pgwire", "cancelled")
             await session.cancel()
+
+
+def _full(*, of_one: bool = False) -> WireError:
+    if of_one:
+        return fatal("53300", "too many connections of this analyst", hint="Close some first.")
+    return fatal("53300", "sorry, too many clients already", hint="Try again later.")
 
 
 def _as_fatal(last: Report) -> Report:

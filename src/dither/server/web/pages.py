@@ -7,7 +7,7 @@ import hashlib
 from fastapi import APIRouter, Request, Response
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from dither.server.http.door import access_of, service_of
+from dither.server.http.door import access_of, known, service_of
 from dither.server.web import answers, asking, budgets, facts, owning
 from dither.server.web.visits import (
     COOKIES,
@@ -71,6 +71,7 @@ def router(*, secure_cookies: bool = False) -> APIRouter:
         if made is None:
             problem = "This token is unknown or has expired."
             return html("sign_in.html", status=401, problem=problem, ended=False, dataset=dataset)
+        known(request, made[1].identity)
         # whoever was signed in here before isn't any more
         access.sign_out(request.cookies.get(cookie, ""))
         response = RedirectResponse("/ask", status_code=303)

@@ -22,7 +22,7 @@ from dither.curator.answer import cell, number
 from dither.curator.charts import meter
 from dither.errors import InvalidParameter
 from dither.server.access import Session
-from dither.server.http.door import access_of, service_of
+from dither.server.http.door import access_of, known, service_of
 from dither.server.identity import Scope
 from dither.server.problems import Problem, problem_of
 from dither.server.service import Service
@@ -157,7 +157,10 @@ def visited(handler: Handler, *, cookie: str) -> Callable[[Request], Awaitable[R
 def session_of(request: Request, cookie: str) -> Session | None:
     """Who is signed in, by the cookie of this name."""
     sent = request.cookies.get(cookie, "")
-    return access_of(request).session(sent) if sent else None
+    session = access_of(request).session(sent) if sent else None
+    if session is not None:
+        known(request, session.identity)
+    return session
 
 
 def to_sign_in(request: Request) -> Response:

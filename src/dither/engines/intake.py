@@ -1,0 +1,154 @@
+"""Taking the owner's data in: how files are to be read, what the owner is told about it, and what may be left out.
+
+The counts here are exact and about the data. They go to the owner alone: never into an answer, a refusal or a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dither.errors import SourceError
+
+MOST_LINES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The shares of a table that may be left out before its files are refused; everything, if nothing is said."""
+
+    unreadable: Fraction = Fraction(1)
+    without_unit: Fraction = Fraction(1)
+    unlisted: Fraction = Fraction(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """How an engine takes files in.
+
+    ``copies`` is the directory for typed copies of CSV files, None for no copies; copies in ``unwanted`` are removed.
+    ``record`` is the file that remembers which versions of the data were looked at and accepted, None to look at them
+    on every opening. CSV files have the ``delimiter``, or the one in their first line, and a line of names if
+    ``header``. ``limits`` are for CSV files. With ``names_only`` no value is read, and no question can be asked.
+    ``accepted`` is the version that another process of the owner opened: that one isn't judged again, and no other is
+    opened.
+    """
+
+    copies: Path | None = None
+    unwanted: Path | None = None
+    record: Path | None = None
+    delimiter: str | None = None
+    header: bool = True
+    limits: Limits = field(default_factory=Limits)
+    names_only: bool = False
+    accepted: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """Something of a table that no answer has: ``why`` is unreadable, without_unit or unlisted."""
+
+    why: str
+    column: str
+    kind: str
+    rows: int
+    of: int
+
+    @property
+    def share(self) -> Fraction:
+        """The part of the table's rows."""
+        return Fraction(self.rows, self.of) if self.of else Fraction(0)
+
+    def beyond(self, limits: Limits) -> bool:
+        """Whether that is more than may be."""
+        return bool(self.share > getattr(limits, self.why))
+
+    def __str__(self) -> str:
+        what = {
+            "unreadable": f"can't be read as {self.kind} in column {self.column}, and are NULL",
+            "without_unit": f"have no {self.column}, and count in no answer",
+            "unlisted": f"have a value of {self.column} that isn't listed under in, and are in no group of it",
+        }[self.why]
+        return f"{self.rows:,} of {self.of:,} rows ({float(100 * self.share):.3g}%) {what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReport:
+    """What was found when a table was looked at; for the owner alone. ``new`` says that it was looked at just now."""
+
+    table: str
+    rows: int
+    left: tuple[Left, ...]
+    csv: bool
+    new: bool = field(default=True, compare=False)
+
+    def beyond(self, limits: Limits) -> tuple[Left, ...]:
+        """What is more than may be."""
+        return tuple(one for one in self.left if one.beyond(limits))
+
+    def to_json(self) -> dict[str, Any]:
+        """For the record."""
+        left = [{"why": one.why, "column": one.column, "kind": one.kind, "rows": one.rows} for one in self.left]
+        return {"table": self.table, "rows": self.rows, "csv": self.csv, "left": left}
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> TableReport:
+        """From the record."""
+        rows = int(form["rows"])
+        return cls(
+            table=str(form["table"]),
+            rows=rows,
+            csv=bool(form["csv"]),
+            left=tuple(Left(**one, of=rows) for one in form["left"]),
+            new=False,
+        )
+
+
+class NotAccepted(SourceError):  # noqa: N818
+    """Files of which more is left out than the limits say; ``reports`` has the counts."""
+
+    reports: tuple[TableReport, ...] = ()
+
+
+def expect_acceptable(reports: Iterable[TableReport], limits: Limits) -> None:
+    """Refuse new CSV files of which too much is left out."""
+    looked = tuple(reports)
+    found = [(report.table, one) for report in looked if report.csv and report.new for one in report.beyond(limits)]
+    if not found:
+        return
+    lines = [f"  table {table}: {one}" for table, one in found[:MOST_LINES]]
+    settings = ", ".join(
+        f"{name} = {float(coarse(max(one.share for _, one in found if one.why == why))):g}"
+        for why, name in SETTINGS.items()
+        if any(one.why == why for _, one in found)
+    )
+    problem = NotAccepted(
+        "the data isn't opened, because too much of it would be left out:\n"
+        + "\n".join(lines)
+        + "\nMend the files, or the types and keys in the policy. If this is as it should be, write under [source]: "
+        + settings
+    )
+    problem.reports = looked
+    raise problem
+
+
+SETTINGS = {
+    "unreadable": "unreadable_up_to",
+    "without_unit": "without_unit_up_to",
+    "unlisted": "unlisted_up_to",
+}
+"""The policy's names of the limits."""
+
+
+def news(reports: Iterable[TableReport]) -> tuple[str, ...]:
+    """What to tell the owner about tables that were looked at just now; nothing where nothing is left out."""
+    return tuple(f"table {report.table}: {one}" for report in reports if report.new for one in report.left)
+
+
+def coarse(share: Fraction) -> Fraction:
+    """A share to write into a policy: rounded up coarsely, since what is written there says nothing about the data."""
+    steps = [Fraction(text) for text in ("0.02", "0.05", "0.1", "0.2", "0.5", "1")]
+    return next(step for step in steps if share <= step)

@@ -1,0 +1,190 @@
+"""What is kept beside the log: one row for each account and each question, and how entries change them.
+
+The tables and the replay of the log use the same rows, so that both can be compared to the letter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dither.ledger.account import Account
+from dither.ledger.amount import NOTHING, Amount, Currency, Limit, expect_counts
+from dither.ledger.entry import Balance, canonical
+
+ACCOUNT_COLUMNS = (
+    "path", "place", "main_limit", "delta_limit", "other_limits", "count_limits", "restated",
+    "main_spent", "delta_spent", "others_spent", "counts",
+)  # fmt: skip
+QUESTION_COLUMNS = (
+    "key", "main", "delta", "others", "counts", "reserved", "continues", "paid", "state", "claim", "owner",
+    "answered", "digest",
+)  # fmt: skip
+
+
+def place_of(account: Account) -> str:
+    """Where an account stands among others: by a digest, so that all places fill alike."""
+    return hashlib.sha256(canonical(account.path).encode("ascii")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountRow:
+    """An account: its limit if it has one, how often that was changed after something was spent, what was spent."""
+
+    account: Account
+    limit: Limit | None = None
+    restated: int = 0
+    spent: Amount = NOTHING
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def limited(self, limit: Limit) -> AccountRow:
+        """With another limit; one that is stated after something was spent may have been chosen by the answers."""
+        another = self.limit is None or not limit.is_that_of(self.limit)
+        return replace(self, limit=limit, restated=self.restated + (another and self.spent != NOTHING))
+
+    def has(self, limit: Limit) -> bool:
+        """Whether stating this limit says nothing new."""
+        known = self.limit
+        return (
+            known is not None
+            and (len(limit.others), limit.counts, limit.currency) == (len(known.others), known.counts, known.currency)
+            and limit.is_that_of(known)
+        )
+
+    def charged(self, amount: Amount, counts: Mapping[str, int]) -> AccountRow:
+        """After a payment."""
+        return replace(self, spent=self.spent + amount, counts=self.counted(counts))
+
+    def counted(self, counts: Mapping[str, int]) -> Mapping[str, int]:
+        """What is counted for it with these besides."""
+        return {name: self.counts.get(name, 0) + counts.get(name, 0) for name in {*self.counts, *counts}}
+
+    def exceeds(self) -> bool:
+        """Whether more was spent or counted than its limit says."""
+        limit = self.limit
+        return limit is not None and (not limit.allows(self.spent) or bool(limit.exceeded(self.counts)))
+
+    @property
+    def balance(self) -> Balance:
+        """As callers see it."""
+        limit = self.limit
+        return Balance(
+            account=self.account,
+            limit=limit,
+            spent=self.spent,
+            remaining=limit.after(self.spent) if limit else None,
+            restated=self.restated,
+            counts=self.counts,
+        )
+
+    def values(self) -> tuple[Any, ...]:
+        """The row of the table."""
+        limit = self.limit
+        limits: tuple[Any, ...] = (None, None, None, None)
+        if limit is not None:
+            limits = (limit.main, limit.delta, canonical(limit.others), canonical(dict(limit.counts)))
+        path, counts = canonical(self.account.path), canonical(dict(self.counts))
+        return path, place_of(self.account), *limits, self.restated, *_columns(self.spent), counts
+
+    @classmethod
+    def of(cls, row: Sequence[Any], currency: Currency) -> AccountRow:
+        """The inverse of ``values``."""
+        path, _, main, delta, others, most_counted, restated, *spent, counts = row
+        limit = None
+        if others is not None:
+            limit = Limit(main, delta, currency, tuple(json.loads(others)), json.loads(most_counted))
+        return cls(
+            account=Account(tuple(json.loads(path))),
+            limit=limit,
+            restated=restated,
+            spent=Amount(spent[0], spent[1], tuple(json.loads(spent[2]))),
+            counts=_read_counts(counts),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRow:
+    """A question: its price, who paid and by which entry, who may answer it, and what was answered.
+
+    ``counts`` are what it counts for whoever pays, ``continues`` is the entry of the receipt that it goes on from.
+    """
+
+    key: str
+    amount: Amount
+    reserved: int
+    owner: str
+    claim: int
+    paid: tuple[tuple[Account, int], ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    continues: int | None = None
+    state: str = "reserved"
+    answered: int | None = None
+    digest: str | None = None
+
+    @property
+    def payers(self) -> frozenset[Account]:
+        """Who paid."""
+        return frozenset(account for account, _ in self.paid)
+
+    def paid_by(self, account: Account) -> int | None:
+        """The entry by which an account paid."""
+        return next((seq for payer, seq in self.paid if payer == account), None)
+
+    def charged(self, payers: Sequence[Account], seq: int) -> QuestionRow:
+        """After these accounts paid."""
+        return replace(self, paid=(*self.paid, *((payer, seq) for payer in payers)))
+
+    def claimed(self, seq: int, owner: str) -> QuestionRow:
+        """After someone else took it over."""
+        return replace(self, state="reserved", claim=seq, owner=owner)
+
+    def failed(self) -> QuestionRow:
+        """After it could not be answered."""
+        return replace(self, state="failed")
+
+    def ended(self, seq: int, digest: str) -> QuestionRow:
+        """After its answer was recorded."""
+        return replace(self, state="answered", answered=seq, digest=digest)
+
+    def values(self) -> tuple[Any, ...]:
+        """The row of the table, without the answer's bytes."""
+        amount = _columns(self.amount)
+        paid = canonical([[list(account.path), seq] for account, seq in self.paid])
+        end = self.state, self.claim, self.owner, self.answered, self.digest
+        return self.key, *amount, canonical(dict(self.counts)), self.reserved, self.continues, paid, *end
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> QuestionRow:
+        """The inverse of ``values``."""
+        key, main, delta, others, counts, reserved, continues, paid, state, claim, owner, answered, digest = row
+        return cls(
+            key=key,
+            amount=Amount(main, delta, tuple(json.loads(others))),
+            counts=_read_counts(counts),
+            reserved=reserved,
+            continues=continues,
+            paid=tuple((Account(tuple(path)), seq) for path, seq in json.loads(paid)),
+            state=state,
+            claim=claim,
+            owner=owner,
+            answered=answered,
+            digest=digest,
+        )
+
+
+def _read_counts(text: str) -> Mapping[str, int]:
+    counts: Mapping[str, int] = json.loads(text)
+    expect_counts(counts)
+    return counts
+
+
+def _columns(amount: Amount) -> tuple[int, int, str]:
+    return amount.main, amount.delta, canonical(amount.others)
+
+
+def row_text(values: Sequence[Any]) -> str:
+    """A row as it enters a seal."""
+    return canonical(list(values))

@@ -1,0 +1,95 @@
+"""Who is protected: the unit of each private table, to which a ledger is bound.
+
+What was spent was spent on these units. Told for others, the same sums are an untrue claim: a total for orders says
+nothing about customers. So a ledger keeps the unit of every table it was used for. A further table of a unit that it
+knows changes nothing; another unit for a known table does, unless the owner says that both name the same people.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
+
+from dither.errors import InvalidParameter, LedgerMismatch
+from dither.privacy import Json
+
+# as the notes of format 1 state it: each "user_id" of table "orders", each row of table "visits"; against …
+_STATED = re.compile(r'each (row|"(?:[^"\\]|\\.)*") of table ("(?:[^"\\]|\\.)*")')
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one unit of a table is: the rows with one value of ``columns``, or each row where there are none."""
+
+    columns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not all(self.columns):
+            raise InvalidParameter("a unit is given by the names of its columns")
+
+    def to_json(self) -> Json:
+        """The permanent form; other ways to name a unit will be other fields."""
+        return {"columns": list(self.columns)}
+
+    @classmethod
+    def from_json(cls, form: object) -> Unit:
+        """The inverse of ``to_json``."""
+        if not isinstance(form, dict) or set(form) != {"columns"}:
+            raise InvalidParameter("this unit was written by a later version of dither: use that one")
+        return cls(tuple(form["columns"]))
+
+    def __str__(self) -> str:
+        if not self.columns:
+            return "each row"
+        return "each " + " and ".join(json.dumps(column, ensure_ascii=False) for column in self.columns)
+
+
+Units: TypeAlias = Mapping[str, Unit]
+NO_UNITS: Units = MappingProxyType({})
+
+
+def units_to_json(units: Units) -> Json:
+    """The permanent form of the units of several tables."""
+    return {table: unit.to_json() for table, unit in units.items()}
+
+
+def units_from_json(form: Json) -> Units:
+    """The inverse of ``units_to_json``."""
+    return {str(table): Unit.from_json(unit) for table, unit in form.items()}
+
+
+def units_in_note(note: object) -> Units:
+    """The units that the note of a charge of format 1 states."""
+    stated = note.get("units") if isinstance(note, dict) else None
+    if not isinstance(stated, str):
+        return NO_UNITS
+    found = _STATED.findall(stated)
+    return {json.loads(table): Unit(() if unit == "row" else (json.loads(unit),)) for unit, table in found}
+
+
+def with_further_tables(kept: Units, wanted: Units) -> Units:
+    """What a ledger that was kept for ``kept`` is kept for from now on; LedgerMismatch if that isn't the same."""
+    for table, unit in wanted.items():
+        known = kept.get(table)
+        if known is not None and known != unit:
+            raise LedgerMismatch(
+                f"this ledger was kept for {known} of table {table!r}, and now {unit} is to be protected. What was "
+                "spent was spent on other units, and can't be converted. If these are other people, give them a ledger "
+                "of their own (`ledger` in [source]); if both name the same people, say so: dither ledger rebind"
+            )
+        if known is None and kept and unit not in kept.values():
+            raise LedgerMismatch(
+                f"this ledger was kept for {in_words(kept)}, and table {table!r} has another unit: {unit}. If its "
+                "units are other people, give them a ledger of their own (`ledger` in [source]); if they are the same "
+                "people, say so: dither ledger rebind"
+            )
+    return {**kept, **wanted}
+
+
+def in_words(units: Units) -> str:
+    """Every table with its unit."""
+    return ", ".join(f"{unit} of table {table!r}" for table, unit in sorted(units.items()))

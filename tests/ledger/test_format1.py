@@ -1,0 +1,163 @@
+"""Ledgers as dither 0.1.0 wrote them: read for ever, verified, and upgraded on request; what was paid stays paid.
+
+The files under format1 were written by 0.1.0: the same questions, with a pure budget, with a δ, and with the unit
+column changed between two questions.
+"""
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dither as dp
+from dither.curator import Policy, records
+from dither.errors import LedgerCorrupt, LedgerMismatch, LedgerOutdated
+from dither.ledger import Account, Unit
+
+KEPT = Path(__file__).parent / "format1"
+ASKED = [
+    ("SELECT COUNT(*) AS n FROM shop", {"epsilon": 0.5}, "ana"),
+    ("SELECT count(*) AS many FROM shop", {"epsilon": "1/2", "confidence": 0.9}, "ana"),
+    ("SELECT city, COUNT(*) AS n FROM shop GROUP BY city", {"epsilon": "1/3"}, "ana"),
+    ("SELECT COUNT(*) AS n, city FROM shop GROUP BY city ORDER BY n", {"epsilon": "1/3"}, "bob"),
+    ("SELECT SUM(amount) AS s FROM shop WHERE city = 'Bern'", {"error": 5000}, "bob"),
+    ("SELECT AVG(amount) AS m, COUNT(*) AS n FROM shop", {"epsilon": 0.25, "weights": {"n": 3}}, "ana"),
+]
+
+
+@pytest.fixture
+def shop(tmp_path):
+    def make(name):
+        place = tmp_path / name
+        shutil.copytree(KEPT / name, place)
+        for file in place.iterdir():
+            file.chmod(0o600)
+        count = range(400)
+        columns = {
+            "user_id": [i // 2 for i in count],
+            "film_id": [i % 37 for i in count],
+            "city": [("Bern", "Basel")[i % 2] for i in count],
+            "tag": [("a", "b")[i % 2] for i in count],
+            "amount": [float(i % 90) for i in count],
+        }
+        pq.write_table(pa.table(columns), place / "shop.parquet")
+        return place / "dither.toml"
+
+    return make
+
+
+def spent_in(place):
+    db = sqlite3.connect(place.parent / "ledger.db")
+    try:
+        return dict(db.execute("SELECT path, main_spent FROM account"))
+    finally:
+        db.close()
+
+
+@pytest.mark.parametrize("name", ["pure", "zcdp"])
+def test_it_is_read_without_being_changed(shop, name):
+    place = shop(name)
+    before = (place.parent / "ledger.db").read_bytes()
+    policy = Policy.load(place)
+    found, words = records.verify(policy)
+    assert found.format == 1
+    assert len(words) == 3
+    # as it would be after upgrading
+    assert [record.what for record in records.latest(policy, 3)] == ["reserve", "answer", "upgraded"]
+    with records.ledger_to_look_at(policy) as book:
+        assert {balance.account: balance.spent.main for balance in book.balances()} == {
+            Account(tuple(eval(path))): main for path, main in spent_in(place).items()
+        }
+    with pytest.raises(LedgerOutdated, match="dither ledger upgrade"):
+        dp.Curator.open(place)
+    assert (place.parent / "ledger.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["pure", "zcdp"])
+def test_what_was_paid_stays_paid(shop, name):
+    place = shop(name)
+    before = spent_in(place)
+    found = records.upgrade(Policy.load(place))
+    assert found.format == 2
+    assert spent_in(place) == before
+    asked = [
+        *ASKED,
+        *([("SELECT tag, COUNT(*) AS n FROM shop GROUP BY tag", {"epsilon": 1}, "bob")] if "z" in name else []),
+    ]
+    with dp.Curator.open(place) as curator:
+        for sql, terms, analyst in asked:
+            assert curator.price(sql, analyst=analyst, **terms).free, sql
+            answer = curator.sql(sql, analyst=analyst, **terms)
+            assert not answer.cost.charged, sql
+        for past in curator.answers().items:
+            assert curator.answer(past.number).receipt.number == past.number
+        assert spent_in(place) == before
+        # what wasn't asked costs, and goes on in the same ledger
+        assert curator.sql("SELECT COUNT(*) AS n FROM shop", epsilon=0.6, analyst="ana").cost.charged
+        curator.verify()
+    assert spent_in(place) != before
+
+
+def test_all_sums_are_recomputed_from_the_losses(shop):
+    place = shop("zcdp")
+    records.upgrade(Policy.load(place))
+    with dp.Curator.open(place) as curator:
+        assert [one.quantity.value for one in curator.ledger.sums] == ["rho", "epsilon"]
+        assert [one.share for one in curator.ledger.sums] == [1, 0]
+        # Gaussian noise has no pure ε, which closes that sum for good
+        assert all(balance.spent.others == (None,) for balance in curator.ledger.balances())
+        # no orders to read what was spent so far by, so the guarantee is that of the cap
+        assert curator.guarantee("ana").epsilon == 4
+        (line,) = curator.budget("ana")
+        assert 0 < line.epsilon_spent < 4
+
+
+def test_it_is_bound_to_the_unit_that_its_charges_state(shop):
+    place = shop("zcdp")
+    records.upgrade(Policy.load(place))
+    with dp.Curator.open(place) as curator:
+        assert curator.ledger.units == {"shop": Unit(("user_id",))}
+    place.write_text(place.read_text().replace('privacy_unit_column = "user_id"', 'privacy_unit_column = "film_id"'))
+    with pytest.raises(LedgerMismatch, match="rebind"):
+        dp.Curator.open(place)
+
+
+def test_a_unit_that_was_changed_under_it_is_told(shop):
+    place = shop("unit_changed")
+    policy = Policy.load(place)
+    with pytest.raises(LedgerMismatch, match=r'entry 3 was charged for each "film_id", entry 14 for each "user_id"'):
+        records.upgrade(policy)
+    with pytest.raises(LedgerMismatch, match="neither of them"):
+        records.ledger_to_look_at(policy)
+    assert records.upgrade(policy, rebind=True).rebound == 1
+    with dp.Curator.open(place) as curator:
+        assert curator.ledger.units == {"shop": Unit(("user_id",))}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE account SET main_spent = 0",
+        "UPDATE question SET state = 'failed', answered = NULL, answer = NULL",
+        "UPDATE question SET answer = x'00'",
+        "DELETE FROM payment",
+    ],
+)
+def test_one_that_was_edited_is_not_upgraded(shop, statement):
+    place = shop("zcdp")
+    db = sqlite3.connect(place.parent / "ledger.db", isolation_level=None)
+    triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+    for name, _ in triggers:
+        db.execute(f"DROP TRIGGER {name}")
+    db.execute(statement)
+    for _, sql in triggers:
+        db.execute(sql)
+    db.close()
+    policy = Policy.load(place)
+    with pytest.raises(LedgerCorrupt):
+        records.verify(policy)
+    with pytest.raises(LedgerCorrupt):
+        records.upgrade(policy)
