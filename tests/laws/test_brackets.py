@@ -23,6 +23,7 @@ from dither.privacy import (
     poisson,
 )
 from dither.privacy.kinds import KINDS
+from dither.privacy.lattice import _convex
 from dither.privacy.sampling import PoissonSampled
 
 from .enumeration import Truth, approximate, binary, discrete_laplace, kary, pure
@@ -213,3 +214,17 @@ def test_large_scales_are_bounded_by_the_continuous_curve_both_ways():
     assert np.all(near.profile_down(points, Direction.REMOVE) <= exact * (1 + 1e-8))
     assert np.all(near.profile_down(points, Direction.REMOVE) >= exact * (1 - 1e-3))
     assert np.all(near.profile(points, Direction.REMOVE) >= exact * (1 - 1e-8))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_hull_is_found_where_the_next_float_is_too_far(seed):
+    """Near corners are so steep that no float makes the halves meet exactly: the end goes below, and isn't given up."""
+    top = np.random.default_rng(seed).uniform(0.1, 0.6)
+    points = 1.2e-4 * np.arange(400)
+    heights = top - (1 - top) / 2 * np.expm1(points)
+    heights[0] *= 1 + 1e-8
+    found = _convex(points, heights, points, heights)
+    assert found is not None
+    (_, _, stays), (_, _, leaves), lowered = found
+    assert top - 1e-12 < lowered <= top
+    assert lowered + stays + leaves <= 1 + 2.0**-50

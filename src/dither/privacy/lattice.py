@@ -167,7 +167,8 @@ def _convex(right: Array, up: Array, left: Array, down: Array) -> tuple[_Half, _
             return first, second, top
         # the halves meet in a dent: lower their common end until they don't, or until the next corners do
         steep = 1.0 + sum(1 / math.expm1(float(x[half[0][1]])) for x, half in ((right, first), (left, second)))
-        top -= over / steep
+        # near by corners are so steep that what is over may be less than the next float takes away
+        top = min(top - over / steep, math.nextafter(top, 0.0))
     return None
 
 
