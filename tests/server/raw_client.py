@@ -22,7 +22,7 @@ from dither.server.tokens import TokenFile
 _SPEC = importlib.util.spec_from_file_location("server_conftest", Path(__file__).parent / "conftest.py")
 _CONFTEST = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_CONFTEST)
-make_shop = _CONFTEST.make_shop
+make_shop, ROOMY = _CONFTEST.make_shop, _CONFTEST.ROOMY
 
 Message = namedtuple("Message", ["kind", "body"])
 
@@ -30,7 +30,7 @@ Message = namedtuple("Message", ["kind", "body"])
 class CountingService(Service):
     """A service that counts what is asked of it, and can be made to wait."""
 
-    def __init__(self, curator, limits=None):
+    def __init__(self, curator, limits=ROOMY):
         super().__init__(curator, limits)
         self.asked, self.priced = [], []
         self.gate = None
@@ -79,7 +79,7 @@ def serving(service, access, **options):
 
 
 @contextlib.contextmanager
-def shop_served(directory, *, limits=None, shadow=None, ana=50, **options):
+def shop_served(directory, *, limits=ROOMY, shadow=None, ana=50, **options):
     """A shop of its own with tokens, served; for tests that share one server and look at what changes."""
     make_shop(directory, ana=ana)
     with Curator.open(directory / "dither.toml") as curator, TokenFile.open(directory / "shop.access") as access:

@@ -25,6 +25,14 @@ def address(tmp_path_factory, shop_data):
         yield "127.0.0.1", int(server.url.rsplit(":", 1)[1])
 
 
+@pytest.fixture
+def patient(shop):
+    """A server with as few places, whose deadlines nothing comes near to."""
+    limits = Limits(slowest=600.0, sign_in=600.0, connections=20, strangers=40, each_address=30)
+    with background(shop / "dither.toml", Place(port=0, pg_port=None), limits=limits) as server:
+        yield "127.0.0.1", int(server.url.rsplit(":", 1)[1])
+
+
 def read_all(link):
     found = b""
     try:
@@ -79,8 +87,8 @@ def test_a_byte_now_and_then_does_not_help(address):
     assert sent < 399
 
 
-def test_requests_one_after_the_other_are_answered(address):
-    with socket.create_connection(address, timeout=20) as link:
+def test_requests_one_after_the_other_are_answered(patient):
+    with socket.create_connection(patient, timeout=20) as link:
         for _ in range(5):
             link.sendall(GOOD[:7])
             time.sleep(0.1)
@@ -118,7 +126,26 @@ def test_half_requests_take_no_place_from_others(address):
             assert link.recv(65536).startswith(b"HTTP/1.1 200")
         answers = [read_all(link) for link in held]
     assert {answer[:12] for answer in answers} <= {b"", b"HTTP/1.1 503"}
-    assert any(b"Retry-After: 1" in answer for answer in answers)
+
+
+def test_whoever_had_begun_to_ask_is_told_why_they_have_to_go(patient):
+    with contextlib.ExitStack() as stack:
+
+        def come():
+            return stack.enter_context(socket.create_connection(patient, timeout=60))
+
+        begun, silent, known = come(), come(), come()
+        begun.sendall(HEAD)
+        # whoever came later was answered, so the others are there and were heard
+        known.sendall(GOOD)
+        assert read_one(known).startswith(b"HTTP/1.1 200")
+        for _ in range(60):
+            come()
+        told = read_all(begun)
+        assert told.startswith(b"HTTP/1.1 503")
+        assert b"\r\nRetry-After: 1\r\n" in told
+        assert b"too many connections that aren't signed in" in told
+        assert read_all(silent) == b""
 
 
 def test_places_for_who_is_signed_in(shop):

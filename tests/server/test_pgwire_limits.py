@@ -48,7 +48,7 @@ def served(shop):
     """Serves the shop once more, with other limits: ``served(limits, …)``."""
 
     @contextlib.contextmanager
-    def serve(limits=None, **options):
+    def serve(limits=raw.ROOMY, **options):
         service = raw.CountingService(shop.curator, limits)
         try:
             with raw.serving(service, shop.access, **options) as server:

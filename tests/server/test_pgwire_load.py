@@ -204,7 +204,7 @@ def served(shop):
     """Serves the shop once more: ``served(limits, …)``; ``read`` are the texts that it split."""
 
     @contextlib.contextmanager
-    def serve(limits=None, **options):
+    def serve(limits=raw.ROOMY, **options):
         service = raw.CountingService(shop.curator, limits)
         try:
             with raw.serving(service, shop.access, **options) as server:

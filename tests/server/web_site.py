@@ -21,7 +21,7 @@ from dither.server.tokens import TokenFile
 _SPEC = importlib.util.spec_from_file_location("shop_of_tests", Path(__file__).parent / "conftest.py")
 _SHOP = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_SHOP)
-make_shop = _SHOP.make_shop
+make_shop, ROOMY = _SHOP.make_shop, _SHOP.ROOMY
 COUNT = "SELECT COUNT(*) AS n FROM orders"
 CITIES = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city ORDER BY city"
 PEOPLE = ("ana", "bob", "looker", "owner")
@@ -163,7 +163,7 @@ def open_site(directory, *, change=None, **shop):
     scopes = {"ana": Scope.ASK, "bob": Scope.ASK, "looker": Scope.PRICE, "owner": Scope.OWNER}
     with Curator.open(policy) as curator, TokenFile.open(access_path(Policy.load(policy))) as access:
         tokens = {name: access.create(name, scope)[1] for name, scope in scopes.items()}
-        service = Service(curator)
+        service = Service(curator, ROOMY)
         try:
             made = Site(service, access, tokens)
             made.tokens, made.service, made.directory = tokens, service, directory
