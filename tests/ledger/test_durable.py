@@ -10,7 +10,7 @@ import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
 from dither.ledger import Account, Amount, Kind, Limit, MemoryLedger, SqliteLedger
-from dither.ledger.head import SLOT, HeadFile, Mark
+from dither.ledger.head import SLOT, SLOTS, HeadFile, Mark
 from dither.ledger.owners import OwnerLock
 from dither.ledger.schema import TRIGGERS
 from dither.ledger.writer import Writer
@@ -212,7 +212,9 @@ def test_the_head_refuses_another_entry_under_the_same_number(tmp_path):
 # ------------------------------------------------------------------ adopting
 
 
-@pytest.mark.parametrize("content", [b"dear to someone", b"x" * 2 * SLOT, b"dither-head-1 " + b"x" * 2 * SLOT])
+@pytest.mark.parametrize(
+    "content", [b"dear to someone", b"x" * SLOTS * SLOT, b"dither-head-1 " + b"x" * SLOTS * SLOT]
+)
 @pytest.mark.parametrize("adopt", [False, True])
 def test_a_head_that_is_another_file_is_left_alone(used, tmp_path, content, adopt):
     dear = tmp_path / "dear"

@@ -12,6 +12,7 @@ import pytest
 from dither.errors import LedgerBusy, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack, OutOfBudget
 from dither.ledger import Account, Amount, Currency, Limit
 from dither.ledger.entry import GENESIS, link
+from dither.ledger.head import SLOT, HeadFile
 from dither.ledger.units import Unit
 from dither.privacy import Adjacency, PureLoss
 
@@ -269,10 +270,13 @@ def test_what_is_written_is_permanent(place, tmp_path, monkeypatch):
         hashlib.sha256(repr(kept).encode()).hexdigest()
         == "f7a7141a1956394e864866dacbb804c223133c377e993cacbc880f58c5d5a30c"
     )
+    slots = head.read_bytes()
     assert (
-        hashlib.sha256(head.read_bytes()).hexdigest()
+        hashlib.sha256(slots[: 2 * SLOT]).hexdigest()
         == "f2d0917d736b383c73379a9e70e193b0fce3187d0436e1496c2a7f4ff1422ea8"
     )
+    # the last entry was announced before it was committed
+    assert slots[2 * SLOT :] == HeadFile(head).read().slot()
 
 
 def test_lowering_a_limit_below_what_was_spent_survives_verify(used):

@@ -1,5 +1,6 @@
 """Balances and states are vouched for by the last entry: a change by hand is noticed at opening and at any charge."""
 
+import json
 import random
 import shutil
 import sqlite3
@@ -8,6 +9,10 @@ import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError
 from dither.ledger import Account, Limit
+from dither.ledger.books import Books
+from dither.ledger.entry import Kind, Opening
+from dither.ledger.head import SLOT
+from dither.ledger.replay import verify
 from dither.ledger.seals import ReplayedTree
 
 from .files import SHOP, answer, ask, key, opened
@@ -78,6 +83,68 @@ def test_seals_that_were_made_to_fit_are_noticed(used, depth):
     by_hand(used, *changes)
     with pytest.raises(LedgerCorrupt, match="vouches for"), opened(used) as ledger:
         ask(ledger, 1)
+
+
+def forge(path):
+    """Someone who can write the file, and not its head: all is given back, sealed, and an entry that vouches for it."""
+    db = sqlite3.connect(path, isolation_level=None)
+    (text,) = db.execute("SELECT body FROM entry WHERE seq = 1").fetchone()
+    triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+    db.execute("BEGIN IMMEDIATE")
+    for name, _ in triggers:
+        db.execute(f"DROP TRIGGER {name}")
+    db.execute("UPDATE account SET main_spent = 0")
+    db.execute("UPDATE question SET state = 'failed', answered = NULL, digest = NULL, answer = NULL")
+    books = Books(db, Opening.from_json(json.loads(text)), token="", alive=lambda _: False)
+    books._accounts.build(place for (place,) in db.execute("SELECT place FROM account").fetchall())
+    books._questions.build(one for (one,) in db.execute("SELECT key FROM question").fetchall())
+    books.append(Kind.LIMITS, {"limits": []})
+    for _, made in triggers:
+        db.execute(made)
+    db.execute("COMMIT")
+    db.close()
+
+
+def test_an_entry_that_was_made_up_with_its_seals_is_noticed_at_opening(used):
+    forge(used)
+    for _ in range(2):
+        with pytest.raises(LedgerCorrupt, match="seals other balances"):
+            opened(used)
+
+
+def test_an_entry_that_was_made_up_with_its_seals_is_noticed_before_a_charge(used):
+    with opened(used) as ledger:
+        forge(used)
+        for number in (1, 50):
+            with pytest.raises(LedgerCorrupt, match="seals other balances"):
+                ask(ledger, number)
+
+
+def test_believing_whatever_lies_beyond_the_head_gives_all_back(used, monkeypatch):
+    """The mutant: what was written after the head moved last is taken for what a crash left."""
+    monkeypatch.setattr("dither.ledger.sqlite.verify", lambda *_: None)
+    forge(used)
+    with opened(used) as ledger:
+        assert all(balance.spent.main == 0 for balance in ledger.balances())
+        assert ask(ledger, 1).answer is None
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_what_a_writer_left_behind_its_head_is_replayed_unless_it_was_announced(used, monkeypatch, announced):
+    """A process that dies between commit and head leaves its announcement; a machine that dies may lose it."""
+    with opened(used) as ledger:
+        behind = ledger.head.path.read_bytes()
+        ask(ledger, 51)
+        ahead = ledger.head.path.read_bytes()
+        ledger.head.path.write_bytes(behind[: 2 * SLOT] + (ahead if announced else behind)[2 * SLOT :])
+    replays = []
+    monkeypatch.setattr("dither.ledger.sqlite.verify", lambda *given: replays.append(given) or verify(*given))
+    with opened(used) as ledger:
+        assert len(replays) == (0 if announced else 1)
+        # from then on the head has caught up
+        ask(ledger, 52)
+        assert len(replays) == (0 if announced else 1)
+        assert ledger.verify().entries == ledger.head.read().seq
 
 
 def test_an_edited_last_entry_is_noticed(used):

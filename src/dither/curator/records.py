@@ -65,7 +65,7 @@ def ledger_to_look_at(policy: Policy) -> Ledger:
     try:
         found: Ledger = open_ledger(policy, create=False)
     except LedgerOutdated:
-        found = upgraded_copy(policy.source.ledger)
+        found = upgraded_copy(policy.source.ledger, policy.source.ledger_head)
     except LedgerError as problem:
         if is_begun(policy) or isinstance(problem, LedgerRolledBack):
             raise
@@ -109,8 +109,6 @@ def verify(policy: Policy, *, adopt: bool = False) -> tuple[Verified, list[str]]
     try:
         book: Ledger = open_ledger(policy, adopt=adopt, create=False)
     except LedgerOutdated:
-        if adopt:
-            raise
         found = verify_format1(policy.source.ledger, policy.source.ledger_head)
     else:
         with book:

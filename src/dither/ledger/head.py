@@ -4,6 +4,10 @@ The head is a small file of two slots, each with its own checksum. The older slo
 crash in the middle leaves the other. It only ever moves forward, under a lock, after the entry it names is durable and
 before anything is returned: whatever left this machine is covered by it. It can be behind the ledger after a crash,
 never ahead of it, unless the ledger was rolled back or forked.
+
+A third slot announces the entry that is about to be committed. What lies beyond the head and was announced was written
+by dither, in this process or another; what wasn't, perhaps around it, and is believed only after a replay of the whole
+log. The announcement isn't flushed: if the machine dies, the replay makes up for it.
 """
 
 from __future__ import annotations
@@ -29,6 +33,8 @@ except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 SLOT = 256
+# two that take turns, and the announcement
+SLOTS = 3
 FORM = "dither-head-1"
 _flush = flush
 
@@ -109,6 +115,17 @@ class HeadFile:
             _flush(descriptor)
             return known
 
+    def announce(self, mark: Mark) -> None:
+        """Say which entry is about to be committed; for other processes, and whoever comes after this one died."""
+        with self._opened(create=False) as descriptor:
+            if descriptor is not None:
+                os.pwrite(descriptor, mark.slot(), 2 * SLOT)
+
+    def announced(self) -> Mark | None:
+        """The entry that was announced last, if its announcement can be read."""
+        with self._opened(create=False) as descriptor:
+            return None if descriptor is None else _mark(_text(descriptor)[2 * SLOT : 3 * SLOT])
+
     def replace(self, mark: Mark) -> None:
         """Forget what was known: only for a new ledger, or one that its owner adopted."""
         with self._opened(create=True) as descriptor:
@@ -131,7 +148,7 @@ class HeadFile:
 
     def _expect_head(self, text: bytes) -> None:
         form = FORM.encode("ascii")
-        if len(text) > 2 * SLOT or not (
+        if len(text) > SLOTS * SLOT or not (
             text[: len(form)] == form[: len(text)] or text[SLOT:].startswith(form) or not text.strip(b"\0")
         ):
             raise LedgerError(
@@ -224,8 +241,8 @@ def state_directory() -> Path:
 
 
 def _text(descriptor: int) -> bytes:
-    """The two slots, and one byte more, which a head doesn't have."""
-    return os.pread(descriptor, 2 * SLOT + 1, 0)
+    """All slots, and one byte more, which a head doesn't have."""
+    return os.pread(descriptor, SLOTS * SLOT + 1, 0)
 
 
 def _slots(text: bytes) -> list[Mark | None]:

@@ -47,6 +47,7 @@ class KeptLedger(Ledger):
             db,
             usable=self._expect_usable,
             before=self._before,
+            closing=self._closing,
             after=self._after,
             undone=books.undone,
             broken=self._break,
@@ -58,6 +59,10 @@ class KeptLedger(Ledger):
     @abstractmethod
     def _before(self) -> None:
         """Look, inside the transaction, whether this still is the ledger that was opened."""
+
+    @abstractmethod
+    def _closing(self) -> None:
+        """Say, before the commit, how far the ledger is about to get."""
 
     @abstractmethod
     def _after(self) -> None:

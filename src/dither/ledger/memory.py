@@ -68,6 +68,8 @@ class MemoryLedger(KeptLedger):
     def _before(self) -> None:
         self._books.begin()
 
+    def _closing(self) -> None: ...
+
     def _after(self) -> None: ...
 
     def pulse(self) -> object | None:

@@ -151,12 +151,16 @@ class SqliteLedger(KeptLedger):
                 raise second.lost()
             second_file = HeadFile(second.head_of(opening.ledger))
             if _format(db) == format1.FORMAT:
-                if not upgrade:
+                # one that is adopted is upgraded, too: format 1 has no way to keep a record of that any more
+                if not upgrade and not adopt:
                     raise LedgerOutdated(OLD_FORMAT)
                 if owner.others():
                     raise LedgerError("another process has this ledger open: end it first, then upgrade again")
+                known_head = None if adopt else _head_of(second_file, opening)
                 with translated(), _transaction(db):
-                    upgraded(db, opening, second_file.read(), units=same_people, token=owner.token)
+                    made = upgraded(db, opening, known_head, units=same_people, token=owner.token)
+                    if not adopt:
+                        second_file.announce(Mark(opening.ledger, *made.tail()))
             books = Books(db, opening, token=owner.token, alive=owner.alive)
             replaced = known if stranger else None
             ledger = cls(
@@ -187,16 +191,18 @@ class SqliteLedger(KeptLedger):
             raise LedgerRolledBack(f"the head of this ledger is missing, so it may be an old copy; {ADOPT}")
         if known.ledger != ledger:
             raise LedgerRolledBack(f"the head at {self.head.path} is that of another ledger; {ADOPT}")
-        if known.seq == 0:
-            return known
         if known.seq > self._reached[0]:
             raise LedgerRolledBack(
                 f"the ledger ends at entry {self._reached[0]}, and {known.seq} are known to have been written: "
                 f"an old copy was put in its place; {ADOPT}"
             )
+        ends_there = (known.seq, known.hash) == self._reached
         # where the log was seen to end, nothing more is to be found; at first that entry must be readable, too
-        if self._known is None or (known.seq, known.hash) != self._reached:
+        if known.seq > 0 and (self._known is None or not ends_there):
             self._expect_in_chain(known)
+        if not ends_there and self.head.announced() != Mark(ledger, *self._reached):
+            # nobody who is known wrote this: a machine that died, or somebody around dither, whose seals may fit
+            verify(self._db, self._books.opening, known)
         return known
 
     def _expect_in_chain(self, known: Mark) -> None:
@@ -209,6 +215,9 @@ class SqliteLedger(KeptLedger):
                 f"entry {known.seq} isn't the one that is known to have been written: this is a fork; {ADOPT}"
             )
 
+    def _closing(self) -> None:
+        self.head.announce(Mark(self._books.opening.ledger, *self._books.tail()))
+
     def _after(self) -> None:
         # what the transaction saw is durable, whoever wrote it; the head that covers it may not be, if its writer died
         reached = self._books.tail()
@@ -220,9 +229,7 @@ class SqliteLedger(KeptLedger):
 
     def _replay(self) -> Verified:
         # before the snapshot: the head is never ahead of what is durable
-        known = self.head.read()
-        if known is None or known.ledger != self._books.opening.ledger:
-            raise LedgerRolledBack(f"the head of this ledger is missing or that of another, before entry 1; {ADOPT}")
+        known = _head_of(self.head, self._books.opening)
         with self._reading() as db:
             return verify(db, self._books.opening, known)
 
@@ -279,15 +286,17 @@ class SqliteLedger(KeptLedger):
         return True
 
 
-def upgraded_copy(path: Path) -> MemoryLedger:
+def upgraded_copy(path: Path, head: str | os.PathLike[str] | None) -> MemoryLedger:
     """What a ledger of format 1 would be after upgrading, in memory and for reading; the file is left as it is."""
     copy, token = connect(":memory:"), secrets.token_hex(16)
     try:
         with translated(), contextlib.closing(connect(str(path), patience=30.0)) as original:
+            # before the copy: the head is never ahead of what is durable
+            known = _known_head(path, head, _kept_opening(original))
             original.backup(copy)
             opening = _kept_opening(copy)
             with _transaction(copy):
-                books = upgraded(copy, opening, None, units=None, token=token)
+                books = upgraded(copy, opening, known, units=None, token=token)
     except BaseException:
         copy.close()
         raise
@@ -300,13 +309,22 @@ def verify_format1(path: Path, head: str | os.PathLike[str] | None) -> Verified:
     with translated(), contextlib.closing(connect(str(place), patience=30.0)) as db:
         db.execute("PRAGMA query_only = ON")
         opening = _kept_opening(db)
-        known = HeadFile(
-            SecondPlace(place, None if head is None else Path(head).absolute()).head_of(opening.ledger)
-        ).read()
-        if known is None or known.ledger != opening.ledger:
-            raise LedgerRolledBack(f"the head of this ledger is missing or that of another, before entry 1; {ADOPT}")
+        known = _known_head(place, head, opening)
         db.execute("BEGIN")
         return verify(db, opening, known)
+
+
+def _known_head(path: Path, head: str | os.PathLike[str] | None, opening: Opening) -> Mark:
+    """How far a ledger is known to have got, by the second place that was named for it."""
+    second = SecondPlace(path.absolute().resolve(), None if head is None else Path(head).absolute())
+    return _head_of(HeadFile(second.head_of(opening.ledger)), opening)
+
+
+def _head_of(head: HeadFile, opening: Opening) -> Mark:
+    known = head.read()
+    if known is None or known.ledger != opening.ledger:
+        raise LedgerRolledBack(f"the head of this ledger is missing or that of another, before entry 1; {ADOPT}")
+    return known
 
 
 def _opening(

@@ -61,8 +61,8 @@ class Writer:
     """Runs work in transactions, many callers' work in one: the outcome is told only after the commit is durable.
 
     ``usable`` raises if the ledger can't be used any more, ``before`` runs inside each transaction, ``undone`` when one
-    job of it was rolled back, ``after`` once it is durable, even if nothing changed: what is replayed may have been
-    written by a process that died before it told anyone. If the commit or ``after`` fails, nobody is told anything but
+    job of it was rolled back, ``closing`` before what was changed is committed, ``after`` once it is durable, even if
+    nothing changed: what is replayed may have been written by a process that died before it told anyone. If the commit or ``after`` fails, nobody is told anything but
     that; after a commit that failed, ``broken`` is called. Other processes are waited for ``patience`` seconds.
     """
 
@@ -72,6 +72,7 @@ class Writer:
         *,
         usable: Callable[[], None],
         before: Callable[[], None],
+        closing: Callable[[], None],
         after: Callable[[], None],
         undone: Callable[[], None],
         broken: Callable[[], None],
@@ -79,7 +80,7 @@ class Writer:
     ) -> None:
         self._patience = patience
         self._db, self._usable, self._before, self._after, self._broken = db, usable, before, after, broken
-        self._undone = undone
+        self._undone, self._closing = undone, closing
         self._queue: deque[_Job[Any]] = deque()
         self._committing = False
         self.turn = threading.Lock()
@@ -166,7 +167,9 @@ class Writer:
             for job in jobs:
                 self._one(job)
             changed = db.total_changes != changes
-            if not changed:
+            if changed:
+                self._closing()
+            else:
                 db.execute("ROLLBACK")
         except (*BELOW, DitherError) as problem:
             self._roll_back()
