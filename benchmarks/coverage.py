@@ -3,8 +3,9 @@
 Run with ``python benchmarks/coverage.py [--runs 20000] [--quick]``. The exact cells of a question come from the engine
 once, noise is drawn ``runs`` times by the mechanisms of its price, and the bars are those that answers have; the exact
 answer is what plain DuckDB says. A rate is found too low if so few hits, or fewer, have a chance below 10⁻⁶ at the
-stated confidence. Rows that are chosen (ORDER BY … LIMIT, HAVING) and statistical queries have their own tables, and a
-sample of questions is asked end to end. Results go to ``benchmarks/results/coverage.json``.
+stated confidence. Rows that are chosen (ORDER BY … LIMIT, HAVING, a column that noise makes NULL in the others) and
+statistical queries have their own tables, and a sample of questions is asked end to end. Results go to
+``benchmarks/results/coverage.json``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from scipy import stats
 
 from coverage_data import FORMS, GROUPS, SHAPES, World, rows_of, world
 from dither.curator.release import Released
-from dither.curator.shape import level_of_chosen, shape
+from dither.curator.shape import alone, level_of_chosen, shape
 from dither.query.measures import Total
 
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
@@ -101,10 +102,10 @@ def repeated(place: World, quote: Any, runs: int) -> Released:
     )
 
 
-def covering(low: np.ndarray, high: np.ndarray, truth: float) -> int:
+def covering(low: Any, high: Any, truth: Any) -> int:
     """How many intervals hold the truth; one without ends says nothing, and nothing false."""
-    room = ROUNDING * max(1.0, abs(truth))
-    return int((~(low > truth + room) & ~(high < truth - room)).sum())
+    room = ROUNDING * np.maximum(1.0, np.abs(truth))
+    return int(np.sum(~np.greater(low, truth + room) & ~np.less(high, truth - room)))
 
 
 def rates(
@@ -118,7 +119,8 @@ def rates(
         quote = place.curator.price(f"SELECT {FORMS[form]} AS v FROM t", epsilon=epsilon)
         released = repeated(place, quote, runs)
         for level in LEVELS:
-            table, bars = shape(released, quote.shape, quote.priced.errors(level), level)
+            # each run is an answer by itself: a row that is NULL hides among no others
+            table, bars = alone(released, quote.shape, quote.priced.errors(level), level)
             low, high = bars["v"].low, bars["v"].high
             assert low is not None
             assert high is not None
@@ -259,6 +261,79 @@ def choices(
             here.close()
 
 
+# What hides a row by being NULL, the same where it doesn't, and a filter: the first is measured by the second.
+HIDING = {
+    "CASE without ELSE": ("CASE WHEN COUNT(*) > 430 THEN COUNT(*) END", "COUNT(*)", ""),
+    "CASE … ELSE NULL, HAVING": ("CASE WHEN COUNT(*) > 430 THEN COUNT(*) ELSE NULL END", "COUNT(*)", "HAVING k < 40"),
+    "NULLIF of GREATEST": ("NULLIF(GREATEST(COUNT(*), 430), 430)", "GREATEST(COUNT(*), 430)", ""),
+    "CASE of a share": (
+        "CASE WHEN COUNT_IF(g = 0) > 430 THEN 1.0 * COUNT_IF(g = 0) / COUNT(*) END",
+        "1.0 * COUNT_IF(g = 0) / COUNT(*)",
+        "",
+    ),
+}
+
+
+def answered(quote: Any, cells: Sequence[np.ndarray], level: Fraction, way: Any = shape) -> tuple[Any, Any]:
+    """The table and the bars of an answer about fifty groups with these cells."""
+    found = Released(
+        keys=pa.table({"k0": np.arange(GROUPS)}),
+        size=GROUPS,
+        cells=tuple(cells),
+        noise=quote.priced.noise,
+        choices=(),
+        recipes=quote.priced.lowered.recipes,
+    )
+    table, bars = way(found, quote.shape, quote.priced.errors(level), level)
+    return table, bars
+
+
+def hidden(
+    runs: int,
+    *,
+    way: Any = shape,
+    forms: Sequence[str] = tuple(HIDING),
+    data: Sequence[str] = tuple(TRUTHS),
+    laws: Sequence[str] = tuple(LAWS),
+) -> Iterator[Choice]:
+    """Values that are shown because their noise didn't make them NULL: the mean share of those that hold."""
+    with tempfile.TemporaryDirectory() as place:
+        for law in laws:
+            here = world(Path(place) / law, rows_of("constant", 100), LAWS[law])
+            for name in forms:
+                hides, plain, ending = HIDING[name]
+                sql = f"SELECT k, {hides} AS v, {plain} AS w FROM t GROUP BY k {ending}"
+                quote = here.curator.price(sql, epsilon="0.1")
+                for groups in data:
+                    exact = [TRUTHS[groups] * (1 + 2 * cell) for cell in range(len(quote.priced.noise))]
+                    truth = answered(quote, exact, LEVELS[0])[0].column("w").to_numpy().astype(np.float64)
+                    for level in LEVELS:
+                        shares, shown, halves = [], [], []
+                        for _ in range(runs):
+                            noise = zip(quote.priced.noise, exact, strict=True)
+                            cells = [each.release(cell.astype(np.int64)) for each, cell in noise]
+                            table, bars = answered(quote, cells, level, way)
+                            there = ~table.column("v").is_null().to_numpy()
+                            ends = bars["v"].low[there], bars["v"].high[there]
+                            shown.append(int(there.sum()))
+                            hits = covering(*ends, truth[there])
+                            # of no values none misses
+                            shares.append(hits / shown[-1] if shown[-1] else 1.0)
+                            halves += ((ends[1] - ends[0]) / 2).tolist()
+                        yield Choice(
+                            question=name,
+                            data=groups,
+                            law=law,
+                            stated=float(level),
+                            runs=runs,
+                            shown=float(np.mean(shown)),
+                            share=float(np.mean(shares)),
+                            first=1.0,
+                            width=float(np.nanmedian(halves)) if np.isfinite(halves).any() else math.nan,
+                        )
+            here.close()
+
+
 # ---------------------------------------------------------------------------------------------- end to end
 
 
@@ -359,7 +434,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.perf_counter()
     sizes, epsilons = (SIZES, EPSILONS) if not given.quick else (SIZES[::3], EPSILONS[::3])
     found = list(grid(given.runs, forms=tuple(FORMS), sizes=sizes, epsilons=epsilons))
-    picked = list(choices(given.runs))
+    picked = [*choices(given.runs), *hidden(max(100, given.runs // 10))]
     asked = [] if given.quick else list(end_to_end(given.asked))
     print("\n".join([*summary(found), "", *by_size(found), "", *choice_lines(picked)]))
     if asked:

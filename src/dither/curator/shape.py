@@ -9,6 +9,10 @@ large. Two rules, both for m candidates and noises that are independent from gro
   the one on top among them (Bonferroni);
 - filtered by HAVING: with R rows shown each is at 1 − β·R/m, so that on average no more than a share of β of the rows
   shown miss (Benjamini & Yekutieli 2005, theorem 1; the filter is "simple": whoever is shown, R depends on the others).
+
+A value that is NULL hides its row as a filter does. A column of which noise makes some NULL (CASE without ELSE, NULLIF,
+LN of what may be negative) has the second rule for itself: R is how many of its values are shown, m is how many could
+have been. A value that is NULL whatever the noise, as CASE over a key makes it, is no candidate.
 """
 
 from __future__ import annotations
@@ -23,18 +27,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dither.curator.answer import Bars
-from dither.curator.computed import computed_ends
+from dither.curator.computed import computed_ends, whatever_the_noise
 from dither.curator.release import Released
 from dither.engines.released import compute
 from dither.query.affine import is_aggregate
 from dither.query.arrow import TYPES
 from dither.query.estimates import DEFAULT_CONFIDENCE, Noisy, estimate, values
-from dither.query.expressions import Call, Column, Expression, columns
+from dither.query.expressions import Call, Column, Expression, Literal, columns, walk
 from dither.query.kinds import Kind
 from dither.query.lower import ModeChoice
 from dither.query.plan import Output, Shape
 from dither.query.predict import PredictedError
 from dither.query.price import Priced
+from dither.query.propagation import Numbers
 from dither.query.recipes import Chosen, Recipe
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -48,12 +53,31 @@ def shape(
     released: Released, wanted: Shape, errors: Sequence[PredictedError], confidence: Fraction
 ) -> tuple[pa.Table, dict[str, Bars]]:
     """The answer's table, and the bars of its noisy columns."""
-    table, shown, level = _shown(_base(released), wanted, confidence)
+    rows = _shown(_base(released), wanted, confidence)
+    made: dict[str, Any] = {}
     bars = {}
     for place, output in enumerate(wanted.outputs):
-        found = _bars(output, table.column(place), shown, errors, level)
+        column, level = _of_values(output, rows.table.column(place), rows, confidence)
+        made[str(place)] = column
+        found = _bars(output, column, rows.shown, errors, level)
         if found is not None:
             bars[output.name] = found
+    return pa.table(made).rename_columns([output.name for output in wanted.outputs]), bars
+
+
+def alone(
+    released: Released, wanted: Shape, errors: Sequence[PredictedError], confidence: Fraction
+) -> tuple[pa.Table, dict[str, Bars]]:
+    """As ``shape``, where each row is an answer by itself, as in a simulation: none is chosen among the others."""
+    if wanted != Shape(outputs=wanted.outputs):
+        raise ValueError("a filter, an order or a limit is one of rows among others")
+    base = _base(released)
+    table = base.shaped(wanted, confidence).select(range(len(wanted.outputs)))
+    bars = {
+        output.name: found
+        for place, output in enumerate(wanted.outputs)
+        if (found := _bars(output, table.column(place), base, errors, confidence)) is not None
+    }
     return table.rename_columns([output.name for output in wanted.outputs]), bars
 
 
@@ -71,7 +95,7 @@ def schema_of(priced: Priced, wanted: Shape) -> pa.Schema:
         ),
         recipes=priced.lowered.recipes,
     )
-    found = list(_shown(_base(empty), wanted, DEFAULT_CONFIDENCE)[0].schema)
+    found = list(_shown(_base(empty), wanted, DEFAULT_CONFIDENCE).table.schema)
     return pa.schema([pa.field(o.name, field.type) for o, field in zip(wanted.outputs, found, strict=True)])
 
 
@@ -83,9 +107,13 @@ def chosen_by_noise(wanted: Shape) -> bool:
 
 def choice_note(wanted: Shape) -> tuple[str, ...]:
     """What is said with an answer whose rows were chosen by noisy values; nothing of others."""
-    if not chosen_by_noise(wanted):
+    if chosen_by_noise(wanted):
+        return ("rows are chosen by noisy values, so their intervals are wider: they allow for the choice",)
+    hiding = [output.name for output in wanted.outputs if _hides(output.expression)]
+    if not hiding:
         return ()
-    return ("rows are chosen by noisy values, so their intervals are wider: they allow for the choice",)
+    names = ", ".join(hiding)
+    return (f"noise decides where {names} is NULL, so its intervals are wider elsewhere: they allow for the choice",)
 
 
 def level_of_chosen(confidence: Fraction, *, shown: int, candidates: int, cut: bool) -> Fraction:
@@ -145,20 +173,73 @@ def _base(released: Released) -> _Base:
     return _Base(released.keys, noisy, released.recipes, tuple(values(recipe, noisy) for recipe in released.recipes))
 
 
-def _shown(base: _Base, wanted: Shape, confidence: Fraction) -> tuple[pa.Table, _Base, Fraction]:
-    """The columns of the answer, unnamed; the groups in its rows; and the confidence that their intervals need."""
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of an answer: columns, unnamed; the groups in them; those that could have been; what intervals need."""
+
+    table: pa.Table
+    shown: _Base
+    candidates: _Base
+    cut: bool
+    level: Fraction
+
+
+def _shown(base: _Base, wanted: Shape, confidence: Fraction) -> _Rows:
+    """What is shown of the released groups, and the confidence that the intervals of shown rows need."""
+    outputs = range(len(wanted.outputs))
     if not chosen_by_noise(wanted):
         table = base.shaped(wanted, confidence)
         rows = table.column(len(wanted.outputs)).to_numpy()
         plain = wanted.having is None and not wanted.order and wanted.limit is None and not wanted.offset
-        return table.select(range(len(wanted.outputs))), base if plain else base.of(rows), confidence
+        shown = base if plain else base.of(rows)
+        return _Rows(table.select(outputs), shown, shown, cut=False, level=confidence)
     picked = base.shaped(replace(wanted, outputs=()), confidence)
     shown = base.of(picked.column(0).to_numpy())
-    level = level_of_chosen(
-        confidence, shown=shown.noisy.size, candidates=_candidates(base, wanted), cut=_cut(base, shown, wanted)
-    )
+    candidates, cut = _candidates(base, wanted), _cut(base, shown, wanted)
+    level = level_of_chosen(confidence, shown=shown.noisy.size, candidates=candidates.noisy.size, cut=cut)
     table = shown.shaped(Shape(outputs=wanted.outputs), level)
-    return table.select(range(len(wanted.outputs))), shown, level
+    return _Rows(table.select(outputs), shown, candidates, cut=cut, level=level)
+
+
+def _of_values(
+    output: Output, column: pa.ChunkedArray[Any], rows: _Rows, confidence: Fraction
+) -> tuple[pa.ChunkedArray[Any], Fraction]:
+    """A column of the answer, and the confidence that its intervals need if noise made some of its values NULL."""
+    expression = output.expression
+    if rows.cut or not column.null_count or not expression.kind.number or not _noisy(expression):
+        # those of a cut hold all at once, and so do any of them
+        return column, rows.level
+    never = whatever_the_noise(expression, rows.candidates.noisy.size, rows.candidates.keys)
+    candidates = int((~never.none).sum()) if isinstance(never, Numbers) else rows.candidates.noisy.size
+    last, level = rows.candidates.noisy.size, rows.level
+    while (shown := len(column) - column.null_count) < last:
+        last, level = shown, level_of_chosen(confidence, shown=shown, candidates=max(shown, candidates), cut=False)
+        if not any("." in name for name in columns(expression)):
+            break
+        # Ends of intervals are at this level too. Where they decide what is NULL, fewer may be left, which need a
+        # higher one: the step-up of Benjamini & Hochberg, from all candidates down to as many as pass at their own.
+        column = rows.shown.shaped(Shape(outputs=(output,)), level).column(0)
+    return column, level
+
+
+def _hides(expression: Expression) -> bool:
+    """Whether it is written to be NULL where noisy values say so; not where a division by zero alone would."""
+    if not expression.kind.number or not any(_hiding(node) for node in walk(expression)):
+        return False
+    found = whatever_the_noise(expression, 1)
+    return isinstance(found, Numbers) and bool(found.null.any())
+
+
+def _hiding(node: Expression) -> bool:
+    if not isinstance(node, Call) or not _noisy(node):
+        return False
+    if node.function == "case":
+        *conditions, other = node.arguments
+        results = [*conditions[1::2], other]
+        nothing = any(isinstance(one, Literal) and one.value is None for one in results)
+        return nothing and any(_noisy(condition) for condition in conditions[::2])
+    last = node.arguments[-1]
+    return node.function == "nullif" and not (isinstance(last, Literal) and last.value == 0)
 
 
 def _cut(base: _Base, shown: _Base, wanted: Shape) -> bool:
@@ -167,15 +248,15 @@ def _cut(base: _Base, shown: _Base, wanted: Shape) -> bool:
     return _noisy_order(wanted) and (full or wanted.offset > 0)
 
 
-def _candidates(base: _Base, wanted: Shape) -> int:
-    """How many groups could have been shown, had their noise been other: those that pass what has no noise in it."""
+def _candidates(base: _Base, wanted: Shape) -> _Base:
+    """The groups that could have been shown, had their noise been other: those that pass what has no noise in it."""
     exact = [each for each in _conjuncts(wanted.having) if not _noisy(each)]
     if not exact:
-        return base.noisy.size
+        return base
     having = exact[0]
     for each in exact[1:]:
         having = Call("and", (having, each), Kind.BOOLEAN)
-    return base.shaped(Shape(outputs=(), having=having), DEFAULT_CONFIDENCE).num_rows
+    return base.of(base.shaped(Shape(outputs=(), having=having), DEFAULT_CONFIDENCE).column(0).to_numpy())
 
 
 def _conjuncts(condition: Expression | None) -> Iterator[Expression]:
