@@ -317,6 +317,36 @@ def test_given_away_loss():
     assert LaplaceThreshold(1, 3).error() == 3  # 2e^-4/(1 + e^-1) = 0.027
 
 
+def test_given_away_loss_over_a_composition_is_bracketed():
+    """From the chance on no ε is above the base's pure one, 3·1 + 1/2, and at the chance it is just that."""
+    chance = Fraction(1, 10**8)
+    base = 3 * PureLoss(1) + PureLoss(Fraction(1, 2))
+    loss = GivenAwayLoss(base, chance)
+    low, high = loss.epsilon_bounds(chance)
+    assert high == loss.epsilon(chance) == 3.5
+    assert 3.5 - 1e-9 <= low <= 3.5
+    # the largest loss has probability top, and the next one is 2.5: above that H(ε) = top·(1 − e^(ε − 3.5))
+    top = (math.e / (1 + math.e)) ** 3 * math.exp(0.5) / (1 + math.exp(0.5))
+    for delta in ("1.0000001e-8", "1e-7", "1e-5", "1e-3", "0.1"):
+        low, high = loss.epsilon_bounds(delta)
+        rest = float((Fraction(delta) - chance) / (1 - chance))
+        assert low <= 3.5 + math.log1p(-rest / top) <= high == loss.epsilon(delta) <= 3.5
+        assert high - low < 2e-3
+    assert loss.epsilon_bounds(Fraction(99, 100)) == (0.0, 0.0)
+    # a pure loss has the curve (e^p − e^ε)/(1 + e^p), of which ln(e^p − δ·(1 + e^p)) is the inverse
+    for delta in ("1e-3", "0.1"):
+        rest = float((Fraction(delta) - chance) / (1 - chance))
+        exact = math.log(math.e - rest * (1 + math.e))
+        low, high = GivenAwayLoss(PureLoss(1), chance).epsilon_bounds(delta)
+        assert low - 1e-12 <= exact <= high + 1e-12
+        assert high - low < 1e-9
+    assert loss.epsilon_bounds("1e-9") == (0.0, math.inf)
+    assert GivenAwayLoss(base, Fraction(1)).epsilon(0.5) == math.inf
+    for bad in (1, -1):
+        with pytest.raises(InvalidParameter, match="delta must be at least 0 and below 1"):
+            loss.epsilon(bad)
+
+
 def test_tiny_deltas_are_reached():
     mechanism = LaplaceThreshold.for_guarantee(1, "1e-78")
     assert 175 < mechanism.threshold < 185

@@ -233,10 +233,28 @@ class GivenAwayLoss(PrivacyLoss, kind="given_away"):
         return at_least_nothing(known, epsilon)
 
     def epsilon(self, delta: Number) -> float:
-        """At the chance itself the base's pure ε: no search, no rounding."""
-        if as_fraction(delta, "delta") == self.chance and math.isfinite(self.base.pure()):
-            return self.base.pure()
-        return PrivacyLoss.epsilon(self, delta)
+        """The base's ε at (δ − chance)/(1 − chance), and never more than its pure ε; infinite below the chance.
+
+        For chance + (1 − chance)·H(ε) ≤ δ says H(ε) ≤ (δ − chance)/(1 − chance), and H is 0 at the base's pure ε.
+        """
+        rest = self._rest(delta)
+        return math.inf if rest is None else min(self.base.epsilon(rest), self.base.pure())
+
+    def epsilon_bounds(self, delta: Number) -> tuple[float, float]:
+        """Those of the base at (δ − chance)/(1 − chance); at the chance itself both are its pure ε, up to rounding."""
+        rest = self._rest(delta)
+        if rest is None:
+            return 0.0, math.inf
+        low, high = self.base.epsilon_bounds(rest)
+        high = min(high, self.base.pure())
+        return min(low, high), high
+
+    def _rest(self, delta: Number) -> Fraction | None:
+        """What δ leaves for the base; None if giving everything away takes more already."""
+        exact = as_fraction(delta, "delta")
+        if not 0 <= exact < 1:
+            raise InvalidParameter(f"delta must be at least 0 and below 1; got {delta!r}")
+        return None if exact < self.chance else (exact - self.chance) / (1 - self.chance)
 
     def parameters(self) -> Json:
         """The permanent fields."""
