@@ -22,8 +22,10 @@ from dither.query.spread import quantile_of_sum, reach_in_squares
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ends: TypeAlias = tuple[Floats, Floats]
 
-# Coefficients beyond this aren't worth a closed form.
+# Coefficients beyond this aren't worth a closed form, and their squares and products with cells must stay doubles.
 LARGEST = Fraction(2) ** 200
+# A constant so many times a coefficient takes the digits of cells away in doubles: what is left isn't the linear form.
+MOST_TIMES = Fraction(2) ** 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,20 @@ def combined(*parts: tuple[Affine, Fraction]) -> Affine:
 
 
 def affine(expression: Expression, recipes: Sequence[Recipe]) -> Affine | None:
-    """The expression as a linear form in cells; None if it isn't one."""
+    """The expression as a linear form in cells; None if it isn't one, or if it isn't one in doubles.
+
+    Every part of it has to be one: what a huge constant took from a part doesn't come back when it is taken away again.
+    """
     found = _affine(expression, recipes)
-    if found is None or any(not 1 / LARGEST < abs(w) < LARGEST for _, w in found.weights) or found.constant > LARGEST:
-        return None
-    return found
+    return found if found is not None and _fits(found) else None
+
+
+def _fits(form: Affine) -> bool:
+    """Whether doubles hold the form, and what is computed from it."""
+    sizes = [abs(weight) for _, weight in form.weights]
+    if abs(form.constant) > LARGEST or any(not 1 / LARGEST < size < LARGEST for size in sizes):
+        return False
+    return not sizes or abs(form.constant) <= MOST_TIMES * max(sizes)
 
 
 def _affine(expression: Expression, recipes: Sequence[Recipe]) -> Affine | None:
@@ -79,7 +90,7 @@ def _affine(expression: Expression, recipes: Sequence[Recipe]) -> Affine | None:
 def _affine_call(call: Call, recipes: Sequence[Recipe]) -> Affine | None:
     if call.function not in ("add", "subtract", "negate", "multiply", "divide", "to_double"):
         return None
-    forms = [_affine(argument, recipes) for argument in call.arguments]
+    forms = [affine(argument, recipes) for argument in call.arguments]
     known = [form for form in forms if form is not None]
     if len(known) < len(forms):
         return None

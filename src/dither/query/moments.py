@@ -11,8 +11,9 @@ a sum that is linear as well, given the ratio of the two spreads.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -38,6 +39,8 @@ FOR_MEANS = Fraction(1, 10)
 # In a correlation, the part of those of the covariance and the variances, and how often its noise is bounded anew.
 FOR_SPREADS = Fraction(1, 5)
 PASSES = 3
+# Values of this size, and one over it, are computed with as they are.
+ORDINARY = Fraction(2) ** 64
 SAMPLES = (Function.VAR_SAMP, Function.STDDEV_SAMP, Function.COVAR_SAMP)
 ROOTS = (Function.STDDEV_POP, Function.STDDEV_SAMP)
 COVARIANCES = (Function.COVAR_POP, Function.COVAR_SAMP)
@@ -54,6 +57,7 @@ class Range:
 
 def moments(recipe: Moments, cells: Sequence[Ints], noise: Sequence[Noise], confidence: Fraction) -> Range:
     """The aggregate in each group, and an interval that covers the exact one with this probability."""
+    recipe, unit = _rescaled(recipe)
     floats = {cell: cells[cell].astype(np.float64) for cell in recipe.cells}
     value = _value(recipe, floats, noise)
     lowest, highest = _limits(recipe)
@@ -61,14 +65,52 @@ def moments(recipe: Moments, cells: Sequence[Ints], noise: Sequence[Noise], conf
     low, high = np.clip(low, lowest, highest), np.clip(high, lowest, highest)
     found = Range(value, np.minimum(low, value), np.maximum(high, value))
     if recipe.function in ROOTS:
-        return Range(np.sqrt(found.value), np.sqrt(found.low), np.sqrt(found.high))
-    return found
+        found, unit = Range(np.sqrt(found.value), np.sqrt(found.low), np.sqrt(found.high)), math.sqrt(unit)
+    return Range(found.value * unit, found.low * unit, found.high * unit)
 
 
 def moment_values(recipe: Moments, cells: Sequence[Ints], noise: Sequence[Noise]) -> Floats:
     """The aggregate in each group, where intervals aren't needed."""
+    recipe, unit = _rescaled(recipe)
     found = _value(recipe, {cell: cells[cell].astype(np.float64) for cell in recipe.cells}, noise)
-    return np.sqrt(found) if recipe.function in ROOTS else found
+    return np.sqrt(found) * math.sqrt(unit) if recipe.function in ROOTS else found * unit
+
+
+def _rescaled(recipe: Moments) -> tuple[Moments, float]:
+    """The same aggregate of values in other units, and what its result is to be multiplied by.
+
+    Squares of squares of values are computed with, which doubles don't hold for the largest bounds there may be. The
+    units are powers of two, so that no digit changes.
+    """
+    x, y = _unit(recipe.half_x), _unit(recipe.half_y)
+    if x == y == 1:
+        return recipe, 1.0
+    squares = (Function.VAR_POP, Function.VAR_SAMP, *ROOTS)
+    scaled = replace(
+        recipe,
+        x=replace(recipe.x, step=recipe.x.step / x),
+        y=None if recipe.y is None else replace(recipe.y, step=recipe.y.step / y),
+        xx=_in_units(recipe.xx, x, x),
+        yy=_in_units(recipe.yy, y, y),
+        xy=_in_units(recipe.xy, x, y),
+        half_x=recipe.half_x / x,
+        half_y=recipe.half_y / y,
+    )
+    return scaled, 1.0 if recipe.function is Function.CORR else float(x * x if recipe.function in squares else x * y)
+
+
+def _unit(half: Fraction) -> Fraction:
+    """A power of two near half the width of the bounds; 1 for widths that do no harm."""
+    if half == 0 or 1 / ORDINARY <= half <= ORDINARY:
+        return Fraction(1)
+    return Fraction(2) ** (half.numerator.bit_length() - half.denominator.bit_length())
+
+
+def _in_units(product: Product | None, first: Fraction, second: Fraction) -> Product | None:
+    if product is None:
+        return None
+    centres = product.centres[0] / first, product.centres[1] / second
+    return replace(product, area=product.area / (first * second), centres=centres)
 
 
 def _value(recipe: Moments, floats: Cells, noise: Sequence[Noise]) -> Floats:
