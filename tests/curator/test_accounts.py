@@ -9,9 +9,10 @@ from fractions import Fraction
 import pytest
 
 from dither.curator import Curator, PublicReceipt, drafts
+from dither.curator.accounts import Accounts
 from dither.curator.exchange import Exchange
 from dither.errors import OutOfBudget, Refused
-from dither.ledger import Account, Limit
+from dither.ledger import Account, Amount, Limit
 from dither.privacy.renyi import zcdp_epsilon
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
@@ -50,6 +51,26 @@ def test_an_analyst_s_delta_bounds_their_keys_and_how_their_rho_is_read(opened):
     with pytest.raises(OutOfBudget, match="discovering keys"):
         made.curator.sql(ITEMS, epsilon="1/10", analyst="eve")
     made.curator.sql(ITEMS, epsilon="1/10", analyst="ana")
+
+
+def test_what_was_spent_is_read_at_the_delta_that_was_stated_then(opened):
+    """A δ that is changed after answers were seen may have been chosen by them: it is no δ fixed beforehand."""
+    made = opened(more="[analysts.eve]\nepsilon_budget = 2")
+    for analyst in ("ana", "eve", "bob"):
+        made.curator.sql(counting(1), epsilon="1/4", analyst=analyst)
+    policy, before = made.curator.policy, {who: made.curator.guarantee(who) for who in ("owner", "ana", "eve", "bob")}
+    for stated in ("1/100", "1/1000000000"):
+        budget = dataclasses.replace(policy.budget, delta_budget=Fraction(stated))
+        with_delta = dataclasses.replace(policy, budget=budget)
+        later = Accounts(with_delta, Exchange(Fraction(stated), made.ledger.sums), made.ledger)
+        for who, then in before.items():
+            now = later.guarantee(who)
+            assert now.delta == then.delta, who
+            # the cap of another δ isn't read for it
+            assert now.epsilon >= then.epsilon, who
+        assert {line.delta for line in later.lines("owner")} == {1e-6}
+        # whoever has spent nothing yet is told the δ of today
+        assert later.line(Account(("shop", "zoe")), Amount()).delta == float(Fraction(stated))
 
 
 def test_only_a_question_states_the_limits(opened):

@@ -59,6 +59,7 @@ class Store:
     entries: list = field(default_factory=list)
     living: set = field(default_factory=set)
     restated: dict = field(default_factory=dict)
+    first_delta: dict = field(default_factory=dict)
 
 
 class SimpleLedger(Ledger):
@@ -153,6 +154,9 @@ class SimpleLedger(Ledger):
 
     def book(self, payers, amount):
         for payer in payers:
+            limits = self.store.limits
+            limit = limits.get(payer) or limits.get(payer.lineage[0])
+            self.store.first_delta.setdefault(payer, limit.delta)
             self.store.spent[payer] = self.store.spent.get(payer, Amount()) + amount
 
     def receipt_of(self, entry, key, account, loss, amount):
@@ -195,7 +199,8 @@ class SimpleLedger(Ledger):
     def one(self, account):
         limit, spent = self.store.limits.get(account), self.store.spent.get(account, Amount())
         left, restated = limit and limit.after(spent), self.store.restated.get(account, 0)
-        return Balance(account=account, limit=limit, spent=spent, remaining=left, restated=restated)
+        first = self.store.first_delta.get(account)
+        return Balance(account=account, limit=limit, spent=spent, remaining=left, restated=restated, first_delta=first)
 
     def entries(self, *, after=0, number=None):
         found = [entry for entry in self.store.entries if entry.seq > after]

@@ -212,9 +212,7 @@ def test_the_head_refuses_another_entry_under_the_same_number(tmp_path):
 # ------------------------------------------------------------------ adopting
 
 
-@pytest.mark.parametrize(
-    "content", [b"dear to someone", b"x" * SLOTS * SLOT, b"dither-head-1 " + b"x" * SLOTS * SLOT]
-)
+@pytest.mark.parametrize("content", [b"dear to someone", b"x" * SLOTS * SLOT, b"dither-head-1 " + b"x" * SLOTS * SLOT])
 @pytest.mark.parametrize("adopt", [False, True])
 def test_a_head_that_is_another_file_is_left_alone(used, tmp_path, content, adopt):
     dear = tmp_path / "dear"

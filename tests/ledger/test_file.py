@@ -268,7 +268,7 @@ def test_what_is_written_is_permanent(place, tmp_path, monkeypatch):
         kept = [ledger._db.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall() for table in tables]
     assert (
         hashlib.sha256(repr(kept).encode()).hexdigest()
-        == "f7a7141a1956394e864866dacbb804c223133c377e993cacbc880f58c5d5a30c"
+        == "fb9b87f83a8092e6a2dfb5788e188a0638c28402dff186acc53cc9bbb92a0e9f"
     )
     slots = head.read_bytes()
     assert (

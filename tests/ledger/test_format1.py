@@ -1,7 +1,7 @@
 """Ledgers as dither 0.1.0 wrote them: read for ever, verified, and upgraded on request; what was paid stays paid.
 
 The files under format1 were written by 0.1.0: the same questions, with a pure budget, with a δ, and with the unit
-column changed between two questions.
+column changed between two questions; and one with an error for a column, and bounds that aren't multiples of the step.
 """
 
 import shutil
@@ -14,8 +14,10 @@ import pytest
 
 import dither as dp
 from dither.curator import Policy, records
-from dither.errors import LedgerCorrupt, LedgerMismatch, LedgerOutdated
-from dither.ledger import Account, Unit
+from dither.errors import LedgerCorrupt, LedgerMismatch, LedgerOutdated, LedgerRolledBack
+from dither.ledger import Account, Amount, Unit
+from dither.ledger.head import HeadFile, Mark
+from dither.ledger.replay import Replay
 
 KEPT = Path(__file__).parent / "format1"
 ASKED = [
@@ -39,6 +41,7 @@ def shop(tmp_path):
         columns = {
             "user_id": [i // 2 for i in count],
             "film_id": [i % 37 for i in count],
+            "pieces": [i % 5 for i in count],
             "city": [("Bern", "Basel")[i % 2] for i in count],
             "tag": [("a", "b")[i % 2] for i in count],
             "amount": [float(i % 90) for i in count],
@@ -65,8 +68,8 @@ def test_it_is_read_without_being_changed(shop, name):
     found, words = records.verify(policy)
     assert found.format == 1
     assert len(words) == 3
-    # as it would be after upgrading
-    assert [record.what for record in records.latest(policy, 3)] == ["reserve", "answer", "upgraded"]
+    assert [record.what for record in records.latest(policy, 2)] == ["reserve", "answer"]
+    # the rest as it would be after upgrading
     with records.ledger_to_look_at(policy) as book:
         assert {balance.account: balance.spent.main for balance in book.balances()} == {
             Account(tuple(eval(path))): main for path, main in spent_in(place).items()
@@ -132,6 +135,8 @@ def test_a_unit_that_was_changed_under_it_is_told(shop):
         records.upgrade(policy)
     with pytest.raises(LedgerMismatch, match="neither of them"):
         records.ledger_to_look_at(policy)
+    # what was charged can still be read
+    assert len(records.latest(policy, 100)) == records.verify(policy)[0].entries
     assert records.upgrade(policy, rebind=True).rebound == 1
     with dp.Curator.open(place) as curator:
         assert curator.ledger.units == {"shop": Unit(("user_id",))}
@@ -161,3 +166,107 @@ def test_one_that_was_edited_is_not_upgraded(shop, statement):
         records.verify(policy)
     with pytest.raises(LedgerCorrupt):
         records.upgrade(policy)
+
+
+def test_an_error_is_the_same_under_every_spelling(shop):
+    place = shop("terms")
+    records.upgrade(Policy.load(place))
+    with dp.Curator.open(place) as curator:
+        for sql, error in [("COUNT(*) AS n", {"n": 200}), ("count(*) AS m", {"m": "200.0"}), ("COUNT(*) AS n", 200)]:
+            found = curator.sql(f"SELECT {sql} FROM shop", error=error, analyst="ana")
+            assert not found.cost.charged
+            assert found.table.column(0).to_pylist() == [463]
+        assert curator.price("SELECT COUNT(*) AS n FROM shop", error=201, analyst="ana").free is False
+
+
+def test_what_was_answered_on_other_bounds_is_not_todays_answer(shop):
+    """0.1.0 rounded stated bounds inwards to the step: its answer is kept under its receipt, and says so."""
+    place = shop("terms")
+    records.upgrade(Policy.load(place))
+    summed = "SELECT SUM(pieces * 60, contribution_bounds_per_row => (0, {})) AS s FROM shop"
+    with dp.Curator.open(place) as curator:
+        assert curator.price(summed.format(120), epsilon=0.5, analyst="ana").free
+        assert not curator.price(summed.format(100), epsilon=0.5, analyst="ana").free
+        found = {past.sql: curator.answer(past.number) for past in curator.answers().items}
+        old = found[summed.format(100)]
+        assert old.table.column("s").to_pylist() == [19380]
+        assert "inwards" in old.notes[0]
+        assert not any("inwards" in note for note in found[summed.format(120)].notes)
+        # the truth is 27,200 on these bounds, and 19,200 on those of then
+        new = curator.sql(summed.format(100), epsilon=0.5, analyst="ana")
+        assert new.cost.charged
+        assert not any("inwards" in note for note in new.notes)
+
+
+def rolled_back(place, at):
+    """The ledger as it was, with a head that knows of an entry more than it has."""
+    head = HeadFile(place.parent / "head")
+    known = head.read()
+    head.replace(Mark(known.ledger, known.seq + at, "0" * 64))
+
+
+@pytest.mark.parametrize("spoil", ["behind", "missing"])
+def test_one_that_its_head_knows_better_is_adopted_or_left_alone(shop, spoil):
+    """As it is neither read nor upgraded; adopting upgrades it, and says in the log that there was no proof."""
+    place = shop("zcdp")
+    if spoil == "missing":
+        (place.parent / "head").unlink()
+    else:
+        rolled_back(place, 2)
+    policy, before = Policy.load(place), (place.parent / "ledger.db").read_bytes()
+    for attempt in (records.upgrade, records.ledger_to_look_at, records.verify, lambda rules: records.latest(rules, 5)):
+        with pytest.raises(LedgerRolledBack, match="adopt"):
+            attempt(policy)
+    assert (place.parent / "ledger.db").read_bytes() == before
+    found, _ = records.verify(policy, adopt=True)
+    assert (found.adopted, found.format) == (1, 2)
+    with dp.Curator.open(place) as curator:
+        sql, terms, analyst = ASKED[0]
+        assert not curator.sql(sql, analyst=analyst, **terms).cost.charged
+
+
+def test_one_that_has_the_present_format_is_left_alone(shop):
+    policy = Policy.load(shop("zcdp"))
+    assert records.upgrade(policy).entries > 1
+    assert records.upgrade(policy) is None
+
+
+def test_prices_that_were_computed_elsewhere_stay_those_of_the_upgrade(shop, monkeypatch):
+    """Another mathematical library may round the last places of a loss otherwise."""
+    policy, price = Policy.load(shop("zcdp")), Replay._price
+
+    def on_a_machine(epsilon):
+        def priced(self, entry):
+            found = price(self, entry)
+            return Amount(found.main, found.delta, (epsilon,))
+
+        return priced
+
+    monkeypatch.setattr(Replay, "_price", on_a_machine(10**12))
+    upgraded = records.upgrade(policy)
+    assert upgraded.balances[0].spent.others == (5 * 10**12,)
+    monkeypatch.setattr(Replay, "_price", on_a_machine(10**12 - 1))
+    assert records.verify(policy)[0] == upgraded
+    # what is more than a last place is noticed
+    monkeypatch.setattr(Replay, "_price", on_a_machine(10**12 + 10))
+    with pytest.raises(LedgerCorrupt, match="charges less than its loss"):
+        records.verify(policy)
+
+
+def test_the_cap_and_what_was_spent_so_far_are_named(shop, fresh, monkeypatch):
+    place = shop("zcdp")
+    monkeypatch.chdir(place.parent)
+    assert fresh("ledger", "upgrade").status == 0
+    told = " ".join(fresh("budget").out.split())
+    assert "by levels, for a δ of its own" in told
+    again = fresh("ledger", "upgrade")
+    assert "has the present format already" in again.out
+
+
+def test_a_ledger_that_began_in_format_2_has_no_levels(tmp_path, shop, fresh, monkeypatch):
+    place = shop("zcdp")
+    monkeypatch.chdir(place.parent)
+    for name in ("ledger.db", "head"):
+        (place.parent / name).unlink()
+    assert fresh("ask", "SELECT COUNT(*) AS n FROM shop", "--epsilon", "0.5").status == 0
+    assert "levels" not in fresh("budget").out

@@ -44,6 +44,7 @@ CHANGES = [
     ("account", "other_limits", "'[1]'", """path = '["shop"]'"""),
     ("account", "count_limits", "'{\"hits\":1}'", """path = '["shop"]'"""),
     ("account", "restated", "restated + 1", """path = '["shop"]'"""),
+    ("account", "first_delta", "first_delta + 1", """path = '["shop"]'"""),
     ("account", "others_spent", "'[1]'", """path = '["shop"]'"""),
     ("account", "counts", """'{"hits":1}'""", """path = '["shop"]'"""),
     ("account", "main_limit", "main_limit + 1", """path = '["shop"]'"""),

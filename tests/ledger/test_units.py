@@ -118,6 +118,16 @@ def test_until_something_is_charged_the_unit_may_be_changed(policy):
         assert curator.ledger.units == {"ratings": USER}
 
 
+def test_a_curator_that_was_opened_before_tells_no_others_spending(policy):
+    with dp.Curator.open(policy("movieId")) as early:
+        assert early.guarantee().epsilon < 1e-6
+        with dp.Curator.open(policy("userId")) as later:
+            later.sql("SELECT COUNT(*) AS n FROM ratings", epsilon=1)
+        for told in (early.guarantee, early.budget, lambda: early.sql("SELECT COUNT(*) AS n FROM ratings", epsilon=1)):
+            with pytest.raises(LedgerMismatch, match='each "userId" of table'):
+                told()
+
+
 def test_a_ledger_that_is_given_is_bound_too(policy):
     ledger = MemoryLedger(currency=dp.ledger.Currency.ZCDP, unit="each id", dataset="ratings")
     ledger.bind({"ratings": FILM})

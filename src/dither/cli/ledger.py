@@ -11,6 +11,7 @@ from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console, printable
 from dither.errors import LedgerError
 
+SAME_PEOPLE = "If these units aren't the same people as before, what was spent is told for the wrong ones. Are they?"
 app = typer.Typer(help="The record of everything that was spent.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -96,6 +97,7 @@ def upgrade(
             "--rebind", help="State that every unit it was charged for names the same people as the policy's unit."
         ),
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")] = False,  # noqa: FBT002
 ) -> None:
     """Bring a ledger of dither 0.1.0 to the present format.
 
@@ -104,8 +106,15 @@ def upgrade(
     """
     from dither.curator import Policy, records
 
-    found = records.upgrade(Policy.load(policy), rebind=rebind)
-    console().print(f"upgraded; {found.entries} entries hold together")
+    rules = Policy.load(policy)
+    if rebind and not yes:
+        typer.confirm(SAME_PEOPLE, abort=True)
+    found = records.upgrade(rules, rebind=rebind)
+    console().print(
+        "this ledger has the present format already; nothing was changed"
+        if found is None
+        else f"upgraded; {found.entries} entries hold together"
+    )
 
 
 @app.command("rebind")
@@ -122,9 +131,6 @@ def rebind(
 
     rules = Policy.load(policy)
     if not yes:
-        typer.confirm(
-            "If these units aren't the same people as before, what was spent is told for the wrong ones. Are they?",
-            abort=True,
-        )
+        typer.confirm(SAME_PEOPLE, abort=True)
     records.rebind(rules)
     console().print(f"bound to {rules.unit_statement()}")

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from dither.curator.exchange import Exchange
+from dither.curator.exchange import HALF, Exchange
 from dither.curator.owner import OWNER as OWNER
 from dither.curator.policy.policy import Policy
 from dither.errors import OutOfBudget
 from dither.ledger import Account, Amount, Balance, Currency, Ledger, Limit
+from dither.ledger.amount import DELTA_UNITS
 from dither.privacy import Guarantee
 
 # What a guarantee says of an account that spent nothing: one unit of the ledger, since ε is above 0.
@@ -160,15 +161,23 @@ class Accounts:
         balance, caps = self._spent(told), self._caps()
         if self._exchange.currency is Currency.PURE or balance.spent == Amount():
             return Guarantee(Fraction(self._so_far(balance, caps)) or NEXT_TO_NOTHING)
-        delta = self._exchange.delta_so_far(balance.spent, self._delta(told))
+        delta = self._exchange.delta_so_far(balance.spent, self._delta(balance))
         cap = self._cap(balance, caps)
-        if cap is not None and not self._exchange.has_orders:
+        if cap is not None and self.by_levels:
             return Guarantee(cap, delta)
         return Guarantee(Fraction(self._so_far(balance, caps)), delta)
 
+    @property
+    def by_levels(self) -> bool:
+        """Whether what was spent so far is read by levels of ρ, for a δ of its own: a ledger of format 1 has no orders.
+
+        Then a guarantee is that of the cap, and isn't the number beside which it is told.
+        """
+        return self._exchange.currency is Currency.ZCDP and not self._exchange.has_orders
+
     def _so_far(self, balance: Balance, caps: _Caps) -> float:
         """What an account spent by now, as ε."""
-        return self._exchange.epsilon_so_far(balance.spent, self._delta(balance.account), self._cap(balance, caps))
+        return self._exchange.epsilon_so_far(balance.spent, self._delta(balance), self._cap(balance, caps))
 
     def _cap(self, balance: Balance, caps: _Caps) -> Fraction | None:
         """The ε of an account's cap, if what it spent is within it, and answers had no part in choosing it.
@@ -206,7 +215,7 @@ class Accounts:
 
     def _line(self, balance: Balance, caps: _Caps, *, told: bool = False) -> BudgetLine:
         limit, cap = caps.limits.get(balance.account), caps.epsilons.get(balance.account)
-        delta = self._delta(balance.account)
+        delta = self._delta(balance)
         return BudgetLine(
             account="/".join(balance.account.path),
             epsilon_spent=self._so_far(balance, caps),
@@ -229,12 +238,20 @@ class Accounts:
         """The most that an account may lose, as ε: what the policy states and the owner granted since."""
         return self._caps().epsilons.get(account)
 
-    def _delta(self, account: Account) -> Fraction:
-        """The δ at which an account's spending is read: the analyst's own where the policy states one."""
-        entry = self._policy.analysts.get(account.path[-1]) if len(account.path) > 1 else None
-        if entry is None or entry.delta_budget is None:
-            return self._policy.budget.delta_budget
-        return entry.delta_budget
+    def _delta(self, balance: Balance) -> Fraction:
+        """The δ at which an account's spending is read: the analyst's own where the policy states one.
+
+        Once something was spent it is the δ that was stated then: a later one may be the answers' choice.
+        """
+        path = balance.account.path
+        entry = self._policy.analysts.get(path[-1]) if len(path) > 1 else None
+        stated = self._policy.budget.delta_budget
+        if entry is not None and entry.delta_budget is not None:
+            stated = entry.delta_budget
+        first = balance.first_delta
+        if first is None or first == Limit.zcdp(0, stated * HALF).delta:
+            return stated
+        return Fraction(first, DELTA_UNITS) / HALF
 
 
 def _used(spent: Amount, limit: Limit) -> float:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 ChartKind: TypeAlias = Literal["bar", "line", "dot"]
 
 # what an answer from the record says where the data isn't what it was
+ROUNDED_INWARDS = (
+    "dither 0.1.0 answered this, and rounded the stated bounds inwards to the step of the values: sums of large values "
+    "are too small here. Ask the question again, which is charged, for one with these bounds"
+)
 OLDER = "the data has changed since this was answered: it is the answer of then, which was paid for"
 LONGEST_HTML = 200
 LONGEST_TEXT = 50

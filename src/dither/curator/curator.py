@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from dither.curator.accounts import OWNER, Accounts, BudgetLine
-from dither.curator.answer import OLDER, Answer, Cost, PublicReceipt
+from dither.curator.answer import OLDER, ROUNDED_INWARDS, Answer, Cost, PublicReceipt
 from dither.curator.approvals import Approvals
 from dither.curator.asked import Asked
 from dither.curator.charging import Charging
@@ -33,7 +33,7 @@ from dither.curator.past import (
     unknown_receipt,
 )
 from dither.curator.policy.policy import Policy
-from dither.curator.pricing import KEY_VERSION, Prepared, Pricing
+from dither.curator.pricing import KEY_VERSION, Prepared, Pricing, rounded_inwards
 from dither.curator.quote import Quote, explained
 from dither.curator.records import Record, of_ledger, open_ledger
 from dither.curator.release import Released
@@ -300,6 +300,8 @@ class Curator:
         if charge.answered:
             stored = self._charging.stored(key=charge.key, account=charge.account, loss=prepared.loss)
             answer = self._deliver(sql, asked, prepared, stored)
+            if charge.note.get("key_version") is None and rounded_inwards(prepared.question):
+                answer = replace(answer, notes=(ROUNDED_INWARDS, *answer.notes))
             return answer if charge.account == own or analyst == OWNER else _unnamed(answer)
         if charge.account != own:
             raise unanswered()
@@ -320,6 +322,7 @@ class Curator:
         bounded by the dataset's.
         """
         self._account_of(analyst)
+        self._expect_bound()
         return self._accounts.guarantee(analyst)
 
     def records(self, *, count: int = 50, before: int | None = None) -> tuple[Record, ...]:
@@ -448,7 +451,17 @@ class Curator:
 
     def budget(self, analyst: str = OWNER) -> tuple[BudgetLine, ...]:
         """What was spent and what is left: every account for the owner, their own for an analyst."""
+        self._expect_bound()
         return self._accounts.lines(analyst)
+
+    @property
+    def spent_by_levels(self) -> bool:
+        """Whether spending is told by levels, for a δ of its own, and the guarantee by the cap: ledgers of 0.1.0."""
+        return self._accounts.by_levels
+
+    def _expect_bound(self) -> None:
+        """Another process may have begun the ledger since, for other units: their spending isn't told for these."""
+        self._ledger.bind(self.policy.units(), note=False)
 
     @property
     def version(self) -> str:

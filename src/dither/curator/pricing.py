@@ -28,6 +28,7 @@ from dither.privacy import Json, PrivacyLoss, PureLoss, ZcdpLoss
 from dither.query.canonical import canonical_aggregation
 from dither.query.effort import limited
 from dither.query.expressions import Column, columns
+from dither.query.grids import holds_bounds
 from dither.query.kinds import Interval
 from dither.query.plan import Aggregation, Question
 from dither.query.price import BudgetKind, Priced, QueryBudget, price, price_for_error
@@ -368,9 +369,10 @@ class Pricing:
         return self._named(["question", KEY_VERSION, named], terms.version)
 
     def _present_key(self, sql: str, terms: Terms) -> str | None:
-        """The key of a question that was asked on these terms before; None if it can't be asked any more."""
+        """The key of a question that 0.1.0 was asked on these terms; None if it is another question now, or none."""
         try:
-            return self._key(_Bound.of(sql, self.policy.schema), terms)
+            bound = _Bound.of(sql, self.policy.schema)
+            return None if rounded_inwards(bound.question) else self._key(bound, terms)
         except Refused:
             return None
 
@@ -383,6 +385,12 @@ class Pricing:
         parts = [*what, self.policy.source.name, version, self._fingerprint]
         text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def rounded_inwards(question: Question) -> bool:
+    """Whether dither 0.1.0 clamped to other bounds than this question states: its answer is to another one."""
+    asked = ((aggregate, argument) for aggregate in question.aggregation.aggregates for argument in aggregate.arguments)
+    return not all(holds_bounds(argument, aggregate.per_group) for aggregate, argument in asked)
 
 
 def _error_targets(

@@ -10,7 +10,8 @@ from dither.curator.policy.policy import Policy
 from dither.errors import LedgerError, LedgerOutdated, LedgerRolledBack
 from dither.ledger import Amount, Currency, Entry, Ledger, MemoryLedger, SqliteLedger, Verified
 from dither.ledger.amount import DELTA_UNITS, MAIN_UNITS
-from dither.ledger.sqlite import upgraded_copy, verify_format1
+from dither.ledger.sqlite import latest_of_format1, upgraded_copy, verify_format1
+from dither.ledger.units import in_words, units_from_json
 from dither.privacy import Json
 from dither.privacy.renyi import zcdp_epsilon
 
@@ -88,11 +89,22 @@ def _empty(policy: Policy) -> MemoryLedger:
 
 
 def latest(policy: Policy, count: int) -> list[Record]:
-    """The latest entries, oldest first; none where no ledger was begun."""
-    with ledger_to_look_at(policy) as book:
-        if not is_begun(policy):
-            return []
-        return [_record(entry, policy) for entry in book.latest(count)]
+    """The latest entries, oldest first; none where no ledger was begun.
+
+    What was charged can be read whatever the policy says by now, and in whatever format it was written.
+    """
+    try:
+        book = open_ledger(policy, create=False)
+    except LedgerOutdated:
+        found = latest_of_format1(policy.source.ledger, policy.source.ledger_head, count)
+    except LedgerError as problem:
+        if is_begun(policy) or isinstance(problem, LedgerRolledBack):
+            raise
+        return []
+    else:
+        with book:
+            found = book.latest(count)
+    return [_record(entry, policy) for entry in found]
 
 
 def of_ledger(ledger: Ledger, policy: Policy, *, count: int, before: int | None = None) -> tuple[Record, ...]:
@@ -117,10 +129,14 @@ def verify(policy: Policy, *, adopt: bool = False) -> tuple[Verified, list[str]]
     return found, [f"{balance.account}: {balance.spent.in_words(words)}" for balance in found.balances]
 
 
-def upgrade(policy: Policy, *, rebind: bool = False) -> Verified:
-    """Make format 2 out of a ledger of format 1; see ``SqliteLedger.open``."""
-    with open_ledger(policy, create=False, upgrade=True, rebind=rebind) as book:
-        return book.verify()
+def upgrade(policy: Policy, *, rebind: bool = False) -> Verified | None:
+    """Make format 2 out of a ledger of format 1; see ``SqliteLedger.open``. None if it has that format already."""
+    try:
+        open_ledger(policy, create=False).close()
+    except LedgerOutdated:
+        with open_ledger(policy, create=False, upgrade=True, rebind=rebind) as book:
+            return book.verify()
+    return None
 
 
 def rebind(policy: Policy) -> None:
@@ -135,7 +151,8 @@ def _record(entry: Entry, policy: Policy) -> Record:
     told = note if isinstance(note, dict) else {}
     exchange = Exchange(policy.budget.delta_budget)
     stated = "; ".join(_limit(one, exchange) for one in body.get("limits", ()))
-    question = told.get("sql") or told.get("computation") or body.get("cause") or stated
+    units = in_words(units_from_json(body["units"])) if "units" in body else ""
+    question = told.get("sql") or told.get("computation") or body.get("cause") or stated or units
     amount = body.get("amount")
     return Record(
         number=entry.seq,

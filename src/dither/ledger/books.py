@@ -398,7 +398,8 @@ class Books:
 
     def _bill(self, request: Request, payers: Sequence[AccountRow], question: QuestionRow, loss: Json) -> Json:
         """Book the payment of these accounts; the body of the entry, with their balances after it."""
-        after = [row.charged(question.amount, question.counts) for row in payers]
+        dataset = self._account(request.account.lineage[0])
+        after = [row.charged(question.amount, question.counts, dataset) for row in payers]
         for row in after:
             self._write_account(row)
         body: Json = {
@@ -426,7 +427,7 @@ class Books:
             raise LedgerError(f"the dataset {dataset} has no limit yet: state one before anything is spent")
         for payer in reversed(payers):
             limit, spent = rows[payer].limit, rows[payer].spent
-            if limit is None or not rows[payer].charged(amount, counts).exceeds():
+            if limit is None or not rows[payer].charged(amount, counts, rows[dataset]).exceeds():
                 continue
             if payer == asking and limit.allows(spent + amount):
                 beyond = ", ".join(limit.exceeded(rows[payer].counted(counts)))

@@ -92,8 +92,8 @@ class Reservation:
 class Balance:
     """One account: its own limit if it has one, what it spent, what its own limit leaves.
 
-    ``restated`` counts how often its limit was changed after something had been spent. ``counts`` are what was counted
-    for it beside the sums.
+    ``restated`` counts how often its limit was changed after something had been spent. ``first_delta`` is the δ, in the
+    units of ``Limit``, of the limit under which it first spent. ``counts`` are what was counted for it beside the sums.
     """
 
     account: Account
@@ -101,6 +101,7 @@ class Balance:
     spent: Amount
     remaining: Amount | None
     restated: int = 0
+    first_delta: int | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
 
 

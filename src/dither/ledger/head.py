@@ -37,6 +37,7 @@ SLOT = 256
 SLOTS = 3
 FORM = "dither-head-1"
 _flush = flush
+ADOPT = "if this is the latest copy there is, adopt it (`dither ledger adopt`); that is logged"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Callable, Iterable
-from typing import Any, Never, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Never, TypeAlias, TypeVar
 
 from dither.errors import DitherError, InvalidParameter, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack
 from dither.ledger import format1
 from dither.ledger.account import Account
 from dither.ledger.amount import Amount, Limit, expect_counts
 from dither.ledger.entry import GENESIS, Balance, Entry, Kind, Opening, Verified, canonical, digest, link, read_entry
-from dither.ledger.head import Mark
+from dither.ledger.head import ADOPT, Mark
 from dither.ledger.rows import ACCOUNT_COLUMNS, QUESTION_COLUMNS, AccountRow, QuestionRow, place_of, row_text
 from dither.ledger.schema import FORMAT, is_intact
 from dither.ledger.seals import ReplayedTree, TableTree, sealed
@@ -19,12 +20,16 @@ from dither.ledger.units import NO_UNITS, Units, units_from_json, units_in_note,
 from dither.privacy import Json, PrivacyLoss
 
 T = TypeVar("T")
+Others: TypeAlias = tuple[int | None, ...]
 
 
 class Replay:
-    """The state of a ledger, built from its entries alone."""
+    """The state of a ledger, built from its entries alone.
 
-    def __init__(self, opening: Opening) -> None:
+    ``booked`` are what the charges of format 1 cost on the sums that it didn't book, as the upgrade says.
+    """
+
+    def __init__(self, opening: Opening, booked: Mapping[int, Others] | None = None) -> None:
         self.opening = opening
         self.format = opening.format
         self.seq, self.hash = 0, GENESIS
@@ -34,6 +39,7 @@ class Replay:
         # format 1: the units that charges state, each with the first entry that does
         self.stated_units: dict[tuple[str, str], int] = {}
         self.adopted = self.rebound = 0
+        self._booked, self.booked = booked or {}, dict[int, Others]()
         self._numbers: set[str] = set()
         self._number_of: dict[str, str] = {}
         self._paid: dict[int, tuple[str, Account]] = {}
@@ -117,8 +123,10 @@ class Replay:
         charged = _read(entry.body, "amount", Amount.from_json)
         if self.format > 1:
             return charged
-        whole = self._price(entry)
-        return Amount(charged.main, charged.delta, whole.others)
+        # those of the upgrade, once there was one: another mathematical library may round the last places otherwise
+        others = self._booked.get(entry.seq) or self._price(entry).others
+        self.booked[entry.seq] = others
+        return Amount(charged.main, charged.delta, others)
 
     def _price(self, entry: Entry) -> Amount:
         loss = _read(entry.body, "loss", PrivacyLoss.from_json)
@@ -155,7 +163,8 @@ class Replay:
         self._numbers.add(body["number"])
         self._paid[entry.seq] = body["key"], _read(body, "path", _account_at)
         self._note_units(entry)
-        after = [self._account(payer).charged(question.amount, question.counts) for payer in payers]
+        dataset = self._account(payers[0].lineage[0])
+        after = [self._account(payer).charged(question.amount, question.counts, dataset) for payer in payers]
         if self.format > 1 and [row.spent.to_json() for row in after] != body["after"]:
             _wrong("it says other balances than follow from the log")
         for row in after:
@@ -196,6 +205,8 @@ class Replay:
             _wrong("the ledger had this format before")
         if entry.body["sums"] != [one.to_json() for one in self.opening.sums]:
             _wrong("it says other sums than were added up")
+        if entry.body["others"] != booked_to_json(self.booked):
+            _wrong("it says other prices than follow from the log")
         if entry.body["balances"] != [[list(b.account.path), b.spent.to_json()] for b in self.balances()]:
             _wrong("it says other balances than follow from the log")
         self.units = units_from_json(entry.body["units"])
@@ -246,7 +257,7 @@ class Replay:
 
 def replayed(db: sqlite3.Connection, opening: Opening, head: Mark | None = None) -> Replay:
     """Replay everything; ``head`` must be met on the way."""
-    replay, seen_head = Replay(opening), head is None or head.seq == 0
+    replay, seen_head = Replay(opening, _booked_at_upgrade(db)), head is None or head.seq == 0
     for row in db.execute("SELECT seq, at, kind, body, previous, hash FROM entry ORDER BY seq"):
         replay.follow(row)
         if head is not None and head.seq == replay.seq:
@@ -259,8 +270,25 @@ def replayed(db: sqlite3.Connection, opening: Opening, head: Mark | None = None)
         raise LedgerCorrupt("entry 1 is missing from the ledger")
     if not seen_head:
         assert head is not None
-        raise LedgerRolledBack(f"the ledger ends at entry {replay.seq}, and {head.seq} are known to have been written")
+        raise LedgerRolledBack(
+            f"the ledger ends at entry {replay.seq}, and {head.seq} are known to have been written; {ADOPT}"
+        )
     return replay
+
+
+def booked_to_json(booked: Mapping[int, Others]) -> Json:
+    """The permanent form in the entry of the upgrade."""
+    return {str(seq): list(others) for seq, others in booked.items() if others}
+
+
+def _booked_at_upgrade(db: sqlite3.Connection) -> Mapping[int, Others]:
+    """What the upgrade says that charges before it cost; whether it is right is seen when its entry is met."""
+    row = db.execute("SELECT body FROM entry WHERE kind = ? ORDER BY seq LIMIT 1", (Kind.UPGRADED.value,)).fetchone()
+    try:
+        found = {} if row is None else json.loads(row[0])["others"]
+        return {int(seq): tuple(others) for seq, others in found.items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as problem:
+        raise LedgerCorrupt(f"the entry of the upgrade can't be read: {problem}") from problem
 
 
 def verify(db: sqlite3.Connection, opening: Opening, head: Mark | None) -> Verified:

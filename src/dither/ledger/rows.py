@@ -16,7 +16,7 @@ from dither.ledger.amount import NOTHING, Amount, Currency, Limit, expect_counts
 from dither.ledger.entry import Balance, canonical
 
 ACCOUNT_COLUMNS = (
-    "path", "place", "main_limit", "delta_limit", "other_limits", "count_limits", "restated",
+    "path", "place", "main_limit", "delta_limit", "other_limits", "count_limits", "restated", "first_delta",
     "main_spent", "delta_spent", "others_spent", "counts",
 )  # fmt: skip
 QUESTION_COLUMNS = (
@@ -32,11 +32,16 @@ def place_of(account: Account) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRow:
-    """An account: its limit if it has one, how often that was changed after something was spent, what was spent."""
+    """An account: its limit if it has one, how often that was changed after something was spent, what was spent.
+
+    ``first_delta`` is the δ of the limit under which it first spent, its own or the dataset's: what was spent is read
+    at that one for ever, since a δ that is stated later may have been chosen by the answers.
+    """
 
     account: Account
     limit: Limit | None = None
     restated: int = 0
+    first_delta: int | None = None
     spent: Amount = NOTHING
     counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -54,9 +59,12 @@ class AccountRow:
             and limit.is_that_of(known)
         )
 
-    def charged(self, amount: Amount, counts: Mapping[str, int]) -> AccountRow:
-        """After a payment."""
-        return replace(self, spent=self.spent + amount, counts=self.counted(counts))
+    def charged(self, amount: Amount, counts: Mapping[str, int], dataset: AccountRow) -> AccountRow:
+        """After a payment; ``dataset`` is the account that everybody's payments are booked on."""
+        first = self.first_delta
+        if first is None and (limit := self.limit or dataset.limit) is not None:
+            first = limit.delta
+        return replace(self, spent=self.spent + amount, counts=self.counted(counts), first_delta=first)
 
     def counted(self, counts: Mapping[str, int]) -> Mapping[str, int]:
         """What is counted for it with these besides."""
@@ -77,6 +85,7 @@ class AccountRow:
             spent=self.spent,
             remaining=limit.after(self.spent) if limit else None,
             restated=self.restated,
+            first_delta=self.first_delta,
             counts=self.counts,
         )
 
@@ -87,12 +96,12 @@ class AccountRow:
         if limit is not None:
             limits = (limit.main, limit.delta, canonical(limit.others), canonical(dict(limit.counts)))
         path, counts = canonical(self.account.path), canonical(dict(self.counts))
-        return path, place_of(self.account), *limits, self.restated, *_columns(self.spent), counts
+        return path, place_of(self.account), *limits, self.restated, self.first_delta, *_columns(self.spent), counts
 
     @classmethod
     def of(cls, row: Sequence[Any], currency: Currency) -> AccountRow:
         """The inverse of ``values``."""
-        path, _, main, delta, others, most_counted, restated, *spent, counts = row
+        path, _, main, delta, others, most_counted, restated, first_delta, *spent, counts = row
         limit = None
         if others is not None:
             limit = Limit(main, delta, currency, tuple(json.loads(others)), json.loads(most_counted))
@@ -100,6 +109,7 @@ class AccountRow:
             account=Account(tuple(json.loads(path))),
             limit=limit,
             restated=restated,
+            first_delta=first_delta,
             spent=Amount(spent[0], spent[1], tuple(json.loads(spent[2]))),
             counts=_read_counts(counts),
         )

@@ -42,6 +42,7 @@ CREATE TABLE account(
     other_limits TEXT,
     count_limits TEXT,
     restated INTEGER NOT NULL DEFAULT 0 CHECK(restated >= 0),
+    first_delta INTEGER CHECK(first_delta >= 0),
     main_spent INTEGER DEFAULT 0 CHECK(main_spent >= 0),
     delta_spent INTEGER NOT NULL DEFAULT 0 CHECK(delta_spent >= 0),
     others_spent TEXT NOT NULL DEFAULT '[]',
@@ -105,6 +106,7 @@ WHEN NEW.path IS NOT OLD.path
     OR (OLD.main_spent IS NULL AND NEW.main_spent IS NOT NULL)
     OR NEW.delta_spent < OLD.delta_spent
     OR NEW.restated < OLD.restated
+    OR (OLD.first_delta IS NOT NULL AND NEW.first_delta IS NOT OLD.first_delta)
     OR (NEW.delta_limit IS NULL AND OLD.delta_limit IS NOT NULL)
     OR (NEW.main_spent IS NOT OLD.main_spent
         AND NEW.main_limit IS NOT NULL

@@ -26,11 +26,11 @@ from dither.ledger import format1
 from dither.ledger.amount import Currency
 from dither.ledger.books import Books
 from dither.ledger.disk import flush_directory, flush_file
-from dither.ledger.entry import Kind, Opening, Verified
+from dither.ledger.entry import Entry, Kind, Opening, Verified, read_entry
 from dither.ledger.faults import fault, translated
 from dither.ledger.forks import Inheritance
 from dither.ledger.glances import Glances
-from dither.ledger.head import HeadFile, Mark
+from dither.ledger.head import ADOPT, HeadFile, Mark
 from dither.ledger.kept import KeptLedger
 from dither.ledger.memory import MemoryLedger, connect, expect_sqlite
 from dither.ledger.owners import OwnerLock
@@ -46,7 +46,6 @@ OLD_FORMAT = (
     "this ledger has format 1, of dither 0.1.0, in which balances weren't tied to the log. Upgrade it first; all "
     "that was spent and answered is kept: dither ledger upgrade"
 )
-ADOPT = "if this is the latest copy there is, adopt it (`dither ledger adopt`); that is logged"
 
 
 class SqliteLedger(KeptLedger):
@@ -312,6 +311,19 @@ def verify_format1(path: Path, head: str | os.PathLike[str] | None) -> Verified:
         known = _known_head(place, head, opening)
         db.execute("BEGIN")
         return verify(db, opening, known)
+
+
+def latest_of_format1(path: Path, head: str | os.PathLike[str] | None, count: int) -> list[Entry]:
+    """The last entries of a ledger of format 1, in the log's order."""
+    with translated(), contextlib.closing(connect(str(path), patience=30.0)) as db:
+        db.execute("PRAGMA query_only = ON")
+        known = _known_head(path, head, _kept_opening(db))
+        rows = db.execute("SELECT * FROM entry ORDER BY seq DESC LIMIT ?", (max(int(count), 0),)).fetchall()
+        if known.seq > (rows[0][0] if rows else 0):
+            raise LedgerRolledBack(
+                f"{known.seq} entries are known to have been written, and not all are there; {ADOPT}"
+            )
+    return [read_entry(row) for row in reversed(rows)]
 
 
 def _known_head(path: Path, head: str | os.PathLike[str] | None, opening: Opening) -> Mark:

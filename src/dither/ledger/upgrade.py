@@ -14,7 +14,7 @@ from dither.ledger import format1
 from dither.ledger.books import Books
 from dither.ledger.entry import Kind, Opening
 from dither.ledger.head import Mark
-from dither.ledger.replay import Replay, expect_sound, replayed
+from dither.ledger.replay import Replay, booked_to_json, expect_sound, replayed
 from dither.ledger.schema import create
 from dither.ledger.units import Unit, Units, units_to_json
 
@@ -53,6 +53,7 @@ def upgrade(db: sqlite3.Connection, opening: Opening, head: Mark | None, *, unit
         "rebound": units is not None,
         # the opening of format 1 doesn't name them
         "sums": [one.to_json() for one in opening.sums],
+        "others": booked_to_json(replay.booked),
         "balances": balances,
     }
     books.append(Kind.UPGRADED, body, units=bound)

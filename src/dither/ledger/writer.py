@@ -62,8 +62,9 @@ class Writer:
 
     ``usable`` raises if the ledger can't be used any more, ``before`` runs inside each transaction, ``undone`` when one
     job of it was rolled back, ``closing`` before what was changed is committed, ``after`` once it is durable, even if
-    nothing changed: what is replayed may have been written by a process that died before it told anyone. If the commit or ``after`` fails, nobody is told anything but
-    that; after a commit that failed, ``broken`` is called. Other processes are waited for ``patience`` seconds.
+    nothing changed: what is replayed may have been written by a process that died before it told anyone. If the commit
+    or ``after`` fails, nobody is told anything but that; after a commit that failed, ``broken`` is called. Other
+    processes are waited for ``patience`` seconds.
     """
 
     def __init__(

@@ -165,6 +165,19 @@ def _on(end: Fraction, step: Fraction, size: Fraction) -> Fraction:
     return multiple if abs(end - multiple) <= size * LAST_DIGITS else end
 
 
+def holds_bounds(argument: Argument, per_group: tuple[Fraction, Fraction] | None) -> bool:
+    """Whether all bounds are multiples of the argument's own step: then every version clamps to the same values.
+
+    dither 0.1.0 measured on multiples of that step alone, and rounded other bounds inwards.
+    """
+    step, bounds = base_step(argument), argument.facts.bounds
+    if step is None:
+        return True
+    ends = [*(per_group or ()), *((bounds.low, bounds.high) if bounds else ())]
+    size = max((abs(end) for end in ends), default=Fraction(0))
+    return all(_on(end, step, size) % step == 0 for end in ends)
+
+
 def common_step(numbers: Sequence[Fraction]) -> Fraction:
     """The largest number of which all are whole multiples; zeros take part in any.
 

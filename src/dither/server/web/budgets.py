@@ -23,7 +23,7 @@ async def budget(visit: Visit) -> Response:
     """Accounts with their meters and burn-downs, and the guarantee in plain words."""
     who, policy = visit.analyst, visit.service.curator.policy
     may_ask = visit.session.identity.allows(Scope.ASK)
-    lines, history, guarantee, latest = await visit.service.do(
+    lines, history, guarantee, by_levels, latest = await visit.service.do(
         visit.session.identity,
         Scope.PRICE,
         "budget",
@@ -32,6 +32,7 @@ async def budget(visit: Visit) -> Response:
             # the dataset's account before those of its analysts
             sorted(curator.history(who), key=lambda point: point.account),
             curator.guarantee(who),
+            curator.spent_by_levels,
             _latest(curator, who) if may_ask else None,
         ),
     )
@@ -43,6 +44,7 @@ async def budget(visit: Visit) -> Response:
         drawing=burn_down(named),
         meaning=meaning_of(guarantee, policy.schema.adjacency) if spent else None,
         unit=protected(policy),
+        by_levels=by_levels,
         shared=policy.budget.share_answers,
         latest=latest,
         may_request=may_ask and who != OWNER and any(line.epsilon_budget is not None for line in lines),
