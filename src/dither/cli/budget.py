@@ -19,8 +19,8 @@ def budget(analyst: Analyst = OWNER, policy: PolicyFile = DEFAULT_POLICY) -> Non
         show_budget(curator.budget(analyst), console())
         if curator.spent_by_levels:
             console().print(
-                "[dim]spent is read by levels, for a δ of its own, as this ledger began with dither 0.1.0; together all "
-                "answers keep what the budget states[/dim]"
+                "[dim]spent is read by levels, for a δ of its own, as this ledger began with dither 0.1.0; together "
+                "all answers keep what the budget states[/dim]"
             )
         if not records.is_begun(curator.policy):
             console().print("nothing was asked yet: there is no ledger")
