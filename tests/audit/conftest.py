@@ -2,15 +2,18 @@
 
 Time is what the processor spent on this test, or a twentieth of the time that passed, whichever is more, and one
 process does all the work, as the time of copies isn't seen. A test that is about time or copies takes ``wall_clock`` or
-``own_clock``.
+``own_clock``. A test that must find something within its budget takes ``counted_time``: each draw has its price, so
+that there are as many of them on every machine.
 """
 
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from dither.audit import clock
+from dither.audit.answers import Asking
 
 
 @pytest.fixture
@@ -35,9 +38,41 @@ def own_clock(monkeypatch):
     return mine
 
 
+class CountedClock(OwnClock):
+    """Time that passes by draws; a look at the clock takes a little, so that nothing waits for ever."""
+
+    LOOK = 1e-5
+    # about what they take: a number of an array, an object of a list, an answer of a curator
+    IN_ARRAY, IN_LIST, ANSWER = 2e-7, 1e-5, 2e-2
+
+    def now(self):
+        self.passed += self.LOOK
+        return self.passed
+
+
+@pytest.fixture
+def counted_time(monkeypatch):
+    mine, sampling = CountedClock(), sys.modules["dither.audit.sampling"]
+    as_block, once = sampling.as_block, Asking.once
+
+    def counted(outputs, n):
+        mine.passed += outputs.size * mine.IN_ARRAY if isinstance(outputs, np.ndarray) else n * mine.IN_LIST
+        return as_block(outputs, n)
+
+    def asked(side):
+        mine.passed += mine.ANSWER
+        return once(side)
+
+    monkeypatch.setattr(sampling, "as_block", counted)
+    monkeypatch.setattr(Asking, "once", asked)
+    monkeypatch.setattr(clock, "now", mine.now)
+    monkeypatch.setattr(sys.modules["dither.audit.lower_bound"], "cores", lambda: 1)
+    return mine
+
+
 @pytest.fixture(autouse=True)
 def _processor_time(request, monkeypatch):
-    if {"wall_clock", "own_clock"} & set(request.fixturenames):
+    if {"wall_clock", "own_clock", "counted_time"} & set(request.fixturenames):
         return
     wall, used = time.perf_counter(), time.process_time()
     monkeypatch.setattr(sys.modules["dither.audit.lower_bound"], "cores", lambda: 1)

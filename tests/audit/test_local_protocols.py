@@ -34,6 +34,7 @@ def test_reports_are_as_private_as_they_claim(name):
 
 
 @pytest.mark.parametrize("made", [Kary.for_epsilon(4, EPSILON), Unary.for_epsilon(4, EPSILON)], ids=["kary", "oue"])
+@pytest.mark.usefixtures("counted_time")
 def test_half_the_loss_is_not_enough(made):
     found = audited(made, extremes(made), claim=EPSILON / 2)
     assert found.broken

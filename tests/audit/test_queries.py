@@ -173,6 +173,7 @@ def no_cap(patch):
 
 
 @pytest.mark.parametrize("mutant", [halved_reach, no_cap])
+@pytest.mark.usefixtures("counted_time")
 def test_a_broken_price_and_a_broken_engine_are_caught_twice(monkeypatch, mutant):
     mutant(monkeypatch)
     found = audited(COUNT, budget=4, pairs=20)
@@ -189,6 +190,7 @@ def test_a_broken_price_and_a_broken_engine_are_caught_twice(monkeypatch, mutant
     assert "verdict     BROKEN." in text
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_answers_that_skip_the_noise_are_caught_though_releases_have_it(monkeypatch):
     """What the analyst gets is what is tested: a fault behind the release is seen in whole answers alone."""
     honest = execution.release

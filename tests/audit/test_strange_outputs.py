@@ -45,6 +45,7 @@ def test_outputs_in_one_array_are_separate_draws(shape):
     assert len(set(whole_codes(layout.read(block)).tolist())) == 50
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_a_mechanism_that_refills_its_array_is_no_false_alarm():
     # the mutant, which keeps outputs as they are, finds ε > 2 in every run
     place = np.zeros(2)

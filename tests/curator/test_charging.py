@@ -1,13 +1,13 @@
 """The ways in which a question can end: with a record, a receipt or an interrupt, and never with a stuck claim."""
 
 import io
+import itertools
 import logging
 import sqlite3
 import subprocess
 import sys
 import textwrap
 import threading
-import time
 import traceback
 
 import duckdb
@@ -374,22 +374,22 @@ def test_closing_stops_what_runs_waits_for_it_and_leaves_a_whole_ledger(policy_o
     policy = policy_of(delta="0")
     book = kept(policy, tmp_path)
     curator = Curator.open(policy, ledger=book)
-    outcomes, started = [], threading.Barrier(5)
+    outcomes, answered = [], [threading.Event() for _ in range(4)]
 
     def ask(number):
-        started.wait()
-        for step in range(1000):
+        for step in itertools.count():
             try:
                 curator.sql(f"SELECT COUNT(*) AS n FROM orders WHERE pieces > {number + step / 7}", epsilon="0.000001")
             except BaseException as problem:  # noqa: BLE001
                 outcomes.append(problem)
                 return
+            answered[number].set()
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
-    started.wait()
-    time.sleep(0.3)
+    for each in answered:
+        assert each.wait(300)
     curator.close()
     for thread in threads:
         thread.join(30)

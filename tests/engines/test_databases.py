@@ -185,7 +185,10 @@ def test_close_stops_a_long_query(tmp_path, no_hang):
     thread.start()
     while not engine._running:
         time.sleep(0.01)
-    time.sleep(0.2)
+    # nothing else computes here: what the processor does now is the query
+    used = time.process_time()
+    while time.process_time() - used < 0.3:
+        time.sleep(0.01)
     engine.close()  # the query itself would take days
     thread.join()
     assert len(problems) == 1

@@ -190,6 +190,8 @@ def test_pages_that_nobody_reads(shop):
         link.settimeout(20)
         link.connect(address)
         link.sendall(b"GET /static/htmx.min.js HTTP/1.1\r\nHost: x\r\n\r\n" * 500)
+        # before the server has begun there is no stranger either
+        assert link.recv(1, socket.MSG_PEEK)
         shown = f"Authorization: Bearer {server.owner_token}\r\nConnection: close\r\n\r\n".encode()
         for _ in range(1000):
             with socket.create_connection(address, timeout=20) as owner:

@@ -243,8 +243,8 @@ def expect_unharmed(served, before):
 
 
 def settled(served, before):
-    """The state, once connections that were closed are gone from the server's side too."""
-    for _ in range(20):
+    """The state, once connections that were closed are gone from the server's side too; only a hang takes a minute."""
+    for _ in range(1200):
         after = state(served)
         if after.tasks <= before.tasks and not after.files - before.files:
             break

@@ -242,6 +242,7 @@ def unread(server):
     return [each._wire._writer.transport.get_write_buffer_size() for each in sessions]
 
 
+@pytest.mark.usefixtures("no_hang")
 def test_what_clients_dont_read_isnt_held_for_them(served):
     with contextlib.ExitStack() as stack:
         clients = []
@@ -250,11 +251,14 @@ def test_what_clients_dont_read_isnt_held_for_them(served):
             clients.append(client.sign_in("ana", served.tokens["ana"]))
         for client in clients:
             client.send(raw.query("SELECT repeat('x', 15000000)"))
-        most = 0
-        for _ in range(20):
+        # until something waits for each of them, however long that takes, and on for two seconds, in which it may grow
+        most = looks = 0
+        while looks < 20:
             time.sleep(0.1)
-            most = max(most, *unread(served.server))
-        assert 0 < most < 3 << 20
+            waiting = unread(served.server)
+            most = max(most, *waiting)
+            looks += all(waiting)
+        assert most < 3 << 20
         # others don't wait, and whoever reads at last gets everything
         bob = stack.enter_context(raw.RawClient(served.port)).sign_in("bob", served.tokens["bob"])
         assert raw.rows(bob.simple("SELECT 1")) == [[b"1"]]
