@@ -51,6 +51,40 @@ def test_the_share_is_that_of_people_who_have_more_rows_than_count(busy, delta):
     assert counts["hits"] / counts["n"] > 0.1 + found.tolerance
 
 
+def test_the_exact_share_is_that_of_rows_that_count(opened, tmp_path):
+    """Ten busy customers with 400 orders, nine tenths of which hit, and 290 with four, a quarter of which does."""
+    rows = np.where(np.arange(300) < 10, 400, 4)
+    customer = np.repeat(np.arange(300), rows)
+    place = np.arange(customer.size) - np.repeat(np.cumsum(rows) - rows, rows)
+    hits = np.where(customer < 10, place % 10 != 0, place == 0)
+    size = customer.size
+    table = pa.table(
+        {
+            "customer": customer,
+            "city": ["Bern"] * size,
+            "item": ["item"] * size,
+            "amount": np.full(size, 20.0),
+            "pieces": np.where(hits, 8, 0),
+            "rating": np.full(size, 3.0),
+            "stars": np.full(size, 3),
+            "note": ["secret"] * size,
+        }
+    )
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as database:
+        database.register("made_up", table)
+        database.execute("CREATE TABLE orders AS SELECT * FROM made_up")
+    curator = opened(directory=tmp_path).curator
+    found = curator.statistical_query("orders", "pieces = 8", tolerance="0.1", confidence=SURE, count_epsilon=2)
+    # four rows of each count: ten units at 0.9, the others at 1/4
+    counted = (10 * 4 * 0.9 + 290 * 4 * 0.25) / (300 * 4)
+    assert abs(found.value - counted) <= found.tolerance
+    assert found.low <= counted <= found.high
+    # what it isn't, though this is the share among all rows: the bias is in neither the tolerance nor the interval
+    assert hits.mean() > 0.7 > found.high
+    assert any("each customer counts as at most 4 rows" in note for note in found.answers[1].notes)
+    assert "max_rows_contributed" in type(found).__doc__
+
+
 def test_a_smaller_tolerance_costs_more_and_is_reached(busy):
     made = busy()
     costs = []

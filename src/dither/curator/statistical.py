@@ -1,4 +1,7 @@
-"""Statistical queries: the share of rows for which a predicate holds, within a tolerance (Kearns 1998)."""
+"""Statistical queries: the share of rows for which a predicate holds, within a tolerance (Kearns 1998).
+
+The rows are those that count after each unit's were capped, as in every answer about units.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,11 @@ DIGITS, DECADES = 900, 9
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistic:
     """A share between 0 and 1 that is within ``tolerance`` of the exact one with probability ``confidence``.
+
+    The exact one is that among the rows that count: a unit with more than ``max_rows_contributed`` rows counts as so
+    many, with its own share of them. Where busy units differ from others it isn't the share among all rows of the
+    table, and may be far from it; neither the tolerance nor the interval speaks of this bias, which depends on the
+    data. The notes of ``answers`` say how many rows count.
 
     ``low`` and ``high`` are the ends of its own interval, at the same confidence and mostly narrower. ``epsilon`` is
     what the count and the share behind it cost by themselves; the first is the same for every predicate, so it is paid
