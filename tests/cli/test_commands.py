@@ -8,6 +8,7 @@ import pty
 import re
 import select
 
+import duckdb
 import pytest
 
 ASKED = "SELECT city, COUNT(*) AS n, AVG(amount) AS avg_amount FROM orders GROUP BY city"
@@ -96,6 +97,20 @@ def test_the_same_answer_in_every_format(shop, run):
     assert told["charged"] is False
     assert told["confidence"] == 0.95
     assert told["receipt"] in table
+
+
+def test_an_answer_that_is_older_than_the_data_says_so_in_every_format(shop, run, written):
+    written.policy(shop, f'{written.database}\nversion = "1"')
+    run("ask", ASKED, "-e", "0.5")
+    with duckdb.connect(str(shop / "shop.duckdb")) as database:
+        database.execute("INSERT INTO orders SELECT customer + 1000, city, amount FROM orders")
+    for form in ("table", "csv", "json"):
+        told = run("ask", ASKED, "-e", "0.5", "--format", form)
+        assert told.status == 0
+        # a table of numbers has no place for notes
+        assert "the data has changed since this was answered" in " ".join(
+            (told.err if form == "csv" else told.out).split()
+        )
 
 
 def test_json_has_no_numbers_that_are_none(shop, run):

@@ -1,7 +1,9 @@
 """A paid answer that is older than the data says so: where the owner fixes the version, the record answers for ever."""
 
+import asyncio
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,7 @@ from dither.curator.answer import OLDER
 from dither.curator.computation import OlderThanData, data_of, decode, encode
 from dither.curator.search import HEADER, Stored
 from dither.privacy import PureLoss
+from dither.server.http.formats import Answers, Format
 from dither.server.wire_form import answer_form, answer_from_arrow, answer_to_arrow
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
@@ -98,6 +101,10 @@ def test_it_travels_on_the_wire(opened):
     answer = opened().curator.sql(COUNT, **ASKED)
     assert answer_form(answer)["older_than_data"] is False
     assert answer_from_arrow(answer_to_arrow(answer)).older_than_data is False
+    for form in Format:
+        for older in (False, True):
+            told = asyncio.run(Answers().response(replace(answer, older_than_data=older), form))
+            assert told.headers.get("Dither-Older-Than-Data") == ("true" if older else None)
 
 
 class Pieces:

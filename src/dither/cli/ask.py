@@ -84,6 +84,9 @@ def ask(
             show_answer(answer, screen)
         elif form is Format.CSV:
             arrow_csv.write_csv(_with_bars(answer), sys.stdout.buffer)
+            # the table has no place for them
+            for note in answer.notes:
+                say(f"note: {note}")
         else:
             print(json.dumps(_json(answer), default=str, indent=2, ensure_ascii=False, allow_nan=False))
 

@@ -155,6 +155,9 @@ class Answers:
         headers = {"Content-Type": CONTENT_TYPES[wanted], "Vary": "Accept"}
         if answer.receipt is not None:
             headers["Dither-Receipt"] = answer.receipt.number
+        if answer.older_than_data:
+            # a table has no place for notes
+            headers["Dither-Older-Than-Data"] = "true"
         return Response(body, headers=headers)
 
     async def _json(self, answer: Answer) -> bytes:

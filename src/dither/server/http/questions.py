@@ -37,7 +37,11 @@ ANSWER: dict[int | str, dict[str, Any]] = {
             "Dither-Receipt": {
                 "description": "The number of the receipt; not there where nothing was ever charged.",
                 "schema": {"type": "string"},
-            }
+            },
+            "Dither-Older-Than-Data": {
+                "description": "There, and true, if the data has changed since this was answered.",
+                "schema": {"type": "string", "enum": ["true"]},
+            },
         },
     }
 }
