@@ -197,7 +197,7 @@ def choose(
     shown = passing.sum(axis=1)
     halves = np.empty(len(values))
     for number in np.unique(shown):
-        cut = limit is not None and number >= limit
+        cut = limit is not None
         wanted = level_of_chosen(level, shown=int(number), candidates=values.shape[1], cut=cut) if adjusted else level
         halves[shown == number] = noise.error(wanted)
     return order, passing, halves

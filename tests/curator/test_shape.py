@@ -9,7 +9,7 @@ from scipy import stats
 
 from dither.curator.answer import Bars
 from dither.curator.release import Released
-from dither.curator.shape import COMPUTED, shape
+from dither.curator.shape import COMPUTED, SORTED, shape
 from dither.query.recipes import Mean
 from dither.query.sql import bind
 
@@ -194,6 +194,29 @@ def test_an_answer_says_that_noise_chose_its_rows(opened):
         notes = curator.sql(plain + ending, epsilon="1/2").notes
         assert any("chosen by noisy values" in note for note in notes) is said
         assert curator.price(plain + ending, epsilon="1/2").notes == notes
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [
+        ("", False),
+        (" ORDER BY city", False),
+        (" ORDER BY n DESC", True),
+        (" ORDER BY city, AVG(amount)", True),
+        (" HAVING n > 10 ORDER BY n", True),
+        (" ORDER BY n LIMIT 2", False),
+        (" ORDER BY n LIMIT 1000", False),
+        (" ORDER BY n OFFSET 1", False),
+    ],
+)
+def test_an_answer_says_that_it_is_sorted_by_noise(opened, ending, said):
+    """Without a LIMIT the intervals stay as narrow as asked: over all rows they hold, and the first one doesn't."""
+    curator = opened().curator
+    sql = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city" + ending
+    answer = curator.sql(sql, epsilon="1/2")
+    assert (SORTED in answer.notes) is said
+    assert (SORTED in str(answer)) is (SORTED in answer._repr_html_()) is said
+    assert curator.price(sql, epsilon="1/2").notes == answer.notes
 
 
 def test_no_groups_at_all(opened):

@@ -6,7 +6,9 @@ Rows that were chosen by their noise need wider intervals: among many groups tho
 large. Two rules, both for m candidates and noises that are independent from group to group:
 
 - cut by ORDER BY … LIMIT: each interval is at 1 − β/m, so that those of all groups hold at once, and so do those shown,
-  the one on top among them (Bonferroni);
+  the one on top among them (Bonferroni). A LIMIT that leaves all groups is one as well: how many there are needn't be
+  known to whoever asks. An order without LIMIT shows everything, so each interval holds at its rate over all rows, but
+  the one on top doesn't by itself: answers say so in a note;
 - filtered by HAVING: with R rows shown each is at 1 − β·R/m, so that on average no more than a share of β of the rows
   shown miss (Benjamini & Yekutieli 2005, theorem 1; the filter is "simple": whoever is shown, R depends on the others).
 
@@ -46,6 +48,10 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 ROW = "row"
+SORTED = (
+    "sorted by noisy values, so chance helps to put rows first: the intervals of the first rows hold less often than "
+    "stated; those that a LIMIT leaves allow for it"
+)
 COMPUTED, NO_INTERVAL = "from the intervals of its parts", "computed from noisy values"
 
 
@@ -101,19 +107,22 @@ def schema_of(priced: Priced, wanted: Shape) -> pa.Schema:
 
 def chosen_by_noise(wanted: Shape) -> bool:
     """Whether noisy values have a say in which rows are shown, so that intervals must allow for the choice."""
-    by_order = (wanted.limit is not None or wanted.offset > 0) and _noisy_order(wanted)
-    return by_order or (wanted.having is not None and _noisy(wanted.having))
+    return _cut(wanted) or (wanted.having is not None and _noisy(wanted.having))
 
 
 def choice_note(wanted: Shape) -> tuple[str, ...]:
-    """What is said with an answer whose rows were chosen by noisy values; nothing of others."""
+    """What is said with an answer whose rows were chosen or sorted by noisy values; nothing of others."""
+    notes = []
+    hiding = ", ".join(output.name for output in wanted.outputs if _hides(output.expression))
     if chosen_by_noise(wanted):
-        return ("rows are chosen by noisy values, so their intervals are wider: they allow for the choice",)
-    hiding = [output.name for output in wanted.outputs if _hides(output.expression)]
-    if not hiding:
-        return ()
-    names = ", ".join(hiding)
-    return (f"noise decides where {names} is NULL, so its intervals are wider elsewhere: they allow for the choice",)
+        notes.append("rows are chosen by noisy values, so their intervals are wider: they allow for the choice")
+    elif hiding:
+        notes.append(
+            f"noise decides where {hiding} is NULL, so its intervals are wider elsewhere: they allow for the choice"
+        )
+    if _noisy_order(wanted) and not _cut(wanted):
+        notes.append(SORTED)
+    return tuple(notes)
 
 
 def level_of_chosen(confidence: Fraction, *, shown: int, candidates: int, cut: bool) -> Fraction:
@@ -195,7 +204,7 @@ def _shown(base: _Base, wanted: Shape, confidence: Fraction) -> _Rows:
         return _Rows(table.select(outputs), shown, shown, cut=False, level=confidence)
     picked = base.shaped(replace(wanted, outputs=()), confidence)
     shown = base.of(picked.column(0).to_numpy())
-    candidates, cut = _candidates(base, wanted), _cut(base, shown, wanted)
+    candidates, cut = _candidates(base, wanted), _cut(wanted)
     level = level_of_chosen(confidence, shown=shown.noisy.size, candidates=candidates.noisy.size, cut=cut)
     table = shown.shaped(Shape(outputs=wanted.outputs), level)
     return _Rows(table.select(outputs), shown, candidates, cut=cut, level=level)
@@ -242,10 +251,9 @@ def _hiding(node: Expression) -> bool:
     return node.function == "nullif" and not (isinstance(last, Literal) and last.value == 0)
 
 
-def _cut(base: _Base, shown: _Base, wanted: Shape) -> bool:
-    """Whether a noisy order decided which rows are left; where that can't be told, yes."""
-    full = wanted.limit is not None and shown.noisy.size >= wanted.limit and base.noisy.size > wanted.limit
-    return _noisy_order(wanted) and (full or wanted.offset > 0)
+def _cut(wanted: Shape) -> bool:
+    """Whether a noisy order says which rows are left, even if it left all: who asks for the first ones reads these."""
+    return _noisy_order(wanted) and (wanted.limit is not None or wanted.offset > 0)
 
 
 def _candidates(base: _Base, wanted: Shape) -> _Base:
