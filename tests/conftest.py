@@ -36,6 +36,17 @@ settings.register_profile("dither", deadline=None, derandomize=True, suppress_he
 settings.load_profile("dither")
 
 HERE = Path(__file__).resolve().parent
+# Old libraries beside new ones are told by those what is deprecated. None of it is ours: dither's modules, and the
+# tests, still fail with any warning.
+THIRD_PARTIES = ("matplotlib",)
+
+
+def pytest_configure(config):
+    if os.environ.get("DITHER_LOWEST"):
+        for name in THIRD_PARTIES:
+            config.addinivalue_line("filterwarnings", rf"ignore::DeprecationWarning:{name}(\..*)?$")
+
+
 SOURCE = Path(dither.__file__).resolve().parents[1]
 # Seconds after which a command is taken to hang.
 PATIENCE = 300

@@ -29,6 +29,9 @@ from dither.errors import InvalidParameter
 BERLIN = pa.timestamp("us", "Europe/Berlin")
 PLACES = Hierarchy.from_mapping({"Paris": "France", "Lyon": "France", "Rome": "Italy", "Kyoto": "Japan"})
 
+# pyarrow has short ones since version 19
+SHORT = getattr(pa, "decimal32", pa.decimal128)
+
 # twelve rows of everything
 ODD = {
     "nothing": pa.nulls(12),
@@ -39,7 +42,7 @@ ODD = {
     "large": pa.array([2**63 - 1, -(2**63), 0, 1, 2**63 - 1, 2**63 - 2, None, 5, 5, 5, 5, 5]),
     "unsigned": pa.array([2**64 - 1, 2**64 - 2, 0, 1, 2, 3, 4, 5, 6, 7, 8, None], pa.uint64()),
     "small floats": pa.array(np.arange(12).astype(np.float16)),
-    "short decimals": pa.array([decimal.Decimal("1.50"), decimal.Decimal("-2"), None] * 4, pa.decimal32(5, 2)),
+    "short decimals": pa.array([decimal.Decimal("1.50"), decimal.Decimal("-2"), None] * 4, SHORT(5, 2)),
     "long decimals": pa.array([decimal.Decimal("1.50"), decimal.Decimal(10) ** 60, None] * 4, pa.decimal256(70, 2)),
     "flags": pa.array([True, False, None] * 4),
     "days": pa.array([dt.date(2020, 1, 1 + day) for day in range(11)] + [None]),

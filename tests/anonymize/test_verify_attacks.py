@@ -291,7 +291,7 @@ KEPT = {
     "bytes": BYTES,
     "intervals": pa.array([(1, 2, 3), (0, 0, 1), None, (1, 2, 3)], pa.month_day_nano_interval()),
     "map": pa.array([[("a", 1)], [], None, [("b", 2)]], pa.map_(pa.string(), pa.int32())),
-    "half": pa.array([0.1, 0.2, None, 0.1], pa.float16()),
+    "half": pa.array([np.float16(0.1), np.float16(0.2), None, np.float16(0.1)], pa.float16()),
     "runs": pa.RunEndEncodedArray.from_arrays(pa.array([2, 4], pa.int32()), pa.array(["x", "y"])),
     "view": pa.array(["a", "b", None, "a"], pa.string_view()),
     "nothing": pa.nulls(4),

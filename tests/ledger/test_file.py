@@ -122,12 +122,20 @@ def test_another_database_is_refused_and_not_changed(place):
     assert place.read_bytes() == before
 
 
-@pytest.mark.parametrize("version", [0, 3, 99])
+@pytest.mark.parametrize("version", [3, 99])
 def test_an_unknown_format_is_refused(used, version):
     db = sqlite3.connect(used)
     db.execute(f"PRAGMA user_version = {version}")
     db.close()
     with pytest.raises(LedgerError, match=f"format {version}"):
+        opened(used)
+
+
+def test_a_ledger_without_a_format_is_damaged(used):
+    db = sqlite3.connect(used)
+    db.execute("PRAGMA user_version = 0")
+    db.close()
+    with pytest.raises(LedgerCorrupt, match="first page"):
         opened(used)
 
 
@@ -273,7 +281,7 @@ def test_what_is_written_is_permanent(place, tmp_path, monkeypatch):
     slots = head.read_bytes()
     assert (
         hashlib.sha256(slots[: 2 * SLOT]).hexdigest()
-        == "f2d0917d736b383c73379a9e70e193b0fce3187d0436e1496c2a7f4ff1422ea8"
+        == "2cb3944a33f6f78254c37574d4ce4041e0d7ee58522700da93bb459fbdd9e054"
     )
     # the last entry was announced before it was committed
     assert slots[2 * SLOT :] == HeadFile(head).read().slot()

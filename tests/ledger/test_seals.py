@@ -223,6 +223,18 @@ def test_a_damaged_page_is_said_to_be_damage(used, seed):
         ask_head_again(used)
 
 
+@pytest.mark.parametrize("byte", [60, 62, 68, 69, 71])
+def test_a_file_that_is_no_ledger_any_more_is_damage_where_one_is_known(used, byte):
+    """The bytes by which SQLite tells whose file this is, and of which format."""
+    data = bytearray(used.read_bytes())
+    data[byte] ^= 0x10
+    used.write_bytes(bytes(data))
+    for left in used.parent.glob("ledger.db-*"):
+        left.unlink()
+    with pytest.raises(LedgerCorrupt, match="first page"):
+        opened(used)
+
+
 def ask_head_again(used):
     """A trial that went well moved the head on: let the next one begin from where this began."""
     with opened(used, adopt=True):

@@ -30,17 +30,21 @@ class Coded:
         if types.is_dictionary(column.type):
             return cls._of_dictionary(column)
         column = decoded(column)
+        half = types.is_float16(column.type)
+        if half:
+            # Arrow computes little with these, and below version 21 neither finds NaN nor what is distinct
+            column = column.cast(pa.float32())
         if types.is_floating(column.type):
-            if not types.is_float16(column.type):
-                zero: Any = pa.scalar(0.0, column.type)
-                column = pc.add(column, zero)
+            zero: Any = pa.scalar(0.0, column.type)
+            column = pc.add(column, zero)
             column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
         if types.is_null(column.type):
             column = column.cast(pa.string())
         if isinstance(column, pa.ChunkedArray):
             column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
         encoded = column.dictionary_encode(null_encoding="encode")
-        return cls(encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary)
+        values = encoded.dictionary.cast(pa.float16()) if half else encoded.dictionary
+        return cls(encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), values)
 
     @classmethod
     def _of_dictionary(cls, column: Any) -> Coded:

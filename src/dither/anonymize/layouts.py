@@ -36,7 +36,7 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.string()
     if types.is_binary_view(kind):
         return pa.binary()
-    if types.is_decimal32(kind) or types.is_decimal64(kind):
+    if types.is_decimal(kind) and kind.bit_width < pa.decimal128(1).bit_width:
         return pa.decimal128(kind.precision, kind.scale)
     if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         inner: pa.DataType = _plain_type(kind.value_type)

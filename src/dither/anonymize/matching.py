@@ -167,5 +167,7 @@ def placed(row: Counts, wanted: Counts, have: Counts, need: Counts) -> int | Non
     start = np.concatenate((np.full(have.size, source), row, have.size + np.arange(need.size)))
     end = np.concatenate((np.arange(have.size), have.size + wanted, np.full(need.size, sink)))
     most = np.concatenate((have, np.minimum(have[row], need[wanted]), need))
-    graph = csr_array((most.astype(np.int32), (start, end)), shape=(sink + 1, sink + 1))
+    # scipy below 1.13 takes flows between places of 32 bits alone
+    places = (start.astype(np.int32), end.astype(np.int32))
+    graph = csr_array((most.astype(np.int32), places), shape=(sink + 1, sink + 1))
     return int(maximum_flow(graph, source, sink).flow_value)

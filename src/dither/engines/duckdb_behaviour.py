@@ -26,7 +26,7 @@ from dither.errors import SourceError
 from dither.query.expressions import Call, Column, Expression, Literal
 from dither.query.kinds import Kind, Value
 
-LOWEST_VERSION = (1, 4, 1)
+LOWEST_VERSION = (1, 4, 4)
 """What pyproject.toml requires; a test holds both together."""
 
 _B, _I, _D, _T, _DA, _TS = Kind.BOOLEAN, Kind.INTEGER, Kind.DOUBLE, Kind.TEXT, Kind.DATE, Kind.TIMESTAMP

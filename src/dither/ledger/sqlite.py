@@ -42,6 +42,8 @@ from dither.ledger.upgrade import upgrade as upgraded
 from dither.privacy import Adjacency, Json
 
 T = TypeVar("T")
+# later versions of dither will have few more
+LARGEST_FORMAT = 1000
 OLD_FORMAT = (
     "this ledger has format 1, of dither 0.1.0, in which balances weren't tied to the log. Upgrade it first; all "
     "that was spent and answered is kept: dither ledger upgrade"
@@ -143,6 +145,8 @@ class SqliteLedger(KeptLedger):
             with translated():
                 db = connect(str(place), patience=lock_timeout)
                 undo.callback(db.close)
+                if known is not None:
+                    _expect_marked(db)
                 opening = _opening(db, wanted, place, second, patience=lock_timeout, adopt=adopt, create=create)
             _make_durable(place)
             stranger = known is not None and known["ledger"] != opening.ledger
@@ -443,6 +447,16 @@ def _is_blank(db: sqlite3.Connection) -> bool:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     (objects,) = db.execute("SELECT COUNT(*) FROM sqlite_schema").fetchone()
     return bool(application == version == objects == 0)
+
+
+def _expect_marked(db: sqlite3.Connection) -> None:
+    """Where a ledger is known to have been kept, a file that doesn't say it is one is a damaged ledger."""
+    if _is_blank(db):
+        return  # which is told apart from one that never was
+    if db.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,) or not 0 < _format(db) < LARGEST_FORMAT:
+        raise LedgerCorrupt(
+            "the first page of the ledger is damaged, before entry 1; keep the file, and put back the latest copy"
+        )
 
 
 def _expect_format(db: sqlite3.Connection) -> None:
