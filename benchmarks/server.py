@@ -18,7 +18,8 @@ loopback, so the two share the machine. Results go to ``benchmarks/results/serve
 - *kills*: SIGKILL under load at random moments, start again, verify: every answer that a client got is in the ledger,
   is the same when asked for again, and the balances are the sums of the charges and those of the replay.
 - *soak*: memory under mixed load (``soak.py``): ``--soak-seconds 3600 --soak-rate 100 --warm-up 600`` is an hour of
-  which the first ten minutes don't count; ``--soak-requests`` ends it sooner. It runs only where it is named.
+  which the first ten minutes don't count; ``--soak-requests`` ends it sooner. It runs only where it is named, and ends
+  with status 1 if a reply wasn't what it should be, or if memory may grow by more than a MiB for 100,000 requests.
 
 ``load_before`` beside each result is what the machine had to do besides: numbers hold where it is well below the cores.
 ``--flush-ms 5`` makes each flush take so much longer, as on a disk that is slower than this machine's.
@@ -50,7 +51,7 @@ from dither.server.run import Place, serve
 from dither.server.settings import Limits
 from serving import CONNECTIONS, REPEATED, SQL, Fresh, Told, http_load, post, quantiles, serving, shop, wire_client
 from slow_disk import with_slow_flushes
-from soak import soak
+from soak import faults, soak
 
 RESULTS = Path(__file__).parent / "results" / "server.json"
 
@@ -305,7 +306,7 @@ async def _until_killed(
 PARTS = ("repeated", "fresh", "choosing", "new", "alone", "mixed", "wire", "kills")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--kills", type=int, default=200)
@@ -320,12 +321,14 @@ def main() -> None:
     if chosen.flush_ms:
         with_slow_flushes(chosen.flush_ms)
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    wrong: list[str] = []
     for part in chosen.part or PARTS:
         busy = os.getloadavg()[0]
         if part == "kills":
             found = kills(chosen.kills)
         elif part == "soak":
             found = soak(chosen.soak_seconds, chosen.soak_requests, chosen.soak_rate, chosen.warm_up)
+            wrong += faults(found)
         elif part in ("fresh", "choosing", "new"):
             found = globals()[part](chosen.seconds, chosen.processes)
         else:
@@ -334,7 +337,10 @@ def main() -> None:
         print(f"{part}: {json.dumps(found)}", flush=True)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    for fault in wrong:
+        print(f"soak: {fault}", flush=True)
+    return bool(wrong)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,12 +7,15 @@ memory of the server's process is noted each second: RSS, and USS, which is what
 
 What is told is the slope after the warm-up, by least squares over the medians of equal stretches, in MiB for 100,000
 requests, and the standard error of that slope: single samples jump with every answer, medians of stretches don't.
+
+It fails if a reply has a status that its request mustn't have, if a connection is lost, or if memory may grow by more
+than a MiB for 100,000 requests: the slope and two of its standard errors, of RSS or of USS. So it does where it was too
+short to tell.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import itertools
 import json
@@ -43,6 +46,22 @@ WRONG = (
     {"sql": SQL, "epsilon": "-1"},
     {"question": SQL},
 )
+# What each kind of request may be answered with. Anything else is a fault, and so is what isn't answered.
+EXPECTED: dict[str, set[int | str]] = {
+    "fill": {200},
+    "sign in": {303},
+    "repeated": {200},
+    "fresh": {200},
+    "new": {200},
+    "price": {200},
+    "page": {200},
+    "refused": {400, 422},
+    "stranger": {200, 401, 404},
+    "wire sessions": {"done"},
+    "wire": {"done"},
+    "wire refused": {"0A000"},
+}
+LARGEST_SLOPE = 1.0
 CATALOGUE = ("SELECT 1", "SELECT relname FROM pg_class WHERE relname = 'orders'", "TABLE dp.budget")
 
 
@@ -60,12 +79,27 @@ class Soak:
     fresh: Fresh = field(default_factory=Fresh)
     numbers: itertools.count[int] = field(default_factory=itertools.count)
     done: Counter[str] = field(default_factory=Counter)
+    ended: Counter[tuple[str, int | str]] = field(default_factory=Counter)
     cookie: str = ""
     began: float = field(default_factory=time.perf_counter)
 
     @property
     def total(self) -> int:
         return self.done.total()
+
+    def note(self, kind: str, how: int | str) -> None:
+        """One more request of a kind, and how it ended."""
+        self.done[kind] += 1
+        self.ended[kind, how] += 1
+
+    @property
+    def unexpected(self) -> dict[str, int]:
+        """What mustn't happen, and how often it did."""
+        return {
+            f"{kind}: {how}": number
+            for (kind, how), number in sorted(self.ended.items(), key=str)
+            if how not in EXPECTED[kind]
+        }
 
     @property
     def over(self) -> bool:
@@ -105,9 +139,9 @@ class Link:
                 return answer
         raise ConnectionError("the server hangs up")
 
-    async def post(self, path: str, form: object) -> None:
+    async def post(self, path: str, form: object) -> bytes:
         more = "Content-Type: application/json\r\nAccept: application/json\r\n"
-        await self.request("POST", path, body=json.dumps(form).encode(), more=more, token=self._soak.token)
+        return await self.request("POST", path, body=json.dumps(form).encode(), more=more, token=self._soak.token)
 
     def close(self) -> None:
         if self._streams is not None:
@@ -115,10 +149,16 @@ class Link:
         self._streams = None
 
 
+def status_of(answer: bytes) -> int:
+    """That of a reply's first line."""
+    return int(answer.split(b" ", 2)[1])
+
+
 async def sign_in(soak: Soak, link: Link) -> None:
     """A session on the page, whose cookie the page's requests show."""
     more = "Content-Type: application/x-www-form-urlencoded\r\n"
     answer = await link.request("POST", "/sign-in", body=urlencode({"token": soak.token}).encode(), more=more)
+    soak.note("sign in", status_of(answer))
     # names are case-insensitive, what a cookie holds isn't
     start = answer.lower().index(b"set-cookie: ") + len(b"set-cookie: ")
     soak.cookie = answer[start:].split(b";", 1)[0].decode()
@@ -136,31 +176,34 @@ def new_text(soak: Soak) -> str:
 async def http_client(soak: Soak) -> None:
     link = Link(soak)
 
-    async def repeated() -> None:
-        await link.post("/v1/ask", {"sql": SQL, "epsilon": f"0.{1 + soak.chance.randrange(50)}"})
+    async def repeated() -> bytes:
+        return await link.post("/v1/ask", {"sql": SQL, "epsilon": f"0.{1 + soak.chance.randrange(50)}"})
 
-    async def fresh() -> None:
-        await link.post("/v1/ask", {"sql": SQL, "epsilon": soak.fresh.epsilon()})
+    async def fresh() -> bytes:
+        return await link.post("/v1/ask", {"sql": SQL, "epsilon": soak.fresh.epsilon()})
 
-    async def new() -> None:
-        await link.post("/v1/ask", {"sql": new_text(soak), "epsilon": "0.0001"})
+    async def new() -> bytes:
+        return await link.post("/v1/ask", {"sql": new_text(soak), "epsilon": "0.0001"})
 
-    async def price() -> None:
+    async def price() -> bytes:
         text = PLAIN if soak.chance.random() < 0.5 else new_text(soak)
-        await link.post("/v1/price", {"sql": text, "epsilon": "0.1"})
+        return await link.post("/v1/price", {"sql": text, "epsilon": "0.1"})
 
-    async def page() -> None:
+    async def page() -> bytes:
         path = soak.chance.choice(PAGES)
-        shown = {"token": soak.token} if path.startswith("/v1") else {"more": f"Cookie: {soak.cookie}\r\n"}
-        await link.request("GET", path, **shown)
+        if path.startswith("/v1"):
+            return await link.request("GET", path, token=soak.token)
+        return await link.request("GET", path, more=f"Cookie: {soak.cookie}\r\n")
 
-    async def refused() -> None:
-        await link.post(soak.chance.choice(("/v1/ask", "/v1/price")), soak.chance.choice(WRONG))
+    async def refused() -> bytes:
+        return await link.post(soak.chance.choice(("/v1/ask", "/v1/price")), soak.chance.choice(WRONG))
 
-    async def stranger() -> None:
-        await link.request("GET", soak.chance.choice(("/v1/budget", "/nowhere", "/health")), token="dither_nobody")
+    async def stranger() -> bytes:
+        return await link.request(
+            "GET", soak.chance.choice(("/v1/budget", "/nowhere", "/health")), token="dither_nobody"
+        )
 
-    kinds: dict[str, tuple[Callable[[], Awaitable[None]], float]] = {
+    kinds: dict[str, tuple[Callable[[], Awaitable[bytes]], float]] = {
         "repeated": (repeated, 50),
         "fresh": (fresh, 6),
         "new": (new, 3),
@@ -174,10 +217,9 @@ async def http_client(soak: Soak) -> None:
         await soak.pace()
         (name,) = soak.chance.choices(names, weights)
         try:
-            await kinds[name][0]()
-            soak.done[name] += 1
+            soak.note(name, status_of(await kinds[name][0]()))
         except (ConnectionError, OSError):
-            soak.done["lost"] += 1
+            soak.note(name, "lost")
     link.close()
 
 
@@ -185,15 +227,20 @@ def wire_client(soak: Soak) -> None:
     """A session that asks a little, looks at the catalogue, is refused once, and goes; then another."""
     place = f"host=127.0.0.1 port={soak.pg_port} user=ana dbname=shop"
     while not soak.over:
-        with contextlib.suppress(psycopg.Error), psycopg.connect(place, password=soak.token, autocommit=True) as link:
-            soak.done["wire sessions"] += 1
-            link.execute(f"SET dp.epsilon = {soak.fresh.epsilon()}")
-            for sql in (SQL, SQL, PLAIN, *CATALOGUE):
-                link.execute(sql).fetchall()
-                soak.done["wire"] += 1
-            with contextlib.suppress(psycopg.Error):
-                soak.done["wire refused"] += 1
+        kind = "wire sessions"
+        try:
+            with psycopg.connect(place, password=soak.token, autocommit=True) as link:
+                link.execute(f"SET dp.epsilon = {soak.fresh.epsilon()}")
+                soak.note(kind, "done")
+                kind = "wire"
+                for sql in (SQL, SQL, PLAIN, *CATALOGUE):
+                    link.execute(sql).fetchall()
+                    soak.note(kind, "done")
+                kind = "wire refused"
                 link.execute("SELECT amount FROM orders")
+                soak.note(kind, "done")
+        except psycopg.Error as problem:
+            soak.note(kind, problem.sqlstate or "lost")
         time.sleep(soak.chance.uniform(0.2, 0.6))
 
 
@@ -246,6 +293,18 @@ def slope(samples: list[dict[str, float]], what: str) -> dict[str, float] | None
     }
 
 
+def faults(found: dict[str, Any]) -> list[str]:
+    """What is wrong with a soak, in words; nothing if all is well."""
+    said = [f"{number} times {what}" for what, number in found["unexpected"].items()]
+    for what in ("rss", "uss"):
+        grown = found[what]
+        if grown is None:
+            said.append(f"too few samples after the warm-up to tell how {what.upper()} grows")
+        elif (most := grown["mib_per_100000"] + 2 * grown["standard_error"]) > LARGEST_SLOPE:
+            said.append(f"{what.upper()} may grow by {most:.2f} MiB for 100,000 requests")
+    return said
+
+
 def soak(seconds: float, requests: int, rate: float, warm_up: float, *, wires: int = 2) -> dict[str, Any]:
     """Fill the caches, then load for so long or so many requests; what memory does after the warm-up."""
     samples: list[dict[str, float]] = []
@@ -254,6 +313,7 @@ def soak(seconds: float, requests: int, rate: float, warm_up: float, *, wires: i
         asyncio.run(_fill(state))
         filled = held(server.process.pid)
         print(f"  filled with {state.total} new questions: RSS {filled['rss']:.1f} MiB", flush=True)
+        filling = state.unexpected
         state = Soak(server.port, server.pg_port, token, time.perf_counter() + seconds, requests, rate=rate)
         with ThreadPoolExecutor(wires) as pool:
             clients = [pool.submit(wire_client, state) for _ in range(wires)]
@@ -266,6 +326,8 @@ def soak(seconds: float, requests: int, rate: float, warm_up: float, *, wires: i
         "seconds": round(samples[-1]["seconds"]),
         "requests": state.total,
         "kinds": dict(sorted(state.done.items())),
+        "ended": {f"{kind}: {how}": number for (kind, how), number in sorted(state.ended.items(), key=str)},
+        "unexpected": filling | state.unexpected,
         "warm_up_seconds": warm_up,
         "requests_after": round(after[-1]["requests"] - after[0]["requests"]) if after else 0,
         "rss_mib": [round(one["rss"], 1) for one in (samples[0], *after[:1], samples[-1])],
@@ -279,8 +341,8 @@ async def _fill(state: Soak) -> None:
     async def client() -> None:
         link = Link(state)
         while not state.over:
-            state.done["fill"] += 1
-            await link.post("/v1/ask", {"sql": SQL, "epsilon": state.fresh.epsilon()})
+            answer = await link.post("/v1/ask", {"sql": SQL, "epsilon": state.fresh.epsilon()})
+            state.note("fill", status_of(answer))
         link.close()
 
     await asyncio.gather(*(client() for _ in range(8)))
