@@ -71,6 +71,22 @@ def test_a_line_with_an_open_quote_is_told_and_nothing_is_charged(tmp_path, apar
     assert typed("price", COUNT, "--epsilon", "1")[0] == 0
 
 
+def test_blanks_around_texts_are_told_and_cut_off_where_the_policy_says_so(tmp_path, typed, written):
+    columns = ("[tables.orders.columns]", '[tables.orders.columns]\nnote = { type = "text" }')
+    lines = "".join(f"{i},Basel,1, a\n" for i in range(1000))
+    (tmp_path / "orders.csv").write_text("customer,city,amount,note\n" + lines, encoding="utf-8")
+    asked = ("ask", COUNT + " WHERE note = 'a'", "--epsilon", "1", "--format", "json")
+    for trim, expected in (("", 0), ("\ntrim = true", 1000)):
+        written.policy(tmp_path, CSV + trim)
+        policy = tmp_path / "dither.toml"
+        policy.write_text(policy.read_text(encoding="utf-8").replace(*columns), encoding="utf-8")
+        status, out, _ = typed("check", "--data")
+        assert status == 0
+        told = "1,000 of 1,000 rows (100%) have blanks around the text in column note" in out
+        assert told is (not trim)
+        assert abs(answer(typed(*asked)) - expected) < 100
+
+
 def test_too_much_that_is_left_out_is_an_error_until_the_policy_says_so(tmp_path, typed, written):
     written.policy(tmp_path, CSV)
     rows(tmp_path / "orders.csv", *["x,Genf,3"] * 30)

@@ -88,6 +88,8 @@ BAD = {
     "fields too many": (HEAD + b"1,2,3\n3,4\n", [(2, 1, "3 fields, and not 2")]),
     "a delimiter at the end": (HEAD + b"1,2,\n3,4,\n", [(2, 1, "3 fields"), (3, 1, "3 fields")]),
     "an empty line": (HEAD + b"1,2\n\n3,4\n", [(3, 1, "empty")]),
+    "an empty line at the end of one column": (b"x\n1\n2\n\n", [(4, 1, "empty")]),
+    "empty lines at the end of one column": (b"x\r\n1\r\n\r\n\r\n", [(3, 1, "empty"), (4, 1, "empty")]),
     "a blank line": (HEAD + b"1,2\n  \n3,4\n", [(3, 1, "1 fields")]),
     "the end of a DOS file": (HEAD + b"1,2\n\x1a", [(3, 1, "1 fields")]),
     "a long line": (HEAD + b"1," + b"x" * 2_000_001 + b"\n3,4\n", [(2, 1, "more than 2,000,000 bytes")]),

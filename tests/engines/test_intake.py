@@ -2,6 +2,7 @@
 
 import datetime as dt
 import importlib.util
+import json
 import os
 import stat
 import subprocess
@@ -16,9 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dither.engines import DuckDBEngine, EngineFailure, duckdb_intake
+from dither.engines import DuckDBEngine, EngineFailure, duckdb_intake, duckdb_sources
+from dither.engines import copies as copies_module
+from dither.engines.copies import Accepted, Record
 from dither.engines.duckdb_spellings import missing, read_text
-from dither.engines.intake import Intake, Limits, NotAccepted
+from dither.engines.intake import Intake, Limits, NotAccepted, TableReport
 from dither.errors import SourceError
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, TableFacts
@@ -54,6 +57,10 @@ def opened(path, intake, facts=ORDERS):
 
 def copies(intake):
     return sorted(intake.copies.iterdir()) if intake.copies.is_dir() else []
+
+
+def accepted(intake):
+    return json.loads(intake.record.read_bytes())["accepted"]
 
 
 def count_checks(monkeypatch):
@@ -152,6 +159,92 @@ def test_copies_go_with_the_file(orders, intake, gone):
     assert [path.name for path in copies(intake)] == ["own.parquet"]
 
 
+@pytest.mark.parametrize("damage", ["cut", "empty", "turned"])
+def test_a_damaged_copy_is_made_again(orders, intake, damage):
+    orders.write_text(TEXT + "".join(f"{i},{i}\n" for i in range(3, 3000)), encoding="utf-8")
+    with opened(orders, intake) as engine:
+        whole = engine.version(), values(engine, ORDERS, 1)
+    (copy,) = copies(intake)
+    data = bytearray(copy.read_bytes())
+    if damage == "turned":
+        # in a page, behind the magic number and in front of the facts at the end
+        for place in range(100, 140):
+            data[place] ^= 255
+    copy.write_bytes(data if damage == "turned" else data[:200] if damage == "cut" else b"")
+    with opened(orders, intake) as engine:
+        assert (engine.version(), values(engine, ORDERS, 1)) == whole
+    assert len(copies(intake)) == 1
+
+
+def test_what_is_read_of_a_copy_at_opening_is_its_bytes_once(orders, intake, monkeypatch):
+    opened(orders, intake).close()
+    checked, read = count_checks(monkeypatch), []
+    real = copies_module._digest
+    monkeypatch.setattr(copies_module, "_digest", lambda path: read.append(path) or real(path))
+    opened(orders, intake).close()
+    assert (checked, read) == ([], copies(intake))
+
+
+@pytest.mark.parametrize("then", ["elsewhere", "off", "database"])
+@pytest.mark.parametrize("first", ["usual", "named"])
+def test_copies_stay_nowhere_but_where_the_policy_has_them(orders, intake, tmp_path, first, then):
+    usual, named = tmp_path / "usual.copies", tmp_path / "named"
+    before = replace(intake, copies=usual if first == "usual" else named, unwanted=None if first == "usual" else usual)
+    opened(orders, before).close()
+    assert len(copies(before)) == 1
+    after = replace(intake, copies=tmp_path / "elsewhere" if then == "elsewhere" else None, unwanted=usual)
+    if then == "database":
+        path = make(tmp_path / "orders.duckdb", "CREATE TABLE orders AS SELECT 1::BIGINT AS who, 2::BIGINT AS n")
+        DuckDBEngine.open(path, schema(ORDERS), intake=after).close()
+    else:
+        opened(orders, after).close()
+    assert not before.copies.exists()
+    assert then != "elsewhere" or len(copies(after)) == 1
+
+
+def test_a_copy_in_use_is_removed_when_it_is_not_any_more(orders, intake, tmp_path):
+    off = replace(intake, copies=None)
+    with opened(orders, intake):
+        opened(orders, off).close()
+        assert len(copies(intake)) == 1
+    opened(orders, off).close()
+    assert copies(intake) == []
+    assert json.loads(intake.record.read_bytes())["copies"] == []
+
+
+def test_copies_move_with_the_ledger_and_go_all_the_same(orders, intake, tmp_path):
+    folder = tmp_path / "before"
+    first = replace(intake, copies=folder / "orders.copies", record=folder / "accepted")
+    opened(orders, first).close()
+    folder.rename(tmp_path / "after")
+    folder = tmp_path / "after"
+    opened(orders, replace(intake, copies=folder / "orders.copies", record=folder / "accepted")).close()
+    assert len(list((folder / "orders.copies").iterdir())) == 1
+
+
+@pytest.mark.parametrize("differ", ["name", "ledger"])
+def test_datasets_in_one_directory_leave_each_others_copies_alone(orders, intake, tmp_path, monkeypatch, differ):
+    first = replace(intake, dataset="a")
+    second = replace(first, dataset="b") if differ == "name" else replace(first, record=tmp_path / "other.accepted")
+    for one in (first, second):
+        opened(orders, one).close()
+    checked = count_checks(monkeypatch)
+    for one in (first, second, first):
+        opened(orders, one).close()
+    assert (len(copies(intake)), checked) == (2, [])
+    opened(orders, replace(second, copies=None)).close()
+    opened(orders, first).close()
+    assert (len(copies(intake)), checked[1:]) == (1, [])
+
+
+def test_copies_of_an_older_form_go(orders, intake):
+    intake.copies.mkdir()
+    (intake.copies / f"orders-{'0' * 32}.copy.parquet").write_bytes(b"old")
+    opened(orders, intake).close()
+    (copy,) = copies(intake)
+    assert copy.read_bytes() != b"old"
+
+
 def test_a_copy_that_vanishes_is_a_change_and_is_made_again(orders, intake):
     with opened(orders, intake) as engine:
         before = engine.version()
@@ -179,7 +272,7 @@ def test_a_file_that_changes_while_it_is_copied_is_not_kept(orders, intake, monk
     monkeypatch.setattr(duckdb_intake, "_write_copy", slow)
     with pytest.raises(SourceError, match="changed while it was being opened"):
         opened(orders, intake)
-    assert (copies(intake), intake.record.exists()) == ([], False)
+    assert (copies(intake), accepted(intake)) == ([], {})
 
 
 def test_a_place_that_cannot_be_written_is_named(orders, intake, tmp_path):
@@ -279,7 +372,7 @@ def test_too_much_that_is_left_out_is_refused_until_the_owner_says_so(orders, in
     with pytest.raises(NotAccepted, match=r"2 of 100 rows \(2%\) can't be read as integer in column who") as caught:
         opened(orders, intake, CITIES)
     assert "unreadable_up_to = 0.05, without_unit_up_to = 0.05, unlisted_up_to = 0.05" in str(caught.value)
-    assert not intake.record.exists()
+    assert accepted(intake) == {}
     five = Fraction(5, 100)
     lax = Limits(unreadable=five, without_unit=five, unlisted=five)
     opened(orders, Intake(copies=intake.copies, record=intake.record, limits=lax), CITIES).close()
@@ -290,6 +383,31 @@ def test_too_much_that_is_left_out_is_refused_until_the_owner_says_so(orders, in
     write_rows(orders, [*ROWS, ("4", "Basel", "")])
     with pytest.raises(NotAccepted):
         opened(orders, intake, CITIES)
+
+
+def test_other_permissions_are_looked_at_again_and_accepted(orders, intake):
+    write_rows(orders, ROWS)
+    five = Fraction(5, 100)
+    opened(orders, replace(intake, limits=Limits(unreadable=five, without_unit=five, unlisted=five)), CITIES).close()
+    orders.chmod(0o600)
+    looked = []
+    with pytest.MonkeyPatch.context() as patched:
+        real = duckdb_sources.look_at
+        patched.setattr(duckdb_sources, "look_at", lambda *given: looked.append(given) or real(*given))
+        for _ in range(2):
+            with opened(orders, intake, CITIES) as engine:
+                # as it was found before, so there is nothing to tell
+                assert [(report.new, report.accepted) for report in engine.reports] == [(False, True)]
+    assert len(looked) == 1
+
+
+def test_no_table_makes_the_acceptance_of_another_forgotten(tmp_path, monkeypatch):
+    monkeypatch.setattr(copies_module, "MOST_VERSIONS", 2)
+    record = Record(tmp_path / "accepted")
+    keys = [f"{name}{version}" for version in range(3) for name in "abcdefgh"]
+    for key in keys:
+        record.add({key: Accepted(TableReport(table=key[0], rows=1, left=(), csv=True), "seen")})
+    assert [key for key in keys if record.found(key) is None] == keys[:8]
 
 
 @pytest.mark.parametrize("share", [0, 1, 2, 100])
@@ -387,9 +505,12 @@ SPELLINGS = {
     Kind.INTEGER: {
         "12": 12, "12.0": 12, "12.": 12, " 12 ": 12, "007": 7, "+5": 5, "-5.00": -5, "1e3": 1000, "1E+05": 100_000,
         "1.5e3": 1500, "9223372036854775807.0": 2**63 - 1, "9223372036854775808": None, "1e16": None, "12.5": None,
+        "9007199254740991e0": 2**53 - 1,
+        "9007199254740992e0": None, "9007199254740993e0": None, "-9007199254740993e0": None,
         "1.5e0": None, "1e-1": None, "1e400": None, "1,000": None, "0x1f": None, "12 3": None, "1_000": None, "x": None,
     },
-    Kind.DOUBLE: {"1": 1.0, ".5": 0.5, "5.": 5.0, "+5": 5.0, "-1E-3": -0.001, " 2 ": 2.0, "1,5": None, "inf": None},
+    Kind.DOUBLE: {"1": 1.0, ".5": 0.5, "5.": 5.0, "+5": 5.0, "-1E-3": -0.001, " 2 ": 2.0, "1,5": None, "inf": None,
+        "1e999": None, "-1e999": None, "1e308": 1e308, "1e-999": 0.0},
     Kind.BOOLEAN: {
         "yes": True, "No": False, " TRUE ": True, "f": False, "Y": True, "n": False, "1": True, "0": False, "1.0": True,
         "0.0": False, "on": True, "OFF": False, "2": None, "oui": None, "yesterday": None,

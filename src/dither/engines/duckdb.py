@@ -113,7 +113,7 @@ class DuckDBEngine:
         That of a CSV file is its own, whether or not a copy is read in its place; without that copy it is another.
         """
         self._expect_own_process()
-        found = fingerprint(state_of(self._opened.files))
+        found = fingerprint(state_of(self._opened.files)) + self._opened.reading
         return found if state_of(self._opened.copies) == self._opened.copied else f"{found} without its copy"
 
     def unchanged(self) -> bool:

@@ -13,15 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow.parquet as pq
 
-from dither.engines.copies import Copies, Held, key_of, looked_at
+from dither.engines.copies import Copies, Held, key_of, looked_at, versions
 from dither.engines.dialect import quoted, text_literal
 from dither.engines.duckdb_connections import open_database
 from dither.engines.duckdb_functions import DUCKDB
-from dither.engines.duckdb_spellings import missing, read_text
+from dither.engines.duckdb_spellings import missing, read_id, read_text
 from dither.engines.intake import Intake, Left, TableReport
 from dither.engines.sql import Source
 from dither.engines.strict_csv import LONGEST_RECORD, MOST_FAULTS, Checked, Head, check_csv, head_of
@@ -30,22 +31,39 @@ from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, TableFacts
 
 # what is read from the same bytes when this number is the same
-_READER = 1
-_MISSING = "dither.missing"
+_READER = 2
+_COUNTED = "dither.counted"
 CHANGED = "the data changed while it was being opened: open it again when it is whole"
 _TEXTS = frozenset(("VARCHAR", "ENUM"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
-    """What follows FROM for the files of a table, and which files that opens.
+class Counted:
+    """What is counted in CSV files as they stand, by column.
 
-    ``missing`` counts, for each column of a CSV file, the fields that say that there is no value; None elsewhere.
+    ``missing`` are fields that say that there is no value, ``blanks`` texts that keep blanks around them.
     """
+
+    missing: Mapping[str, int]
+    blanks: Mapping[str, int]
+
+    def to_json(self) -> str:
+        """For the copy."""
+        return json.dumps({"missing": dict(self.missing), "blanks": dict(self.blanks)})
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Counted:
+        """From the copy."""
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """What follows FROM for the files of a table, and which files that opens; ``counted`` is about CSV files alone."""
 
     sql: str
     opens: tuple[Path, ...]
-    missing: Mapping[str, int] | None = None
+    counted: Counted | None = None
     held: Held | None = None
 
 
@@ -83,7 +101,8 @@ def reader_of(
     if facts is None or intake.names_only:
         # no value is read, so it doesn't matter yet how lines end
         raw = _read_csv([(path, head, "\n") for path, head in zip(paths, heads, strict=True)])
-        return Reader(sql=raw if facts is None else _typed(facts, heads[0].names, raw), opens=paths)
+        typed = raw if facts is None else _typed(facts, heads[0].names, raw, trim=intake.trim)
+        return Reader(sql=typed, opens=paths)
     return _checked_csv(facts, paths, heads, intake, settings)
 
 
@@ -91,18 +110,19 @@ def _checked_csv(
     facts: TableFacts, paths: tuple[Path, ...], heads: Sequence[Head], intake: Intake, settings: Mapping[str, str]
 ) -> Reader:
     names = heads[0].names
-    _typed(facts, names, "")  # whether the columns are there is said before anything takes long
+    _typed(facts, names, "", trim=intake.trim)  # whether the columns are there is said before anything takes long
 
-    def checked(connection: duckdb.DuckDBPyConnection) -> tuple[str, dict[str, int]]:
+    def checked(connection: duckdb.DuckDBPyConnection) -> tuple[str, Counted]:
         found = [check_csv(path, head) for path, head in zip(paths, heads, strict=True)]
         _expect_no_faults(facts.name, paths, found)
         raw = _read_csv([(path, head, one.line_end) for path, head, one in zip(paths, heads, found, strict=True)])
-        return _typed(facts, names, raw), _count_missing(connection, facts, names, raw, found)
+        typed = _typed(facts, names, raw, trim=intake.trim)
+        return typed, _count(connection, facts, names, raw, found, trim=intake.trim)
 
     if intake.copies is None:
         with _aside(settings) as connection:
             typed, counted = checked(connection)
-        return Reader(sql=typed, opens=paths, missing=counted)
+        return Reader(sql=typed, opens=paths, counted=counted)
     key = key_of_table(facts, paths, intake)
 
     def make(path: Path) -> None:
@@ -111,12 +131,12 @@ def _checked_csv(
         if key_of_table(facts, paths, intake) != key:
             raise SourceError(CHANGED)
 
-    held = Copies(intake.copies).hold(facts.name, key, make)
+    held = Copies(intake.copies, intake.owner).hold(facts.name, key, make)
     kept = pq.read_metadata(held.path).metadata or {}
     return Reader(
         sql=f"SELECT * FROM read_parquet([{text_literal(str(held.path))}], can_have_nan = true)",
         opens=(held.path,),
-        missing=json.loads(kept[_MISSING.encode()]),
+        counted=Counted.from_json(kept[_COUNTED.encode()]),
         held=held,
     )
 
@@ -156,24 +176,30 @@ def _read_csv(files: Sequence[tuple[Path, Head, str]]) -> str:
 # ------------------------------------------------------------------ typed columns
 
 
-def _typed(facts: TableFacts, names: Sequence[str], raw: str) -> str:
+def _typed(facts: TableFacts, names: Sequence[str], raw: str, *, trim: bool) -> str:
     """The declared columns of CSV files, each in its kind, and no others."""
     wanted = [*facts.columns, *([facts.unit_column] if facts.unit_column else [])]
     for name in wanted:
         if name not in names:
             raise SourceError(f"table {facts.name} has no column {name}; it has {', '.join(names)}")
-    listed = [f"{_value(name, facts.columns.get(name))} AS {quoted(name)}" for name in dict.fromkeys(wanted)]
+    listed = [f"{_value(name, facts, trim=trim)} AS {quoted(name)}" for name in dict.fromkeys(wanted)]
     return f"SELECT {', '.join(listed) or 'TRUE AS row'} FROM ({raw}) AS r"
 
 
-def _value(name: str, column: ColumnFacts | None) -> str:
-    sql = f"r.{quoted(name)}"
-    if column is None or column.kind is not Kind.TEXT:
-        return sql if column is None else read_text(sql, column.kind)
+def _value(name: str, facts: TableFacts, *, trim: bool) -> str:
+    sql, column = f"r.{quoted(name)}", facts.columns.get(name)
+    if column is not None and column.kind is not Kind.TEXT:
+        return read_text(sql, column.kind)
+    if name == facts.unit_column:
+        # wherever the id is used: one person must not be two
+        return read_id(sql)
+    trimmed = f"trim({sql}, ' ')"
+    if trim or column is None:
+        return f"nullif({trimmed}, '')" if trim else sql
     if not column.keys:
         return sql
     # blanks around a key, which aren't part of any that is listed
-    trimmed, listed = f"trim({sql}, ' ')", _listed(column)
+    listed = _listed(column)
     return f"CASE WHEN {sql} NOT IN ({listed}) AND {trimmed} IN ({listed}) THEN {trimmed} ELSE {sql} END"
 
 
@@ -193,15 +219,25 @@ def _aside(settings: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
         database.release(connection)
 
 
-def _count_missing(
-    connection: duckdb.DuckDBPyConnection, facts: TableFacts, names: Sequence[str], raw: str, found: Sequence[Checked]
-) -> dict[str, int]:
-    """Fields without a value, by column. Also sees that DuckDB reads as many records and bytes as there are."""
+def _count(
+    connection: duckdb.DuckDBPyConnection,
+    facts: TableFacts,
+    names: Sequence[str],
+    raw: str,
+    found: Sequence[Checked],
+    *,
+    trim: bool,
+) -> Counted:
+    """Look at the fields as they stand. Also sees that DuckDB reads as many records and bytes as there are."""
     bytes_read = " + ".join(f"coalesce(sum(strlen(r.{quoted(name)})), 0)" for name in names)
     parts = []
-    for name, column in facts.columns.items():
-        sql = f"r.{quoted(name)}"
-        parts.append(f"count(*) FILTER (WHERE {f'{sql} IS NULL' if column.kind is Kind.TEXT else missing(sql)})")
+    texts = [name for name, column in facts.columns.items() if column.kind is Kind.TEXT]
+    for name in facts.columns:
+        nothing = f"{_value(name, facts, trim=trim)} IS NULL" if name in texts else missing(f"r.{quoted(name)}")
+        parts.append(f"count(*) FILTER (WHERE {nothing})")
+    for name in texts:
+        text = _value(name, facts, trim=trim)
+        parts.append(f"count(*) FILTER (WHERE {text} LIKE ' %' OR {text} LIKE '% ')")
     try:
         row = connection.execute(
             f"SELECT {', '.join(['count(*)', f'CAST({bytes_read} AS BIGINT)', *parts])} FROM ({raw}) AS r"
@@ -213,11 +249,14 @@ def _count_missing(
     assert row is not None
     if row[:2] != (sum(one.records for one in found), sum(one.content for one in found)):
         raise SourceError(f"DuckDB reads the files of table {facts.name} otherwise than they are: use Parquet")
-    return dict(zip(facts.columns, row[2:], strict=True))
+    counts = iter(row[2:])
+    return Counted(
+        missing={name: next(counts) for name in facts.columns}, blanks={name: next(counts) for name in texts}
+    )
 
 
-def _write_copy(connection: duckdb.DuckDBPyConnection, typed: str, counted: Mapping[str, int], path: Path) -> None:
-    known = f"KV_METADATA {{{quoted(_MISSING)}: {text_literal(json.dumps(counted))}}}"
+def _write_copy(connection: duckdb.DuckDBPyConnection, typed: str, counted: Counted, path: Path) -> None:
+    known = f"KV_METADATA {{{quoted(_COUNTED)}: {text_literal(counted.to_json())}}}"
     try:
         connection.execute(f"COPY ({typed}) TO {text_literal(str(path))} (FORMAT parquet, COMPRESSION zstd, {known})")
     except duckdb.Error:
@@ -230,12 +269,20 @@ def _write_copy(connection: duckdb.DuckDBPyConnection, typed: str, counted: Mapp
 
 def key_of_table(facts: TableFacts, files: tuple[Path, ...], intake: Intake) -> str:
     """What tells a table that was looked at from any other: its files, and how they are read."""
+    return key_of(_READER, duckdb.__version__, facts.name, _form(facts, intake), looked_at(files))
+
+
+def key_of_version(facts: TableFacts, files: tuple[Path, ...], intake: Intake) -> str:
+    """What tells a version of a table that the owner accepts from any other: the data's version and how it is read."""
+    return key_of("version", _READER, facts.name, _form(facts, intake), versions(files))
+
+
+def _form(facts: TableFacts, intake: Intake) -> list[Any]:
     columns = {
         name: [column.kind.value, None if column.keys is None else [str(key) for key in column.keys], column.hidden]
         for name, column in facts.columns.items()
     }
-    form = [facts.private, facts.unit_column, columns, intake.delimiter, intake.header]
-    return key_of(_READER, duckdb.__version__, facts.name, form, looked_at(files))
+    return [facts.private, facts.unit_column, columns, intake.delimiter, intake.header, intake.trim]
 
 
 # ------------------------------------------------------------------ looking at a table
@@ -246,14 +293,14 @@ def look_at(
     facts: TableFacts,
     source: Source,
     types: Mapping[str, str],
-    missing_of: Mapping[str, int] | None,
+    counted: Counted | None,
 ) -> TableReport:
     """Read every row of a table as questions will, and count what no answer will have; raises SourceError.
 
     Texts come first: on one that isn't UTF-8 some functions of DuckDB fail in a way that ends the whole database.
     """
     used = [*facts.columns, *([facts.unit_column] if facts.unit_column else [])]
-    texts = [name for name in dict.fromkeys(used) if missing_of is None and _base(types[name]) in _TEXTS]
+    texts = [name for name in dict.fromkeys(used) if counted is None and _base(types[name]) in _TEXTS]
     for names in ([name] for name in texts) if not _are_texts(connection, source, texts) else ():
         if not _are_texts(connection, source, names):
             raise SourceError(
@@ -264,7 +311,7 @@ def look_at(
     wanted: list[tuple[str, str, str]] = []
     for name, column in facts.columns.items():
         value = source.columns[name]
-        there = "TRUE" if missing_of is not None else _there(f"r.{quoted(name)}", types[name], column.kind)
+        there = "TRUE" if counted is not None else _there(f"r.{quoted(name)}", types[name], column.kind)
         parts.append(f"count(*) FILTER (WHERE {there} AND {value} IS NULL)")
         wanted.append(("unreadable", name, column.kind.value))
         if column.keys is not None and not column.hidden:
@@ -282,11 +329,14 @@ def look_at(
         raise _unreadable(connection, facts, source) from None
     assert row is not None
     counts = dict(zip(wanted, row[1:], strict=False))
-    if missing_of is not None:
-        counts |= {which: count - missing_of[which[1]] for which, count in counts.items() if which[0] == "unreadable"}
+    if counted is not None:
+        nothing = counted.missing
+        counts |= {which: count - nothing[which[1]] for which, count in counts.items() if which[0] == "unreadable"}
+        shown = {name: count for name, count in counted.blanks.items() if not facts.columns[name].hidden}
+        counts |= {("blanks", name, facts.columns[name].kind.value): count for name, count in shown.items()}
     left = [Left(why=why, column=name, kind=kind, rows=rows, of=row[0]) for (why, name, kind), rows in counts.items()]
     return TableReport(
-        table=facts.name, rows=row[0], left=tuple(one for one in left if one.rows), csv=missing_of is not None
+        table=facts.name, rows=row[0], left=tuple(one for one in left if one.rows), csv=counted is not None
     )
 
 

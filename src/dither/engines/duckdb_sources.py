@@ -20,12 +20,12 @@ from typing import TypeAlias
 
 import duckdb
 
-from dither.engines.copies import Copies, Record
+from dither.engines.copies import Accepted, Copies, Record
 from dither.engines.dialect import quoted, text_literal
 from dither.engines.duckdb_connections import Database, open_database
 from dither.engines.duckdb_functions import DUCKDB, FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, ZERO
-from dither.engines.duckdb_intake import CHANGED, Reader, key_of_table, look_at, reader_of
-from dither.engines.duckdb_spellings import read_text
+from dither.engines.duckdb_intake import CHANGED, Reader, is_csv, key_of_table, key_of_version, look_at, reader_of
+from dither.engines.duckdb_spellings import id_of, read_text
 from dither.engines.files import State, expect_separate, fingerprint, state_of
 from dither.engines.intake import Intake, TableReport, expect_acceptable
 from dither.engines.sql import Source
@@ -104,30 +104,40 @@ def in_kind(sql: str, engine_type: str, kind: Kind) -> str | None:
 def unit_of(sql: str, engine_type: str, declared: Kind | None) -> tuple[str, str] | None:
     """The id of a unit and its type: integers and text as they are, the rest as text that differs where values do.
 
-    A text that is declared an integer is read as one: '7' and '07' are one unit then, and making two units one is
-    always safe.
+    A text that is declared of another kind is read as that: '7' and '07' are one unit then, and making two units one is
+    always safe. Nobody is called NaN, NA or nothing: that is NULL.
     """
     base = base_type(engine_type)
     if base in _NARROW:
         return (sql if base == "BIGINT" else f"CAST({sql} AS BIGINT)"), "BIGINT"
-    if base == "VARCHAR" and declared is Kind.INTEGER:
-        return read_text(sql, Kind.INTEGER), "BIGINT"
+    if base in ("VARCHAR", "ENUM"):
+        text = sql if base == "VARCHAR" else f"CAST({sql} AS VARCHAR)"
+        if declared in (None, Kind.TEXT):
+            return id_of(text), "VARCHAR"
+        value = read_text(text, declared)
+        if declared is Kind.INTEGER:
+            return value, "BIGINT"
+        return (_id_of_double(value) if declared is Kind.DOUBLE else f"CAST({value} AS VARCHAR)"), "VARCHAR"
     if base in _TEXTS:
-        return (sql if base == "VARCHAR" else f"CAST({sql} AS VARCHAR)"), "VARCHAR"
+        return f"CAST({sql} AS VARCHAR)", "VARCHAR"
     if base in ("FLOAT", "DOUBLE"):
-        # −0 and 0 are one unit, and so are all NaN
-        double = f"CAST({sql} AS DOUBLE)"
-        return f"CASE WHEN isnan({double}) THEN 'nan' ELSE CAST({double} + {ZERO} AS VARCHAR) END", "VARCHAR"
+        return _id_of_double(f"CAST({sql} AS DOUBLE)"), "VARCHAR"
     if base == "BLOB":
         return f"hex({sql})", "VARCHAR"
     return (f"CAST({sql} AS VARCHAR)", "VARCHAR") if base in _OTHER_UNITS else None
+
+
+def _id_of_double(sql: str) -> str:
+    """−0 and 0 are one unit, and NaN is none."""
+    return f"CASE WHEN NOT isnan({sql}) THEN CAST({sql} + {ZERO} AS VARCHAR) END"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
     """A locked database with what the catalogue says, and the files that it is made of.
 
-    ``readers`` say what is read for each table that comes from files. ``reports`` are for the owner alone.
+    ``readers`` say what is read for each table that comes from files. ``reading`` is what a version says besides the
+    files: the same bytes are other data where texts are trimmed. ``reports`` are for the owner alone.
     """
 
     database: Database
@@ -136,6 +146,7 @@ class Opened:
     sources: Mapping[str, Source]
     files: tuple[Path, ...]
     state: State
+    reading: str
     readers: Mapping[str, Reader]
     copied: State
     reports: tuple[TableReport, ...]
@@ -169,10 +180,15 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         files = (path.resolve(), path.resolve().with_name(path.resolve().name + ".wal"))
         files_of = dict.fromkeys(schema.tables, files)
     state = state_of(files)
-    if intake.accepted not in (None, fingerprint(state)):
+    trimmed = intake.trim and isinstance(origin, Mapping) and any(is_csv(paths) for paths in tables.values())
+    reading = " trimmed" if trimmed else ""
+    if intake.accepted not in (None, fingerprint(state) + reading):
         raise SourceError("the data isn't what was opened before any more: open the policy again")
     try:
         if isinstance(origin, Mapping):
+            if _cleans(intake) and intake.copies is not None and any(is_csv(paths) for paths in tables.values()):
+                # before there is one: whatever happens then, it is found again
+                Record(intake.record).keep_place(intake.dataset, intake.copies.resolve(), intake.owner)
             for name, paths in tables.items():
                 with _stale_removed(name, intake):
                     readers[name] = reader_of(name, schema.tables.get(name), paths, intake, settings)
@@ -193,23 +209,30 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         for name, source in sources.items():
             _try_out(connection, name, source)
             _check_collation(connection, source)
-        keys = {name: key_of_table(table, files_of[name], intake) for name, table in schema.tables.items()}
+        record = Record(intake.record)
+        seen = {name: key_of_table(table, files_of[name], intake) for name, table in schema.tables.items()}
+        keys = {name: key_of_version(table, files_of[name], intake) for name, table in schema.tables.items()}
         reports: dict[str, TableReport] = {}
+        news: dict[str, Accepted] = {}
         if not intake.names_only:
             for name, source in sources.items():
-                known = Record(intake.record).found(keys[name])
-                missing = readers[name].missing if name in readers else None
-                if known is not None:
-                    reports[name] = known
+                known = record.found(keys[name])
+                counted = readers[name].counted if name in readers else None
+                if known is not None and known.seen == seen[name]:
+                    reports[name] = known.report
                 elif intake.accepted is None:  # otherwise the owner's process has looked at this very version
-                    reports[name] = look_at(connection, schema.tables[name], source, catalogue[name], missing)
+                    found = look_at(connection, schema.tables[name], source, catalogue[name], counted)
+                    if known is not None:
+                        found = replace(found, accepted=True, new=found != known.report)
+                    reports[name] = found
+                    news[keys[name]] = Accepted(found, seen[name])
             sources = {name: replace(source, rows=sizes.get(name)) for name, source in sources.items()}
         for name, source in sources.items():
             _check_unique(connection, schema.tables[name], source)
         _expect_unchanged(files, state)
         if intake.accepted is None:
             expect_acceptable(reports.values(), intake.limits)
-            Record(intake.record).add({keys[name]: report for name, report in reports.items() if report.new})
+            record.add(news)
     except BaseException:
         database.release(connection)
         _let_go(readers)
@@ -221,16 +244,38 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         sources=sources,
         files=files,
         state=state,
+        reading=reading,
         readers=readers,
         copied=state_of(reader.held.path for reader in readers.values() if reader.held is not None),
         reports=tuple(reports.values()),
         names_only=intake.names_only,
     )
-    if not intake.names_only and intake.accepted is None:
-        for folder in {intake.copies, intake.unwanted} - {None}:
-            assert folder is not None
-            Copies(folder).clean(set(opened.copies))
+    if _cleans(intake):
+        _remove_old_copies(intake, set(opened.copies))
     return opened
+
+
+def _cleans(intake: Intake) -> bool:
+    """Whether it is the owner who opens, and not a further process of a server or somebody who looks at names."""
+    return not intake.names_only and intake.accepted is None
+
+
+def _remove_old_copies(intake: Intake, keep: set[Path]) -> None:
+    """Copies of what isn't there any more, wherever they were kept: the policy may have named other places before.
+
+    What is still in use stays, and so does the memory of its place.
+    """
+    record = Record(intake.record)
+    places = record.places(intake.dataset)
+    # the owner changes when the ledger moves, and copies may have moved with it
+    owners = {owner for _, owner in places}
+    named = {folder.resolve() for folder in (intake.copies, intake.unwanted) if folder is not None}
+    empty = {
+        folder: Copies(folder, intake.owner).clean({path.resolve() for path in keep}, owners=owners)
+        for folder in named | {folder for folder, _ in places}
+    }
+    current = None if intake.copies is None else (intake.copies.resolve(), intake.owner)
+    record.drop_places(intake.dataset, [place for place in places if place != current and empty[place[0]]])
 
 
 def _expect_unchanged(files: Sequence[Path], state: State) -> None:
@@ -250,8 +295,8 @@ def _stale_removed(table: str, intake: Intake) -> Iterator[None]:
     try:
         yield
     except SourceError:
-        if intake.copies is not None and not intake.names_only and intake.accepted is None:
-            Copies(intake.copies).clean(set(), table=table)
+        if intake.copies is not None and _cleans(intake):
+            Copies(intake.copies, intake.owner).clean(set(), table=table)
         raise
 
 

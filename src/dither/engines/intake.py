@@ -5,6 +5,7 @@ The counts here are exact and about the data. They go to the owner alone: never 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -29,10 +30,11 @@ class Limits:
 class Intake:
     """How an engine takes files in.
 
-    ``copies`` is the directory for typed copies of CSV files, None for no copies; copies in ``unwanted`` are removed.
-    ``record`` is the file that remembers which versions of the data were looked at and accepted, None to look at them
-    on every opening. CSV files have the ``delimiter``, or the one in their first line, and a line of names if
-    ``header``. ``limits`` are for CSV files. With ``names_only`` no value is read, and no question can be asked.
+    ``copies`` is the directory for typed copies of CSV files, None for no copies; copies in ``unwanted``, and wherever
+    ``dataset`` kept some before, are removed. ``record`` is the file that remembers where that was, and which versions
+    of the data were looked at and accepted; None to look at them on every opening. CSV files have the ``delimiter``, or
+    the one in their first line, and a line of names if ``header``; blanks around their texts are cut off if ``trim``.
+    ``limits`` are for CSV files. With ``names_only`` no value is read, and no question can be asked.
     ``accepted`` is the version that another process of the owner opened: that one isn't judged again, and no other is
     opened.
     """
@@ -40,16 +42,27 @@ class Intake:
     copies: Path | None = None
     unwanted: Path | None = None
     record: Path | None = None
+    dataset: str = ""
     delimiter: str | None = None
     header: bool = True
+    trim: bool = False
     limits: Limits = field(default_factory=Limits)
     names_only: bool = False
     accepted: str | None = None
 
+    @property
+    def owner(self) -> str:
+        """What tells the copies of this dataset from those of others in the same directory."""
+        record = "" if self.record is None else self.record.resolve()
+        return hashlib.sha256(f"{record}\0{self.dataset}".encode()).hexdigest()[:16]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """Something of a table that no answer has: ``why`` is unreadable, without_unit or unlisted."""
+    """Something of a table that no answer has: ``why`` is unreadable, without_unit or unlisted.
+
+    Or that no filter finds: texts with ``blanks`` around them. There is no limit to those.
+    """
 
     why: str
     column: str
@@ -64,12 +77,14 @@ class Left:
 
     def beyond(self, limits: Limits) -> bool:
         """Whether that is more than may be."""
-        return bool(self.share > getattr(limits, self.why))
+        return bool(self.share > getattr(limits, self.why, 1))
 
     def __str__(self) -> str:
         what = {
             "unreadable": f"can't be read as {self.kind} in column {self.column}, and are NULL",
             "without_unit": f"have no {self.column}, and count in no answer",
+            "blanks": f"have blanks around the text in column {self.column}, and 'a ' isn't 'a': to have them cut off, "
+            "write trim = true under [source]",
             "unlisted": f"have a value of {self.column} that isn't listed under in, and are in no group of it",
         }[self.why]
         return f"{self.rows:,} of {self.of:,} rows ({float(100 * self.share):.3g}%) {what}"
@@ -77,13 +92,17 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
-    """What was found when a table was looked at; for the owner alone. ``new`` says that it was looked at just now."""
+    """What was found when a table was looked at; for the owner alone.
+
+    ``new`` says that it wasn't known before, ``accepted`` that this version was opened before.
+    """
 
     table: str
     rows: int
     left: tuple[Left, ...]
     csv: bool
     new: bool = field(default=True, compare=False)
+    accepted: bool = field(default=False, compare=False)
 
     def beyond(self, limits: Limits) -> tuple[Left, ...]:
         """What is more than may be."""
@@ -104,6 +123,7 @@ class TableReport:
             csv=bool(form["csv"]),
             left=tuple(Left(**one, of=rows) for one in form["left"]),
             new=False,
+            accepted=True,
         )
 
 
@@ -116,7 +136,8 @@ class NotAccepted(SourceError):  # noqa: N818
 def expect_acceptable(reports: Iterable[TableReport], limits: Limits) -> None:
     """Refuse new CSV files of which too much is left out."""
     looked = tuple(reports)
-    found = [(report.table, one) for report in looked if report.csv and report.new for one in report.beyond(limits)]
+    unknown = [report for report in looked if report.csv and not report.accepted]
+    found = [(report.table, one) for report in unknown for one in report.beyond(limits)]
     if not found:
         return
     lines = [f"  table {table}: {one}" for table, one in found[:MOST_LINES]]

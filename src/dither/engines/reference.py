@@ -245,7 +245,9 @@ class ReferenceEngine:
         kinds = {name: facts.kind for name, facts in self.schema.tables[scan.table].columns.items()}
         result: list[Owned] = []
         for row in self.tables[scan.table]:
-            unit = row[scan.unit_column] if by_unit and scan.private and scan.unit_column else None
+            unit = None
+            if by_unit and scan.private and scan.unit_column:
+                unit = unit_id(row[scan.unit_column], kinds.get(scan.unit_column, Kind.TEXT))
             if by_unit and scan.private and unit is None:
                 continue
             values = {name: _read(row[original], kinds[original]) for name, original in scan.columns}
@@ -307,7 +309,22 @@ def _paired(part: Relation, union: Union) -> list[tuple[Field, Field]]:
 
 
 def _read(value: Any, kind: Kind) -> Any:
-    return parsed(value, kind) if isinstance(value, str) and kind is not Kind.TEXT else in_kind(value, kind)
+    if not isinstance(value, str) or kind is Kind.TEXT:
+        return in_kind(value, kind)
+    found = parsed(value, kind)
+    return None if isinstance(found, float) and not math.isfinite(found) else found
+
+
+def unit_id(value: Any, kind: Kind) -> Any:
+    """Whom a row is about: texts without blanks around them and in the declared kind; nobody is called NaN or NA."""
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if not isinstance(value, str):
+        return value
+    text = value.strip(" ")
+    if text.lower() in ("", "na", "n/a", "nan", "null", "none"):
+        return None
+    return text if kind is Kind.TEXT else _read(text, kind)
 
 
 def _among(value: Any, values: Sequence[Any], kind: Kind) -> bool:

@@ -148,7 +148,7 @@ def check_csv(path: Path, head: Head) -> Checked:
     """Look at the whole file: where it isn't RFC 4180, or has another number of fields than the first line.
 
     Lines end in LF or in CRLF, all of them alike; fields with quotes, delimiters or line breaks are quoted, and quotes
-    in them doubled; text is UTF-8. Empty lines are let pass at the very end alone.
+    in them doubled; text is UTF-8. Empty lines are let pass at the very end alone, if there are several columns.
     """
     look = _Look(len(head.names), head.delimiter)
     try:
@@ -238,6 +238,10 @@ class _Look:
         """Behind the last piece."""
         if self._opened is not None:
             self.fault(*self._opened, "the quote that is opened here is never closed")
+        if self._columns == 1:
+            # of one column an empty line may be a field without a value, and readers differ
+            for line in self._empty[:MOST_FAULTS]:
+                self.fault(line, 1, "the line is empty")
 
     def _records(self, block: bytes) -> int | None:
         """Look at records that are text; returns the place of a fault behind which nothing can be told."""

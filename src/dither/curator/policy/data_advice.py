@@ -26,8 +26,10 @@ def about_data(policy: Policy, reports: Iterable[TableReport]) -> list[Finding]:
     for report in reports:
         for left in report.left:
             beyond = left.beyond(policy.source.limits)
-            accepted = report.csv and not report.new
+            accepted = report.csv and report.accepted
             level = Level.HINT if not beyond else Level.WARNING if accepted else Level.ERROR
+            if left.why == "blanks":
+                level = Level.WARNING
             told = f"{left}."
             if beyond:
                 told += f" {_MENDS[left.why]}. If this is as it should be, say so under [source]."

@@ -215,6 +215,7 @@ class SourceSettings(Section):
     )
     delimiter: Annotated[str, PlainValidator(_delimiter)] | None = setting('one of ",", ";", "\\t", "|"', '";"')
     header: Flag | None = setting("true or false", "false")
+    trim: Flag | None = setting("true or false", "true")
     unreadable_up_to: Share | None = setting(SHARE, "0.05")
     without_unit_up_to: Share | None = setting(SHARE, "0.05")
     unlisted_up_to: Share | None = setting(SHARE, "0.05")

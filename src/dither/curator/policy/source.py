@@ -27,8 +27,8 @@ class Source:
 
     ``database`` is a DuckDB file; without one, ``files`` has a path or pattern for each table. ``version`` is the
     owner's name for the state of the data, None if the files' fingerprint is to be used. ``copies`` is the directory
-    for typed copies of CSV files, None for no copies. ``delimiter`` and ``header`` are about CSV files too; ``limits``
-    are the shares of a table that may be left out.
+    for typed copies of CSV files, None for no copies. ``delimiter``, ``header`` and ``trim`` are about CSV files too;
+    ``limits`` are the shares of a table that may be left out.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Source:
     copies: Path | None = None
     delimiter: str | None = None
     header: bool = True
+    trim: bool = False
     limits: Limits = field(default_factory=lambda: Limits(unreadable=UP_TO, without_unit=UP_TO, unlisted=UP_TO))
 
     def __post_init__(self) -> None:
@@ -54,12 +55,15 @@ class Source:
 
     def intake(self, *, names_only: bool = False, accepted: str | None = None) -> Intake:
         """How an engine takes the files in; that they were is remembered beside the ledger."""
+        usual = self.ledger.with_name(copies_of(self.name))
         return Intake(
             copies=self.copies,
-            unwanted=self.ledger.with_name(copies_of(self.name)) if self.copies is None and self.files else None,
+            unwanted=usual if self.copies != usual else None,
+            dataset=self.name,
             record=self.ledger.with_name(self.ledger.name + ".accepted"),
             delimiter=self.delimiter,
             header=self.header,
+            trim=self.trim,
             limits=self.limits,
             names_only=names_only,
             accepted=accepted,
@@ -107,6 +111,7 @@ def read_source(raw: object, base: Path, tables: Mapping[str, object], notes: No
         copies=_copies(settings, ledger, name, base),
         delimiter=settings.delimiter,
         header=settings.header is not False,
+        trim=settings.trim is True,
         limits=Limits(
             unreadable=_share(settings.unreadable_up_to),
             without_unit=_share(settings.without_unit_up_to),
