@@ -11,6 +11,7 @@ import pytest
 from dither.engines import DuckDBEngine
 from dither.engines.intake import Intake
 from dither.engines.reference import ReferenceEngine
+from dither.errors import SourceError
 from dither.query.expressions import Column
 from dither.query.kinds import Kind
 from dither.query.plan import Join, JoinKind
@@ -106,6 +107,16 @@ def test_nan_is_nobody(tmp_path, form, kind):
             assert [(one.why, one.rows) for one in engine.reports[0].left] == [("without_unit", 2)]
     finally:
         engine.close()
+
+
+def test_texts_that_are_read_as_numbers_are_not_the_ids_of_texts(tmp_path):
+    """7.0 in the one table and 7 in the other would be two people."""
+    write(tmp_path / "a.duckdb", {name: pa.table({"who": ["7"], "n": [1]}) for name in ("orders", "people")})
+    kinds = {"orders": Kind.DOUBLE, "people": Kind.TEXT}
+    both = [table(name=name, who=kind, n=Kind.INTEGER) for name, kind in kinds.items()]
+    with pytest.raises(SourceError, match="must have one type"):
+        DuckDBEngine.open(tmp_path / "a.duckdb", schema(*both))
+    DuckDBEngine.open(tmp_path / "a.duckdb", schema(both[0], table(name="people", who=Kind.DOUBLE))).close()
 
 
 def test_tables_are_joined_on_ids_without_their_blanks(tmp_path):

@@ -33,8 +33,8 @@ def check(
     types of the data, no values, unless --data says so. Exits with 1 if questions can't be asked yet.
 
     With --data every row is read. What it tells are exact counts of the data, for the owner alone: values that can't
-    be read and are NULL, rows without a unit, keys that aren't listed. It is an error where that is more than the
-    policy lets be. New files that pass are accepted.
+    be read and are NULL, rows without a unit, keys that aren't listed, texts with blanks around them. It is an error
+    where what is left out is more than the policy lets be. New files that pass are accepted.
     """
     from dither.curator import drafts
 

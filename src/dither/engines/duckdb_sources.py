@@ -427,7 +427,7 @@ def _read(name: str, table: TableFacts, present: Mapping[str, str], *, collated:
 def _check_units(schema: Schema, catalogue: Mapping[str, Mapping[str, str]]) -> None:
     """One person must have one id everywhere: types whose texts may differ for equal values must be the same."""
     types = {
-        f"{table.name}.{table.unit_column}": catalogue[table.name][table.unit_column]
+        f"{table.name}.{table.unit_column}": _type_of_unit(table, catalogue[table.name][table.unit_column])
         for table in schema.tables.values()
         if table.private and table.unit_column is not None
     }
@@ -435,6 +435,13 @@ def _check_units(schema: Schema, catalogue: Mapping[str, Mapping[str, str]]) -> 
     if odd and len(set(types.values())) > 1:
         listed = ", ".join(f"{name} ({kind})" for name, kind in types.items())
         raise SourceError(f"columns that identify units must have one type, an integer or text at best; got {listed}")
+
+
+def _type_of_unit(table: TableFacts, engine_type: str) -> str:
+    declared = table.columns.get(table.unit_column or "")
+    if declared is None or declared.kind in (Kind.TEXT, Kind.INTEGER) or base_type(engine_type) not in _TEXTS:
+        return engine_type
+    return f"{engine_type} read as {declared.kind.value}"
 
 
 def _try_out(connection: duckdb.DuckDBPyConnection, name: str, source: Source) -> None:
