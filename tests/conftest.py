@@ -38,7 +38,7 @@ settings.load_profile("dither")
 HERE = Path(__file__).resolve().parent
 # Old libraries beside new ones are told by those what is deprecated. None of it is ours: dither's modules, and the
 # tests, still fail with any warning.
-THIRD_PARTIES = ("matplotlib",)
+THIRD_PARTIES = ("matplotlib", "pyparsing", "starlette", "starlette_testclient")
 
 
 def pytest_configure(config):
