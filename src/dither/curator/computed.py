@@ -22,7 +22,7 @@ from dither.query.affine import Affine, affine, affine_ends, is_aggregate, ratio
 from dither.query.estimates import Noisy, estimate
 from dither.query.expressions import Call, Column, Expression, Literal, columns
 from dither.query.kinds import Kind
-from dither.query.propagation import Anything, Numbers, Possible, Truths, everything, propagated
+from dither.query.propagation import Anything, Numbers, Possible, Truths, propagated
 from dither.query.recipes import Mean, Moments, Recipe
 from dither.query.spread import half_width
 
@@ -30,8 +30,6 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 # Ends of a linear form in doubles are off by less than this share of what is added up.
 ROUNDING = 1e-12
-# No whole number that is released is larger, and doubles of this size are below 2⁶³.
-WIDEST = 2.0**63 - 2.0**11
 
 
 @dataclass(slots=True)
@@ -89,37 +87,6 @@ def computed_ends(
         low, high = _whole(low, high)
     bounded = np.isfinite(low) & np.isfinite(high)
     return np.where(bounded, low, np.nan), np.where(bounded, high, np.nan)
-
-
-def whatever_the_noise(expression: Expression, size: int, keys: pa.Table | None = None) -> Possible:
-    """What an expression can be in so many rows if nothing is known of noisy values, nor of keys if none are given."""
-    exact: dict[Expression, None] = {}
-    _noiseless(expression, exact, known=keys is not None)
-    # a table needs a column to have rows
-    base = keys if keys is not None and keys.column_names else pa.table({"row": pa.nulls(size)})
-    return _unknown(expression, _exact_columns(exact, base), size)
-
-
-def _noiseless(expression: Expression, exact: dict[Expression, None], *, known: bool) -> None:
-    """The largest subtrees without an aggregate or an end of its interval, and without a key unless these are known."""
-    names = list(columns(expression))
-    if not any(name[0] == "a" for name in names) and (known or not names):
-        exact[expression] = None
-    elif isinstance(expression, Call):
-        for argument in expression.arguments:
-            _noiseless(argument, exact, known=known)
-
-
-def _unknown(expression: Expression, known: dict[Expression, Possible], size: int) -> Possible:
-    if expression in known:
-        return known[expression]
-    if not isinstance(expression, Call):
-        found = everything(size, expression.kind)
-        # an aggregate that is a whole number fits 64 bits; what is made of it may not, and is NULL then
-        if isinstance(found, Numbers) and expression.kind is Kind.INTEGER:
-            return Numbers(np.full(size, -WIDEST), np.full(size, WIDEST), found.null)
-        return found
-    return propagated(expression, [_unknown(argument, known, size) for argument in expression.arguments], size)
 
 
 def _whole(low: Floats, high: Floats) -> tuple[Floats, Floats]:

@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dither.curator.answer import Bars
-from dither.curator.computed import computed_ends, whatever_the_noise
+from dither.curator.computed import _exact_columns, computed_ends
 from dither.curator.release import Released
 from dither.engines.released import compute
 from dither.query.affine import is_aggregate
@@ -41,13 +41,15 @@ from dither.query.lower import ModeChoice
 from dither.query.plan import Output, Shape
 from dither.query.predict import PredictedError
 from dither.query.price import Priced
-from dither.query.propagation import Numbers
+from dither.query.propagation import Numbers, Possible, everything, propagated
 from dither.query.recipes import Chosen, Recipe
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 ROW = "row"
+# No whole number that is released is larger, and doubles of this size are below 2⁶³.
+WIDEST = 2.0**63 - 2.0**11
 SORTED = (
     "sorted by noisy values, so chance helps to put rows first: the intervals of the first rows hold less often than "
     "stated; those that a LIMIT leaves allow for it"
@@ -218,7 +220,7 @@ def _of_values(
     if rows.cut or not column.null_count or not expression.kind.number or not _noisy(expression):
         # those of a cut hold all at once, and so do any of them
         return column, rows.level
-    never = whatever_the_noise(expression, rows.candidates.noisy.size, rows.candidates.keys)
+    never = _whatever_the_noise(expression, rows.candidates.noisy.size, rows.candidates.keys)
     candidates = int((~never.none).sum()) if isinstance(never, Numbers) else rows.candidates.noisy.size
     last, level = rows.candidates.noisy.size, rows.level
     while (shown := len(column) - column.null_count) < last:
@@ -235,7 +237,7 @@ def _hides(expression: Expression) -> bool:
     """Whether it is written to be NULL where noisy values say so; not where a division by zero alone would."""
     if not expression.kind.number or not any(_hiding(node) for node in walk(expression)):
         return False
-    found = whatever_the_noise(expression, 1)
+    found = _whatever_the_noise(expression, 1)
     return isinstance(found, Numbers) and bool(found.null.any())
 
 
@@ -249,6 +251,37 @@ def _hiding(node: Expression) -> bool:
         return nothing and any(_noisy(condition) for condition in conditions[::2])
     last = node.arguments[-1]
     return node.function == "nullif" and not (isinstance(last, Literal) and last.value == 0)
+
+
+def _whatever_the_noise(expression: Expression, size: int, keys: pa.Table | None = None) -> Possible:
+    """What an expression can be in so many rows if nothing is known of noisy values, nor of keys if none are given."""
+    exact: dict[Expression, None] = {}
+    _noiseless(expression, exact, known=keys is not None)
+    # a table needs a column to have rows
+    base = keys if keys is not None and keys.column_names else pa.table({"row": pa.nulls(size)})
+    return _unknown(expression, _exact_columns(exact, base), size)
+
+
+def _noiseless(expression: Expression, exact: dict[Expression, None], *, known: bool) -> None:
+    """The largest subtrees without an aggregate or an end of its interval, and without a key unless these are known."""
+    names = list(columns(expression))
+    if not any(name[0] == "a" for name in names) and (known or not names):
+        exact[expression] = None
+    elif isinstance(expression, Call):
+        for argument in expression.arguments:
+            _noiseless(argument, exact, known=known)
+
+
+def _unknown(expression: Expression, known: dict[Expression, Possible], size: int) -> Possible:
+    if expression in known:
+        return known[expression]
+    if not isinstance(expression, Call):
+        found = everything(size, expression.kind)
+        # an aggregate that is a whole number fits 64 bits; what is made of it may not, and is NULL then
+        if isinstance(found, Numbers) and expression.kind is Kind.INTEGER:
+            return Numbers(np.full(size, -WIDEST), np.full(size, WIDEST), found.null)
+        return found
+    return propagated(expression, [_unknown(argument, known, size) for argument in expression.arguments], size)
 
 
 def _cut(wanted: Shape) -> bool:
