@@ -2,15 +2,15 @@
 
 Runs each test so often with the recorder and writes ``table.csv``: for every test that draws noise and compares
 p-values, how many it compares (each is a false alarm with probability 1e-9), the fault it says it catches, and how far
-its mutants' p-values are from being missed. A p-value is read as standard deviations z of a normal law; α = 1e-9 is
-z = 6. Under a fault a mutant's z has the standard deviation that the runs show; of fewer than five runs it is taken to
-be √2, which it never exceeds for Pearson's χ² (√(2X) of a noncentral X) and hardly for counts. The margin is z − 6 in
-those: 6 or more is a chance to miss below 1e-6, with room for a mean that one run has to tell. Of other
-numbers that vary from run to run, ``nearest`` is how many of their standard deviations they stay from their limits, in
-the comparison that comes nearest (five runs or more). ``missed`` is the chance of a normal law beyond the margin. Where
-a suite of ``dither.checks`` does the comparing, its smallest p-value is the mutant's, or the gap that it surely found,
-in standard deviations of five runs or more. Without tests given, those of the table are run; rows of other tests are
-kept.
+its mutants' p-values are from being missed. A p-value is read as standard deviations z of a normal law; α = 1e-9 is z =
+6. Under a fault a mutant's z has the standard deviation that the runs show; of fewer than five runs it is taken to be
+√2, which it never exceeds for Pearson's χ² (√(2X) of a noncentral X) and hardly for counts: ``deviation by`` says "law"
+then, and else "runs". The margin is z − 6 in those: 6 or more is a chance to miss below 1e-6, with room for a mean that
+one run has to tell. Of other numbers that vary from run to run, ``nearest`` is how many of their standard deviations
+they stay from their limits, in the comparison that comes nearest (five runs or more). ``missed`` is the chance of a
+normal law beyond the margin. Where a suite of ``dither.checks`` does the comparing, its smallest p-value is the
+mutant's, or the gap that it surely found, in standard deviations of five runs or more. Without tests given, those of
+the table are run; rows of other tests are kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ ROOT = HERE.parents[1]
 TABLE = HERE / "table.csv"
 ALPHA = 1e-9
 FIELDS = (
-    "test", "alpha", "p-values", "mutants", "weakest z", "deviation", "margin", "missed", "nearest", "runs", "fault"
+    "test", "alpha", "p-values", "mutants", "weakest z", "deviation", "deviation by", "margin", "missed", "nearest",
+    "runs", "fault",
 )  # fmt: skip
 # a suite compares in its own files, and says what failed
 SUITES = re.compile(r"\b(?:check_mechanism|check_randomizer|failed)\(")
@@ -169,6 +170,7 @@ def rows_of(recordings: list[Path]) -> list[dict[str, Any]]:
                 "mutants": len(seen),
                 "weakest z": f"{weakest[1]:.1f}" if weakest else "",
                 "deviation": f"{weakest[2]:.2f}" if weakest else "",
+                "deviation by": ("runs" if weakest[3] >= FEW else "law") if weakest else "",
                 "margin": f"{weakest[0]:.1f}" if weakest else "",
                 "missed": f"{stats.norm.sf(weakest[0]):.0e}" if weakest else "",
                 "nearest": "" if nearest is None else f"{nearest:.1f}",

@@ -187,4 +187,8 @@ def test_a_single_unit_changes_what_is_found_no_more_than_the_loss_allows(budget
     delta = search.loss.delta(F(epsilon))
     slack = 7 / math.sqrt(trials)
     assert with_unit.mean() <= math.exp(epsilon) * without.mean() + delta + slack
+    # the mutant: noise of half the scale
+    short = type(search.mechanism)(search.mechanism.scale / 2)
+    more, less = (short.release(np.full(trials, search.threshold + n)) > search.threshold for n in (1, 0))
+    assert more.mean() > math.exp(epsilon) * less.mean() + delta + slack
     assert stats.binom.sf(int(with_unit.sum()), trials, 0.5) < 1e-3  # the pair is no trivial one
