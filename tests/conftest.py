@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,6 +46,10 @@ def pytest_configure(config):
     if os.environ.get("DITHER_LOWEST"):
         for name in THIRD_PARTIES:
             config.addinivalue_line("filterwarnings", rf"ignore::DeprecationWarning:{name}(\..*)?$")
+        # starlette's old client for tests, by which schemathesis asks, leaves streams open; dither makes none of these
+        config.addinivalue_line("filterwarnings", r"ignore:Unclosed <MemoryObject:ResourceWarning")
+        # the last of them are found after all tests, when what was added here isn't asked any more
+        warnings.filterwarnings("ignore", "Unclosed <MemoryObject", ResourceWarning)
 
 
 SOURCE = Path(dither.__file__).resolve().parents[1]

@@ -114,7 +114,8 @@ def test_c25_only_selects_that_we_wrote_reach_the_engine(recorded, monkeypatch):
 def test_c25_the_recorder_would_notice(recorded):
     """C25: what the test above looks for is found where it is."""
     one, log = recorded
-    one.engine.engine._opened.connection.cursor().sql(f"SELECT 1 AS {MARK} FROM range(3)").fetchall()
+    cursor = one.engine.engine._opened.connection.cursor()
+    cursor.sql(f"SELECT 1 AS {MARK} FROM range(3)").fetchall()
     assert MARK in log[-1]
     assert OUTSIDE.search("read_csv_auto")
 
