@@ -1,11 +1,11 @@
 """How often intervals hold the exact answer: every aggregate and form of expression, on groups of any size and shape.
 
-Run with ``python benchmarks/coverage.py [--runs 20000] [--quick]``. The exact cells of a question come from the engine
-once, noise is drawn ``runs`` times by the mechanisms of its price, and the bars are those that answers have; the exact
-answer is what plain DuckDB says. A rate is found too low if so few hits, or fewer, have a chance below 10⁻⁶ at the
-stated confidence. Rows that are chosen (ORDER BY … LIMIT, HAVING, a column that noise makes NULL in the others) and
-statistical queries have their own tables, and a sample of questions is asked end to end. Results go to
-``benchmarks/results/coverage.json``.
+Run with ``python benchmarks/coverage.py [--runs 20000] [--quick] [--part units|hidden]``. The exact cells of a question
+come from the engine once, noise is drawn ``runs`` times by the mechanisms of its price, and the bars are those that
+answers have; the exact answer is what plain DuckDB says. A rate is found too low if so few hits, or fewer, have a
+chance below 10⁻⁶ at the stated confidence. Rows that are chosen (ORDER BY … LIMIT, HAVING, a column that noise makes
+NULL in the others) and statistical queries have their own tables, and a sample of questions is asked end to end.
+Results go to ``benchmarks/results/coverage.json``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import stats
 
-from coverage_data import FORMS, GROUPS, SHAPES, World, rows_of, world
+from coverage_data import FORMS, GROUPS, SHAPES, UNIT_FORMS, World, rows_of, world
 from dither.curator.release import Released
 from dither.curator.shape import alone, level_of_chosen, shape
 from dither.query.measures import Total
@@ -37,6 +37,8 @@ LEVELS = (Fraction(19, 20), Fraction(99, 100))
 SIZES = (3, 10, 30, 100, 300, 1_000, 10_000)
 EPSILONS = ("0.1", "0.3", "1", "3")
 LAWS = {"Laplace": "0", "Gaussian": "1e-6"}
+# units in each group of the table that has a unit column
+UNIT_SIZE = 40
 # beside what DuckDB says in doubles
 ROUNDING = 1e-9
 
@@ -151,6 +153,54 @@ def grid(
                     for epsilon in epsilons:
                         yield from rates(here, forms, epsilon, runs, mutant=mutant, data=kind, size=size, law=law)
                     here.close()
+
+
+def by_units(
+    runs: int, *, forms: Sequence[str] = tuple(UNIT_FORMS), epsilons: Sequence[str] = EPSILONS, mutant: float = 1.0
+) -> Iterator[Rate]:
+    """Each form on a table with a unit column, by group: so many runs of fifty groups, with the share over all rows.
+
+    Groups are independent of each other, so their rows are as many answers: ``runs`` is rounded to whole ones.
+    """
+    times = max(1, runs // GROUPS)
+    with tempfile.TemporaryDirectory() as place:
+        for law, delta in LAWS.items():
+            here = world(Path(place) / law, rows_of("constant", 3), delta)
+            for form, epsilon in ((form, epsilon) for form in forms for epsilon in epsilons):
+                sql = f"SELECT k, {UNIT_FORMS[form]} AS v FROM units GROUP BY k"
+                truth = np.array(here.plain.execute(f"{sql} ORDER BY k").fetchnumpy()["v"], dtype=np.float64)
+                quote = here.curator.price(sql, epsilon=epsilon)
+                exact = exact_cells(here, quote.priced)
+                drawn = [
+                    [
+                        noise.release(cell.astype(np.int64))
+                        for noise, cell in zip(quote.priced.noise, exact, strict=True)
+                    ]
+                    for _ in range(times)
+                ]
+                for level in LEVELS:
+                    covered, halves = 0, []
+                    for cells in drawn:
+                        table, bars = answered(quote, cells, level)
+                        value, low, high = (
+                            np.asarray(one, dtype=np.float64)
+                            for one in (table.column("v").to_numpy(), bars["v"].low, bars["v"].high)
+                        )
+                        low, high = value - mutant * (value - low), value + mutant * (high - value)
+                        covered += covering(low, high, truth)
+                        halves += ((high - low) / 2).tolist()
+                    yield Rate(
+                        form=f"{form}, by group",
+                        data="log-normal",
+                        size=UNIT_SIZE,
+                        epsilon=epsilon,
+                        law=law,
+                        stated=float(level),
+                        runs=times * GROUPS,
+                        covered=covered,
+                        width=float(np.median(halves)),
+                    )
+            here.close()
 
 
 # ---------------------------------------------------------------------------------------------- chosen rows
@@ -428,13 +478,23 @@ def choice_lines(found: Sequence[Choice]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20_000, help="noisy answers for each rate")
-    parser.add_argument("--asked", type=int, default=1_000, help="questions end to end for each form and law")
+    parser.add_argument("--asked", type=int, default=400, help="questions end to end for each form and law")
     parser.add_argument("--quick", action="store_true", help="three sizes, two ε, and no questions end to end")
+    parser.add_argument("--part", choices=("all", "units", "hidden"), default="all", help="only some of the forms")
     given = parser.parse_args(arguments)
     started = time.perf_counter()
     sizes, epsilons = (SIZES, EPSILONS) if not given.quick else (SIZES[::3], EPSILONS[::3])
+    if given.part == "hidden":
+        kept = list(hidden(max(100, given.runs // 50)))
+        print("\n".join(choice_lines(kept)))
+        return any(one.low for one in kept)
+    if given.part == "units":
+        only = list(by_units(given.runs, epsilons=epsilons))
+        print("\n".join(summary(only)))
+        return any(one.low for one in only)
     found = list(grid(given.runs, forms=tuple(FORMS), sizes=sizes, epsilons=epsilons))
-    picked = [*choices(given.runs), *hidden(max(100, given.runs // 10))]
+    found += by_units(given.runs, epsilons=epsilons)
+    picked = [*choices(given.runs), *hidden(max(100, given.runs // 50))]
     asked = [] if given.quick else list(end_to_end(given.asked))
     print("\n".join([*summary(found), "", *by_size(found), "", *choice_lines(picked)]))
     if asked:

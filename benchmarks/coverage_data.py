@@ -44,6 +44,17 @@ max_groups_contributed = 1
 [tables.visits.columns]
 person = {{ type = "integer" }}
 x = {{ type = "double", between = [0, 100], step = 0.01 }}
+
+[tables.units]
+private = true
+privacy_unit_column = "person"
+max_rows_contributed = {unit_rows}
+max_groups_contributed = 1
+
+[tables.units.columns]
+person = {{ type = "integer" }}
+k = {{ type = "integer", between = [0, {last}] }}
+x = {{ type = "double", between = [0, 100], step = 0.01 }}
 """
 
 COUNTS = ", ".join(f"COUNT_IF(g = {n})" for n in range(4))
@@ -86,6 +97,15 @@ EXPRESSIONS = {
     "NULLIF": "NULLIF(COUNT_IF(g = 3), COUNT_IF(g = 2))",
 }
 FORMS = AGGREGATES | EXPRESSIONS
+# On a table with a unit column, where everybody has as many rows as count and is in one group: nothing is cut off, so
+# that plain DuckDB says what the exact answer is.
+UNIT_FORMS = {
+    "COUNT(DISTINCT unit)": "COUNT(DISTINCT person)",
+    "COUNT of units' rows": "COUNT(*)",
+    "SUM of units' rows": "SUM(x)",
+    "AVG of units' rows": "AVG(x)",
+}
+UNIT_ROWS = 4
 
 
 def _log_normal(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -123,6 +143,15 @@ def visits() -> pa.Table:
     return pa.table({"person": people, "x": (np.arange(people.size) % 10 == 0) * 1.0})
 
 
+def units(kind: str = "log-normal", people: int = 40 * GROUPS) -> pa.Table:
+    """People in one group each, with as many rows as count."""
+    rng = np.random.default_rng(people)
+    person = np.repeat(np.arange(people), UNIT_ROWS)
+    return pa.table(
+        {"person": person, "k": person % GROUPS, "x": np.round(np.clip(SHAPES[kind](rng, person.size), 0, 100), 2)}
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """A table behind a curator, and the same in plain DuckDB."""
@@ -145,12 +174,15 @@ def world(directory: Path, table: pa.Table, delta: str, *, version: str = "1") -
     """Opened as an owner would, in a directory of its own."""
     directory.mkdir(parents=True, exist_ok=True)
     with duckdb.connect(str(directory / "t.duckdb")) as database:
-        for name, each in (("t", table), ("visits", visits())):
+        for name, each in (("t", table), ("visits", visits()), ("units", units())):
             database.register("made_up", each)
             database.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM made_up")
-    (directory / "dither.toml").write_text(POLICY.format(delta=delta, version=version, last=GROUPS - 1))
+    (directory / "dither.toml").write_text(
+        POLICY.format(delta=delta, version=version, last=GROUPS - 1, unit_rows=UNIT_ROWS)
+    )
     policy = Policy.load(directory / "dither.toml")
     plain = duckdb.connect()
     plain.register("t", table)
+    plain.register("units", units())
     engine = DuckDBEngine.open(policy.source.location, policy.schema, threads=1)
     return World(Curator.open(policy, engine=engine), engine, plain)

@@ -86,6 +86,15 @@ def test_every_form_covers_at_its_stated_rate(bench, world, data, size, epsilon,
     assert not low
 
 
+def test_answers_about_units_by_group_cover(bench):
+    """COUNT(DISTINCT unit) and the rest on a table with a unit column; bars of three quarters of their width fail."""
+    found = list(bench.by_units(RUNS // 2, epsilons=["1"]))
+    assert len(found) == 2 * 2 * len(bench.UNIT_FORMS)
+    assert not [rate for rate in found if not enough(rate.covered, rate.runs, rate.stated)]
+    narrow = list(bench.by_units(RUNS // 2, epsilons=["1"], forms=["SUM of units' rows"], mutant=0.75))
+    assert not [rate for rate in narrow if enough(rate.covered, rate.runs, rate.stated)]
+
+
 @pytest.mark.parametrize("law", ["Laplace", "Gaussian"])
 def test_narrower_bars_are_noticed(bench, world, law):
     """Bars of three quarters of their width: caught where the construction isn't wide by itself."""
