@@ -214,7 +214,7 @@ def _same_bits(first: Payloads, second: Payloads) -> list[float]:
 
 def _ones(*samples: Payloads) -> list[Payloads]:
     """How many bits are set in each row, as a byte whose middle stands for their mean."""
-    counts = [np.bitwise_count(rows).sum(axis=1, dtype=np.int64) for rows in samples]
+    counts = [np.unpackbits(rows, axis=1).sum(axis=1, dtype=np.int64) for rows in samples]
     middle = int(counts[-1].mean()) - 128
     return [np.clip(count - middle, 0, 255).astype(np.uint8) for count in counts]
 

@@ -99,7 +99,11 @@ class HadamardSketch(Sketch, name="hadamard_sketch"):
         """Rows with their signs."""
         drawn = below_many(self.buckets, truths.size, source)
         turned = ~bernoulli_many(self.keep, truths.size, source)
-        odd = np.bitwise_count(drawn & truths) & np.uint8(1)
+        # the parity of the bits that both have; numpy counts bits since version 2 alone
+        odd = drawn & truths
+        for shift in (32, 16, 8, 4, 2, 1):
+            odd = odd ^ (odd >> shift)
+        odd = odd & 1
         return number_rows(2 * drawn + (odd ^ turned), bytes_for(2 * self.buckets))
 
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
