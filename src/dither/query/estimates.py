@@ -91,7 +91,8 @@ def _linear(recipe: Linear, noisy: Noisy, confidence: Fraction) -> Estimate:
     """The cell plus and minus the exact quantile of its noise."""
     cell, half = noisy.cells[recipe.cell], noisy.noise[recipe.cell].error(confidence)
     if recipe.whole:
-        step = int(recipe.step)
+        # of steps beyond the largest answer there is none but zero
+        step = min(int(recipe.step), LARGEST_INTEGER + 1)
         bound = LARGEST_INTEGER // step
         reach = int(min(half, bound))
         inside = _within(cell, bound)
