@@ -1,16 +1,18 @@
 """What was paid for can be listed and read again, free: one's own; everybody's for the owner, or where all share."""
 
 import dataclasses
+import hashlib
 import json
 from fractions import Fraction
 
 import pytest
 
 from dither.curator import OWNER, AnswerPage, Curator, past
-from dither.curator.history import MOST_POINTS, history
+from dither.curator.history import MOST_POINTS
+from dither.curator.past import PastQuestions
 from dither.curator.records import open_ledger
 from dither.errors import Failed, InvalidParameter, OutOfBudget, Refused
-from dither.ledger import Account, Kind
+from dither.ledger import Account, Kind, Limit
 from dither.privacy import ZcdpLoss
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
@@ -388,14 +390,44 @@ def test_history_adds_up_to_the_balance(opened, delta):
 
 def test_long_histories_are_thinned_with_both_ends(opened):
     made = opened(budget="100000", most="100000")
-    path = json.dumps(["shop"], separators=(",", ":"))
-    price = made.ledger.price(ZcdpLoss("1/1000"))
-    payments = [(path, f"{place:06d}", price) for place in range(1777)]
-    points = history(payments, made.curator._accounts)
+    loss, shop, ana = ZcdpLoss("1/1000"), Account(("shop",)), Account(("shop", "ana"))
+    made.ledger.set_limits({shop: Limit.zcdp(1000)})
+
+    def ask(first, last):
+        for number in range(first, last):
+            key = hashlib.sha256(str(number).encode()).hexdigest()
+            made.ledger.reserve(key=key, account=ana, loss=loss, note={"sql": "SELECT 1"})
+
+    ask(0, MOST_POINTS)
+    whole = made.curator.history("ana")
+    assert len(whole) == MOST_POINTS
+    assert whole[-1].epsilon_spent == made.curator.budget("ana")[0].epsilon_spent
+    ask(MOST_POINTS, 777)
+    points = made.curator.history("ana")
     assert len(points) == MOST_POINTS
-    assert (points[0].at, points[-1].at) == ("000000", "001776")
-    whole = history(payments[:MOST_POINTS], made.curator._accounts)
-    assert [point.at for point in whole] == [at for _, at, _ in payments[:MOST_POINTS]]
+    assert points[0] == whole[0]
+    assert points[-1].epsilon_spent == made.curator.budget("ana")[0].epsilon_spent > whole[-1].epsilon_spent
+    assert len(made.curator.history()) == 2 * MOST_POINTS
+
+
+def test_an_interrupt_while_the_log_is_read_counts_nothing_twice(opened, monkeypatch):
+    made = opened()
+    made.curator.sql(COUNTS, epsilon="1/4", analyst="ana")
+    first = made.curator.history()
+    made.curator.sql(counting(1), epsilon="1/4", analyst="ana")
+    take = PastQuestions._take
+
+    def interrupted(self, db, entry):
+        take(self, db, entry)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PastQuestions, "_take", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            made.curator.history()
+    points = made.curator.history()
+    assert len(points) == 2 * len(first)
+    assert points[1].epsilon_spent == made.curator.budget()[0].epsilon_spent
 
 
 def test_the_guarantee_is_of_what_was_spent(opened):

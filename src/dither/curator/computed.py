@@ -77,7 +77,7 @@ def computed_ends(
     parts = _Parts(recipes)
     parts.cut(expression)
     each = 1 - (1 - confidence) / max(1, len(parts.misses))
-    known = _exact_columns(parts.exact, base)
+    known = exact_columns(parts.exact, base)
     found = _possible(expression, parts, known, noisy, each)
     if not isinstance(found, Numbers):
         nothing = np.full(noisy.size, np.nan)
@@ -96,7 +96,7 @@ def _whole(low: Floats, high: Floats) -> tuple[Floats, Floats]:
         return np.ceil(low - room[0]), np.floor(high + room[1])
 
 
-def _exact_columns(wanted: Iterable[Expression], base: pa.Table) -> dict[Expression, Possible]:
+def exact_columns(wanted: Iterable[Expression], base: pa.Table) -> dict[Expression, Possible]:
     """What has no noise in it: constants and columns as they are, the rest computed as the values of an answer are."""
     found = {one: _constant(one, base.num_rows) for one in wanted if isinstance(one, Literal)}
     given = {one: base.column(one.name) for one in wanted if isinstance(one, Column)}

@@ -313,7 +313,7 @@ class Curator:
     def history(self, analyst: str = OWNER) -> tuple[Spending, ...]:
         """How spending grew: of every account for the owner, of their own for an analyst."""
         own = self._account_of(analyst)
-        return history(self._past.payments(None if analyst == OWNER else own), self._accounts)
+        return history(self._past, None if analyst == OWNER else own, self._accounts)
 
     def guarantee(self, analyst: str = OWNER) -> Guarantee:
         """What the answers so far can tell about one person: those that the analyst paid for; all, for the owner.

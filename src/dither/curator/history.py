@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from dither.curator.accounts import Accounts
-from dither.ledger import Account, Amount
+from dither.curator.past import PastQuestions
+from dither.ledger import Account
 
 MOST_POINTS = 500
 
@@ -23,24 +21,15 @@ class Spending:
     share: float | None
 
 
-def history(payments: Sequence[tuple[str, str, Amount]], accounts: Accounts) -> tuple[Spending, ...]:
-    """The points of each account in order, at most ``MOST_POINTS`` of them, always with the first and the last."""
-    found = {path: list(group) for path, group in groupby(payments, key=lambda one: one[0])}
-    return tuple(point for path in sorted(found, key=json.loads) for point in _of(found[path], accounts))
+def history(past: PastQuestions, account: Account | None, accounts: Accounts) -> tuple[Spending, ...]:
+    """The points of one account or of all in order, at most ``MOST_POINTS`` of each, with the first and the last."""
+    lines = ((at, accounts.line(payer, spent)) for payer, at, spent in past.spent(account, _chosen))
+    return tuple(
+        Spending(at=at, account=line.account, epsilon_spent=line.epsilon_spent, share=line.share) for at, line in lines
+    )
 
 
-def _of(payments: Sequence[tuple[str, str, Amount]], accounts: Accounts) -> Iterator[Spending]:
-    wanted = _chosen(len(payments))
-    spent = Amount()
-    for place, (path, at, more) in enumerate(payments):
-        spent += more
-        if place in wanted:
-            account = Account(tuple(json.loads(path)))
-            line = accounts.line(account, spent)
-            yield Spending(at=at, account=line.account, epsilon_spent=line.epsilon_spent, share=line.share)
-
-
-def _chosen(count: int) -> frozenset[int]:
+def _chosen(count: int) -> list[int]:
     if count <= MOST_POINTS:
-        return frozenset(range(count))
-    return frozenset(round(place * (count - 1) / (MOST_POINTS - 1)) for place in range(MOST_POINTS))
+        return list(range(count))
+    return [round(place * (count - 1) / (MOST_POINTS - 1)) for place in range(MOST_POINTS)]

@@ -1,7 +1,8 @@
 """What was asked and paid for: the log of the ledger by receipt number and account, for lists that analysts may see.
 
 The ledger's tables have a permanent form in which a question is found by its key alone. So this keeps an index of the
-log in memory and brings it up to date before it is read. Analysts get receipt numbers, which are random, and times; the
+log and brings it up to date before it is read: in a file without a name, which goes with the process, so that a server
+takes no more memory the longer the log is. Analysts get receipt numbers, which are random, and times; the
 places in the log would tell how much others have asked.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,8 @@ from dither.privacy import PrivacyLoss
 
 ANOTHER = "another analyst"
 MOST_ITEMS = 500
+# of the index, what is kept in memory
+CACHE_KIB = 2048
 TABLES = """
 CREATE TABLE charge(
     seq INTEGER PRIMARY KEY, number TEXT NOT NULL UNIQUE, at TEXT NOT NULL, account TEXT NOT NULL, key TEXT NOT NULL,
@@ -31,10 +34,13 @@ CREATE TABLE charge(
 );
 CREATE INDEX charge_of_account ON charge(account, seq);
 CREATE TABLE payment(
-    account TEXT NOT NULL, seq INTEGER NOT NULL, at TEXT NOT NULL, amount TEXT NOT NULL,
-    PRIMARY KEY(account, seq)
+    account TEXT NOT NULL, place INTEGER NOT NULL, at TEXT NOT NULL, spent TEXT NOT NULL,
+    PRIMARY KEY(account, place)
 ) WITHOUT ROWID;
+CREATE TABLE payer(account TEXT PRIMARY KEY, payments INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE answered(key TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE read(seq INTEGER NOT NULL);
+INSERT INTO read VALUES(0);
 """
 LISTED = (
     "SELECT number, at, account, sql, epsilon, asked, main, delta, "
@@ -91,7 +97,6 @@ class PastQuestions:
         self._ledger, self._exchange = ledger, exchange
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
-        self._read_up_to = 0
 
     def page(
         self, *, account: Account, everybody: bool, named: bool, search: str, before: str | None, count: int
@@ -149,14 +154,23 @@ class PastQuestions:
             answered=bool(answered),
         )
 
-    def payments(self, account: Account | None) -> list[tuple[str, str, Amount]]:
-        """(account, time, amount) of every payment in order: of one account, or of all."""
-        query, values = "SELECT account, at, amount FROM payment", ()
-        if account is not None:
-            query, values = f"{query} WHERE account = ?", (canonical(account.path),)  # type: ignore[assignment]
+    def spent(
+        self, account: Account | None, wanted: Callable[[int], Iterable[int]]
+    ) -> list[tuple[Account, str, Amount]]:
+        """(account, time, what it had spent in all by then), in order: of one account, or of all.
+
+        After the payments that ``wanted`` names, counted from 0, of so many as the account made.
+        """
+        one = "SELECT at, spent FROM payment WHERE account = ? AND place = ?"
         with self._current() as db:
-            rows = db.execute(f"{query} ORDER BY account, seq", values).fetchall()
-        return [(path, at, Amount.from_json(json.loads(amount))) for path, at, amount in rows]
+            payers = db.execute("SELECT account, payments FROM payer").fetchall()
+            asked = {path: count for path, count in payers if account is None or path == canonical(account.path)}
+            rows = [
+                (Account(tuple(_path(path))), *db.execute(one, (path, place)).fetchone())
+                for path in sorted(asked, key=json.loads)
+                for place in wanted(asked[path])
+            ]
+        return [(payer, at, Amount.from_json(json.loads(spent))) for payer, at, spent in rows]
 
     def close(self) -> None:
         """Forget the index; twice is as once."""
@@ -164,7 +178,6 @@ class PastQuestions:
             if self._db is not None:
                 self._db.close()
                 self._db = None
-                self._read_up_to = 0
 
     def _past(self, row: tuple[Any, ...], *, own: str, named: bool) -> Past:
         number, at, account, sql, epsilon, asked, main, delta, answered = row
@@ -186,13 +199,22 @@ class PastQuestions:
         """The index, with everything that is in the log by now."""
         with self._lock:
             if self._db is None:
-                self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+                # a name of no letters is a file of SQLite's own that nobody else can open
+                self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+                self._db.execute("PRAGMA synchronous = OFF")
+                self._db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
                 self._db.executescript(TABLES)
                 self._db.create_function("holds", 2, lambda text, part: part in text.casefold(), deterministic=True)
             db = self._db
-            for entry in self._ledger.entries(after=self._read_up_to):
+            if db.in_transaction:  # an interrupt struck while it was brought up to date
+                db.execute("ROLLBACK")
+            db.execute("BEGIN")
+            (last,) = db.execute("SELECT seq FROM read").fetchone()
+            for entry in self._ledger.entries(after=last):
                 self._take(db, entry)
-                self._read_up_to = entry.seq
+                last = entry.seq
+            db.execute("UPDATE read SET seq = ?", (last,))
+            db.execute("COMMIT")
             yield db
 
     def _take(self, db: sqlite3.Connection, entry: Entry) -> None:
@@ -213,9 +235,13 @@ class PastQuestions:
             "INSERT OR REPLACE INTO charge VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (entry.seq, body["number"], entry.at, canonical(body["path"]), body["key"], *about),
         )
-        for payer in body["payers"]:
-            row = (canonical(payer), entry.seq, entry.at, canonical(amount.to_json()))
+        for payer in map(canonical, body["payers"]):
+            last = "SELECT place, spent FROM payment WHERE account = ? ORDER BY place DESC LIMIT 1"
+            place, spent = db.execute(last, (payer,)).fetchone() or (-1, None)
+            whole = amount if spent is None else Amount.from_json(json.loads(spent)) + amount
+            row = (payer, place + 1, entry.at, canonical(whole.to_json()))
             db.execute("INSERT OR REPLACE INTO payment VALUES(?, ?, ?, ?)", row)
+            db.execute("INSERT OR REPLACE INTO payer VALUES(?, ?)", (payer, place + 2))
 
 
 def _path(account: str) -> list[str]:

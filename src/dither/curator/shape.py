@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dither.curator.answer import Bars
-from dither.curator.computed import _exact_columns, computed_ends
+from dither.curator.computed import computed_ends, exact_columns
 from dither.curator.release import Released
 from dither.engines.released import compute
 from dither.query.affine import is_aggregate
@@ -259,7 +259,7 @@ def _whatever_the_noise(expression: Expression, size: int, keys: pa.Table | None
     _noiseless(expression, exact, known=keys is not None)
     # a table needs a column to have rows
     base = keys if keys is not None and keys.column_names else pa.table({"row": pa.nulls(size)})
-    return _unknown(expression, _exact_columns(exact, base), size)
+    return _unknown(expression, exact_columns(exact, base), size)
 
 
 def _noiseless(expression: Expression, exact: dict[Expression, None], *, known: bool) -> None:

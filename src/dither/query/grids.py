@@ -18,6 +18,8 @@ LARGEST_PLACE = 2**52
 # rounded down to the grid, and a grid that is fine against the step keeps that from biasing averages.
 FINER_BITS = 10
 LARGEST_BOUND = Fraction(2) ** 256
+# no integer is beyond, and sums of them come out as integers of as many bits
+LARGEST_INTEGER = Fraction(2) ** 63
 # A bound this near to a multiple of the step, as a share of the largest one, is that multiple: doubles are no finer.
 LAST_DIGITS = Fraction(1, 2**45)
 # Declared steps are used for quantiles up to this many points; else the bounds are cut into about as many below.
@@ -64,7 +66,10 @@ def bounds_of(argument: Argument, per_group: tuple[Fraction, Fraction] | None = 
             code="bounds_extreme",
             hint="Have the owner declare bounds between 1e-77 and 1e77 in size, or state such bounds in the question.",
         )
-    return bounds
+    if argument.expression.kind is not Kind.INTEGER:
+        return bounds
+    low, high = (min(max(end, -LARGEST_INTEGER), LARGEST_INTEGER - 1) for end in (bounds.low, bounds.high))
+    return Interval(low, high)
 
 
 def base_step(argument: Argument) -> Fraction | None:

@@ -414,6 +414,8 @@ def verified_form(found: Verified, currency: Currency) -> Json:
         "entries": found.entries,
         "head": found.head,
         "adopted": found.adopted,
+        "rebound": found.rebound,
+        "format": found.format,
         "currency": currency.value,
         "balances": [
             {
@@ -422,6 +424,9 @@ def verified_form(found: Verified, currency: Currency) -> Json:
                 "spent": balance.spent.in_words(currency),
                 "amount": balance.spent.to_json(),
                 "limit": None if balance.limit is None else balance.limit.to_json(),
+                "restated": balance.restated,
+                "first_delta": balance.first_delta,
+                "counts": dict(balance.counts),
             }
             for balance in found.balances
         ],
@@ -431,13 +436,23 @@ def verified_form(found: Verified, currency: Currency) -> Json:
 def verified_from_form(form: Json) -> Verified:
     """What ``verified_form`` wrote."""
     balances = tuple(_balance(line, Currency(form["currency"])) for line in form["balances"])
-    return Verified(entries=form["entries"], balances=balances, head=form["head"], adopted=form["adopted"])
+    # a server of 0.1.0 doesn't tell all of it
+    more = {name: form[name] for name in ("rebound", "format") if name in form}
+    return Verified(entries=form["entries"], balances=balances, head=form["head"], adopted=form["adopted"], **more)
 
 
 def _balance(form: Json, currency: Currency) -> Balance:
     limit = None if form["limit"] is None else Limit.from_json(form["limit"], currency)
     account, spent = Account(tuple(form["path"])), Amount.from_json(form["amount"])
-    return Balance(account=account, limit=limit, spent=spent, remaining=limit.after(spent) if limit else None)
+    return Balance(
+        account=account,
+        limit=limit,
+        spent=spent,
+        remaining=limit.after(spent) if limit else None,
+        restated=form.get("restated", 0),
+        first_delta=form.get("first_delta"),
+        counts=form.get("counts", {}),
+    )
 
 
 # ---------------------------------------------------------------------- public facts

@@ -17,6 +17,7 @@ from dither.errors import Refused
 from dither.mechanisms.quantile import LARGEST_DENOMINATOR
 from dither.query.expressions import Column, Literal, columns, walk
 from dither.query.functions import Typed, apply, literal
+from dither.query.grids import LARGEST_INTEGER
 from dither.query.kinds import NOTHING, Facts, Interval, Kind
 from dither.query.plan import Aggregate, Argument, Function
 from dither.query.sql.calls import AggregateCall
@@ -213,6 +214,9 @@ class PrivateAggregates:
             if declared is not None and not facts.auto and (low < declared.low or high > declared.high):
                 reason = f"the policy bounds these values by {_shown(declared.low)} and {_shown(declared.high)}"
                 raise refused("bounds_wider", reason, "State narrower bounds, or none")
+            if value.kind is Kind.INTEGER and (low >= LARGEST_INTEGER or high < -LARGEST_INTEGER):
+                hint = "State bounds between -9223372036854775808 and 9223372036854775807, or multiply it by 1.0"
+                raise refused("types", "no integer lies within these bounds", hint)
             facts = Facts(bounds=Interval(low, high), step=facts.step)
         elif facts.bounds is None and not facts.auto:
             if per_group is None:

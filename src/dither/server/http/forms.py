@@ -237,6 +237,11 @@ class BalanceForm(Form):
     spent: str
     amount: AmountForm
     limit: AmountForm | None = Field(description="null for an account without a limit of its own")
+    restated: int = Field(description="how often its limit was changed after something had been spent")
+    first_delta: int | None = Field(
+        description="in 1e-18, half of the δ at which what it spent is read; null for nothing"
+    )
+    counts: dict[str, int]
 
 
 class VerifiedForm(Form):
@@ -245,6 +250,8 @@ class VerifiedForm(Form):
     entries: int
     head: str
     adopted: int
+    rebound: int = Field(description="how often the owner said that another unit names the same people")
+    format: int
     currency: Literal["pure", "zcdp"] = Field(description="what the ledger adds up: ε, or ρ with δ apart")
     balances: list[BalanceForm]
 
