@@ -333,14 +333,14 @@ def test_a_restored_client_gives_the_same_permanent_bits():
 def test_instantaneous_noise_is_fresh_and_permanent_noise_is_not():
     protocol = Rappor(bits=512, hashes=2, cohorts=4, f="1/2", p="1/4", q="3/4")
     client = protocol.client()
-    reports = np.array([np.frombuffer(client.payload("x"), np.uint8) for _ in range(120)])
+    reports = np.array([np.frombuffer(client.payload("x"), np.uint8) for _ in range(240)])
     assert len(set(reports[:, 0])) == 1  # one cohort
     means = np.unpackbits(reports[:, 2:], axis=1, bitorder="little").mean(axis=0)
     ones = np.array(
         [int.from_bytes(bytes.fromhex(kept), "little") for kept in client.memory["permanent"].values()], dtype=object
     )
     permanent = np.array([int(ones[0]) >> place & 1 for place in range(512)])
-    assert np.array_equal(means > 0.5, permanent == 1)  # 5.5 standard deviations
+    assert np.array_equal(means > 0.5, permanent == 1)  # 8.9 standard deviations
 
 
 @pytest.mark.parametrize(
