@@ -426,6 +426,8 @@ def test_many_connections_of_one_analyst_take_turns_on_the_loop(served, monkeypa
             time.sleep(0.01)
         for _ in range(5):
             bob.simple("SHOW dp.epsilon")
+        # the reply may be there before the server has noted that it was sent
+        while len(answered) < 5:
+            time.sleep(0.01)
         # ana's connections have 600 turns in all
-        assert len(answered) >= 5
         assert max(at - since for since, at in zip(arrived, answered, strict=False)) < 100

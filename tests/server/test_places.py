@@ -1,9 +1,12 @@
 """Places: nobody who isn't signed in takes one of those who are, and a crowd pushes out its own."""
 
+import asyncio
+import socket
 from ipaddress import ip_network
 
 import pytest
 
+from dither.server.listening import Listener, bound
 from dither.server.places import NoPlace, Places
 from dither.server.settings import Limits
 
@@ -113,3 +116,27 @@ def test_what_counts_as_one_address(one, other, same):
     crowd.enter(one, "one")
     crowd.enter(other, "other")
     assert crowd.gone == (["one"] if same else [])
+
+
+def test_whoever_is_accepted_while_the_server_stops_is_hung_up_on():
+    """Nothing of a task that is cancelled before it began is run: its socket would be left to the collector."""
+
+    async def story():
+        places = Places(Limits())
+        links = bound("127.0.0.1", 0)
+        listener = Listener(links, lambda _: asyncio.Protocol(), places=places, tls=None, handshake=1.0)
+        listener.start()
+        clients = [socket.create_connection(links[0].getsockname(), timeout=30) for _ in range(5)]
+        listener._accept(links[0])
+        accepted = set(listener._waiting)
+        await listener.stop()
+        await asyncio.sleep(0)
+        return clients, accepted, listener
+
+    clients, accepted, listener = asyncio.run(story())
+    assert len(accepted) == 5
+    assert {link.fileno() for link in accepted} == {-1}
+    assert not listener._waiting
+    for client in clients:
+        assert client.recv(1) == b""
+        client.close()

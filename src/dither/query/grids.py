@@ -68,8 +68,10 @@ def bounds_of(argument: Argument, per_group: tuple[Fraction, Fraction] | None = 
         )
     if argument.expression.kind is not Kind.INTEGER:
         return bounds
-    low, high = (min(max(end, -LARGEST_INTEGER), LARGEST_INTEGER - 1) for end in (bounds.low, bounds.high))
-    return Interval(low, high)
+    if bounds.low >= LARGEST_INTEGER or bounds.high < -LARGEST_INTEGER:
+        # only a search can have found such bounds, by its noise: no value is near them
+        bounds = Interval(min(bounds.low, Fraction(0)), max(bounds.high, Fraction(0)))
+    return Interval(max(bounds.low, -LARGEST_INTEGER), min(bounds.high, LARGEST_INTEGER - 1))
 
 
 def base_step(argument: Argument) -> Fraction | None:

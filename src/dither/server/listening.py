@@ -8,6 +8,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 from dither.server.places import Places, Visitor
 
@@ -55,6 +56,7 @@ class Listener:
         self._sockets, self._make, self._places = sockets, make, places
         self._tls, self._handshake = tls, handshake
         self._entering: set[asyncio.Task[None]] = set()
+        self._waiting: set[socket.socket] = set()
 
     def start(self) -> None:
         """Begin to accept."""
@@ -88,14 +90,23 @@ class Listener:
                 loop.remove_reader(link)
                 loop.call_later(PAUSE, self._resume, link)
                 break
+            self._waiting.add(client)
             task = loop.create_task(self._let_in(client, address))
             self._entering.add(task)
-            task.add_done_callback(self._entering.discard)
+            task.add_done_callback(partial(self._let_in_or_not, client))
         else:
             return
         LOG.error("a connection can't be accepted: %s", kind)
 
+    def _let_in_or_not(self, client: socket.socket, task: asyncio.Task[None]) -> None:
+        self._entering.discard(task)
+        if client in self._waiting:
+            # stopped before it began: then nothing of it runs, and nobody else would close this
+            self._waiting.discard(client)
+            client.close()
+
     async def _let_in(self, client: socket.socket, address: object) -> None:
+        self._waiting.discard(client)
         task = asyncio.current_task()
         assert task is not None, "it is a task that lets a client in"
 
