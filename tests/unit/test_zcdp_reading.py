@@ -2,6 +2,7 @@
 
 import math
 import random
+from decimal import Context, Decimal, localcontext
 
 import pytest
 from hypothesis import example, given
@@ -63,31 +64,70 @@ def test_an_epsilon_buys_what_it_bought_before(epsilon, delta, rho):
     assert math.isclose(found, recorded, rel_tol=1e-10) or epsilon < 1e-3
 
 
-def best_by_bisection(rho, delta):
-    """The least of ε(α), where its derivative ρ + ln(δα)/(α − 1)² changes its sign; by ln(α − 1)."""
-
-    def slope(place):
-        gap = math.exp(place)
-        return rho * gap * gap + math.log(delta) + math.log1p(gap)
-
-    low, high = -345.0, 345.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (low, middle) if slope(middle) > 0 else (middle, high)
-    gap = math.exp(low)
-    return rho * (1 + gap) + math.log(gap / (1 + gap)) - (math.log(delta) + math.log1p(gap)) / gap
+def reading(divergence, gap, delta):
+    """ε(δ) at one order, in sixty digits; D, α − 1 and δ are decimals."""
+    return divergence - (1 + 1 / gap).ln() - (delta.ln() + (1 + gap).ln()) / gap
 
 
-@given(
-    rho=st.floats(1e-200, 1e200) | st.floats(1e-12, 1e3),
-    delta=st.floats(1e-30, 0.999) | st.sampled_from([1e-6, 5e-9]),
-)
+def least_reading(rho, delta):
+    """The least of ε(α) in sixty digits, where its derivative ρ + ln(δα)/(α − 1)² changes its sign."""
+    with localcontext(Context(prec=60, Emin=-(10**6), Emax=10**6)):
+        rho, delta = Decimal(rho), Decimal(delta)
+
+        def slope(gap):
+            return rho * gap * gap + delta.ln() + (1 + gap).ln()
+
+        high = (-delta.ln() / rho).sqrt()
+        gap = high
+        # the slope is concave at first and convex later on, so steps are kept between the ends of the sign's change
+        low = Decimal(0)
+        for _ in range(400):
+            height = slope(gap)
+            low, high = (low, gap) if height > 0 else (gap, high)
+            following = gap - height / (2 * rho * gap + 1 / (1 + gap))
+            gap = following if low <= following <= high else (low + high) / 2
+            if high - low <= gap * Decimal("1e-40") or abs(height) < Decimal("1e-50"):
+                break
+        return reading(rho * (1 + gap), gap, delta)
+
+
+RHOS = st.floats(1e-200, 1e200) | st.floats(1e-12, 1e3) | st.floats(-12, 3).map(lambda power: 10.0**power)
+DELTAS = st.floats(1e-30, 0.999) | st.sampled_from([1e-6, 5e-9]) | st.floats(-30, -0.001).map(lambda power: 10.0**power)
+
+
+@given(rho=RHOS, delta=DELTAS)
 @example(rho=1e-100, delta=0.5)
 @example(rho=0.05, delta=0.99)
+# readings of dither 0.1.0 that were too low, by up to 5e-11 of ε
+@example(rho=1.5e-05, delta=0.02)
+@example(rho=2.1e-12, delta=0.999)
 def test_reading_is_the_best_order_rounded_up(rho, delta):
-    exact, read = best_by_bisection(rho, delta), zcdp_epsilon(rho, delta)
-    assert read >= max(exact, 0.0)
-    assert read <= max(exact, 0.0) * (1 + 1e-12) + abs(rho) * 1e-12 + 4e-15
+    exact, read = least_reading(rho, delta), Decimal(zcdp_epsilon(rho, delta))
+    assert read >= max(exact, 0)
+    assert read <= max(exact, Decimal(0)) * Decimal("1.000000000001") + Decimal(rho) * Decimal("1e-12") + Decimal(
+        "4e-15"
+    )
+
+
+def test_no_reading_of_thousands_is_too_low():
+    draw = random.Random(7)
+    for _ in range(2_000):
+        rho, delta = 10 ** draw.uniform(-12, 3), 10 ** draw.uniform(-18, -0.01)
+        assert Decimal(zcdp_epsilon(rho, delta)) >= least_reading(rho, delta), (rho, delta)
+
+
+def test_reading_at_an_order_is_rounded_up():
+    draw = random.Random(8)
+    for _ in range(4_000):
+        order, delta = 1 + 10 ** draw.uniform(-3, 6), 10 ** draw.uniform(-30, -0.001)
+        toll = -math.log1p(-1 / order) + (math.log(delta) + math.log(order)) / (order - 1)
+        # a divergence that the other terms nearly cancel is where digits are lost
+        divergence = max(0.0, toll) + 10 ** draw.uniform(-16, 3)
+        with localcontext(Context(prec=60)):
+            exact = reading(Decimal(divergence), Decimal(order) - 1, Decimal(delta))
+            read = Decimal(epsilon_of_order(divergence, order, delta))
+            size = Decimal(divergence) - Decimal(delta).ln() / (Decimal(order) - 1) + 1
+            assert max(exact, 0) <= read <= max(exact, 0) + size * Decimal("1e-13"), (divergence, order, delta)
 
 
 @given(rho=st.floats(1e-12, 1e3), delta=st.floats(1e-30, 0.9))

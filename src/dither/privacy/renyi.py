@@ -27,6 +27,8 @@ _ENDS = [
 _GOLDEN = (math.sqrt(5) - 1) / 2
 # Beyond this ρ·α may leave the floats.
 _HUGE = 1e300
+# What a sum of a few results of log and log1p may be off, as a share of its terms' sizes: 32 roundings.
+_CANCELLED = 2.0**-48
 # How near two steps in a row are at the best order, where ε(α) is flat.
 _NEAR, _MOST_STEPS = 1e-8, 200
 
@@ -88,16 +90,18 @@ def pure_gaussian(epsilon: float) -> float:
     return up(-2 * float(ndtri(1 / (1 + math.exp(epsilon)))))
 
 
-def delta_of_order(divergence: float, order: float, epsilon: float) -> float:
-    """δ(ε) ≤ e^{(α−1)(D−ε)}·(1−1/α)^α/(α−1) (Canonne, Kamath & Steinke 2020, Proposition 12)."""
-    exponent = (order - 1) * (divergence - epsilon) + order * math.log1p(-1 / order) - math.log(order - 1)
-    return 1.0 if exponent >= 0 else up(math.exp(exponent))
-
-
 def epsilon_of_order(divergence: float, order: float, delta: float) -> float:
-    """The inverse of ``delta_of_order``: ε = D + ln(1−1/α) − (ln δ + ln α)/(α−1)."""
-    value = divergence + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
-    return max(0.0, up(value) + 1e-15)
+    """ε(δ) = D + ln(1−1/α) − (ln δ + ln α)/(α−1), from Canonne, Kamath & Steinke 2020, Proposition 12."""
+    return _reading(divergence, order - 1, delta)
+
+
+def _reading(divergence: float, gap: float, delta: float) -> float:
+    """``epsilon_of_order`` by α − 1, rounded up: what is left where terms cancel is no surer than the terms were."""
+    shrinkage = math.log1p(1 / gap)
+    log_delta, log_order = math.log(delta), math.log1p(gap)
+    value = divergence - shrinkage - (log_delta + log_order) / gap
+    size = divergence + shrinkage + (abs(log_delta) + log_order) / gap
+    return max(0.0, up(value) + _CANCELLED * size) if size < math.inf else math.inf
 
 
 def best_order(value: Callable[[float], float]) -> float:
@@ -156,9 +160,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         gap = following
         if near:
             break
-    log_order = math.log1p(gap)
-    value = rho * (1 + gap) + math.log(gap) - log_order - (log_delta + log_order) / gap
-    return max(0.0, up(value) + 1e-15)
+    return _reading(rho * (1 + gap), gap, delta)
 
 
 def zcdp_for_epsilon(epsilon: float, delta: float) -> float:
