@@ -16,7 +16,8 @@ import numpy as np
 from dither.mechanisms.gaussian import Gaussian
 from dither.mechanisms.laplace import Laplace
 from dither.privacy import Guarantee, PrivacyLoss, PureLoss, Sensitivity, calibrate, compose, composition, poisson
-from measure import Row, Section, interleaved, run
+from measure import Row, Section, Work, interleaved, run
+from peers import work as peer_work
 
 warnings.simplefilter("ignore")
 RESULTS = Path(__file__).parent / "results" / "accounting.json"
@@ -48,60 +49,45 @@ def sgd_rows(repeats: int) -> list[Row]:
         name = f"ε bounds of {steps:g} sampled Gaussian steps"
         low, high = bounds(run_loss, DELTA)
         note = width(low, high)
-        try:
-            from dp_accounting.pld import privacy_loss_distribution as pld
-
-            def theirs(steps: int = steps) -> float:
-                one = pld.from_gaussian_mechanism(float(SIGMA), sampling_prob=float(RATE))
-                return float(one.self_compose(steps).get_epsilon_for_delta(DELTA))
-
-            def optimistic(steps: int = steps) -> float:
-                one = pld.from_gaussian_mechanism(
-                    float(SIGMA), sampling_prob=float(RATE), pessimistic_estimate=False, use_connect_dots=False
-                )
-                return float(one.self_compose(steps).get_epsilon_for_delta(DELTA))
-
-            ours_ns, theirs_ns = interleaved(
-                [(lambda loss=run_loss: bounds(loss, DELTA), 1), (theirs, 1)], max(3, repeats // 3)
-            )
-            rows.append(
-                Row(name=name, ours_ns=ours_ns, other="dp-accounting, upper only", other_ns=theirs_ns, note=note)
-            )
-            low_ns, high_ns = interleaved([(optimistic, 1), (theirs, 1)], 1)
-            rows.append(
-                Row(name=name, ours_ns=ours_ns, other="dp-accounting, both sides", other_ns=low_ns + high_ns,
-                    note=width(optimistic(), theirs()))
-            )  # fmt: skip
-        except ImportError:
-            ours_ns = interleaved([(lambda loss=run_loss: bounds(loss, DELTA), 1)], max(3, repeats // 3))[0]
+        asked = {"sigma": float(SIGMA), "rate": float(RATE), "steps": steps, "delta": DELTA}
+        theirs = peer_work("dp-accounting", "sampled_gaussians", **asked)
+        optimistic = peer_work("dp-accounting", "sampled_gaussians", **asked, optimistic=True)
+        ours = (lambda loss=run_loss: bounds(loss, DELTA), 1)
+        if theirs is None or optimistic is None:
+            (ours_ns,) = interleaved([ours], max(3, repeats // 3))
             rows.append(Row(name=name, ours_ns=ours_ns, other="dp-accounting", other_ns=None, note=note))
+        else:
+            ours_ns, theirs_ns = interleaved([ours, (theirs, 1)], max(3, repeats // 3))
+            upper = Row(name=name, ours_ns=ours_ns, other="dp-accounting, upper only", other_ns=theirs_ns, note=note)
+            low_ns, high_ns = interleaved([(optimistic, 1), (theirs, 1)], 1)
+            both = Row(
+                name=name,
+                ours_ns=ours_ns,
+                other="dp-accounting, both sides",
+                other_ns=low_ns + high_ns,
+                note=width(optimistic.value, theirs.value),
+            )
+            rows += [upper, both]
         rows += prv_rows(steps, name, ours_ns)
     return rows
 
 
 def prv_rows(steps: int, name: str, ours_ns: float) -> list[Row]:
-    try:
-        import prv_accountant as prv
-    except ImportError:
+    theirs = peer_work(
+        "prv-accountant",
+        "sampled_gaussians",
+        sigma=float(SIGMA),
+        rate=float(RATE),
+        steps=steps,
+        delta=DELTA,
+        error=0.01 * TRUE[steps],
+    )
+    if theirs is None:
         return [Row(name=name, ours_ns=ours_ns, other="prv-accountant")]
     if steps > 10_000:
         return []  # half a minute and more
-    found: list[tuple[float, float]] = []
-
-    def theirs() -> None:
-        accountant = prv.PRVAccountant(
-            prvs=[
-                prv.PoissonSubsampledGaussianMechanism(noise_multiplier=float(SIGMA), sampling_probability=float(RATE))
-            ],
-            max_self_compositions=[steps],
-            eps_error=0.01 * TRUE[steps],
-            delta_error=1e-9,
-        )
-        low, _, high = accountant.compute_epsilon(delta=DELTA, num_self_compositions=[steps])
-        found.append((float(low), float(high)))
-
-    taken = interleaved([(theirs, 1)], 1)[0]
-    return [Row(name=name, ours_ns=ours_ns, other="prv-accountant", other_ns=taken, note=width(*found[-1]))]
+    (taken,) = interleaved([(theirs, 1)], 1)
+    return [Row(name=name, ours_ns=ours_ns, other="prv-accountant", other_ns=taken, note=width(*theirs.value))]
 
 
 def gaussian_rows(repeats: int) -> list[Row]:
@@ -114,13 +100,10 @@ def gaussian_rows(repeats: int) -> list[Row]:
 
     delta = math.exp(log_ndtr(mu / 2 - epsilon / mu)) - math.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu))
     note = f"ε = {epsilon:.9f}, δ off by a relative {abs(delta / DELTA - 1):.1e}"
-    works = [(lambda: (10_000 * Gaussian(scale=100).loss(L2)).epsilon(DELTA), 1)]
-    try:
-        from dp_accounting.pld import privacy_loss_distribution as pld
-
-        works.append((lambda: pld.from_gaussian_mechanism(100.0).self_compose(10_000).get_epsilon_for_delta(DELTA), 1))
-    except ImportError:
-        pass
+    works: list[tuple[Work, int]] = [(lambda: (10_000 * Gaussian(scale=100).loss(L2)).epsilon(DELTA), 1)]
+    theirs = peer_work("dp-accounting", "gaussians", sigma=100.0, times=10_000, delta=DELTA)
+    if theirs is not None:
+        works.append((theirs, 1))
     times = interleaved(works, max(3, repeats // 3))
     other = times[1] if len(times) > 1 else None
     return [Row(name="ε of 10 000 Gaussians", ours_ns=times[0], other="dp-accounting", other_ns=other, note=note)]

@@ -29,16 +29,16 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 
-from dither.anonymize.attributes import Configuration
-from dither.anonymize.axes import Axis
-from dither.anonymize.cells import Cells
-from dither.anonymize.classes import Classes
-from dither.anonymize.columns import encode
-from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.models import DistinctDiversity, TCloseness
-from dither.anonymize.mondrian import mondrian
-from dither.anonymize.quality import Quality
-from dither.anonymize.release import Release
+from dither.anonymize.configuration import Configuration
+from dither.anonymize.encoding import encode
+from dither.anonymize.hierarchy.hierarchies import Hierarchy
+from dither.anonymize.models.catalogue import DistinctDiversity, TCloseness
+from dither.anonymize.partition.mondrian import mondrian
+from dither.anonymize.releases.axes import Axis
+from dither.anonymize.releases.printing import Cells
+from dither.anonymize.releases.quality import Quality
+from dither.anonymize.releases.release import Release
+from dither.anonymize.table.classes import Classes
 from measure import Row, Section, interleaved, run
 
 RESULTS = Path(__file__).parent / "results" / "anonymize.json"

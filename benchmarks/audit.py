@@ -22,8 +22,8 @@ import numpy as np
 import scipy
 
 from dither.audit import Assumption, Batched, lower_bound
+from dither.audit.drawing.draws import cores
 from dither.audit.lower_bound import seconds_of
-from dither.audit.sampling import cores
 from dither.mechanisms import Gaussian, GaussianLoss, Laplace
 from dither.privacy import Guarantee, Sensitivity, calibrate
 

@@ -27,9 +27,9 @@ import pyarrow as pa
 from scipy import stats
 
 from coverage_data import FORMS, GROUPS, SHAPES, UNIT_FORMS, World, rows_of, world
-from dither.curator.release import Released
-from dither.curator.shape import alone, level_of_chosen, shape
-from dither.query.measures import Total
+from dither.curator.answers.release import Released
+from dither.curator.answers.shape import alone, level_of_chosen, shape
+from dither.query.measure.measures import Total
 
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
 ALPHA = 1e-6

@@ -10,8 +10,9 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from dither.curator import Curator, Policy
+from dither.curator import Curator
 from dither.engines import DuckDBEngine
+from dither.policy import Policy
 
 GROUPS = 50
 

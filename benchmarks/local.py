@@ -19,22 +19,22 @@ from typing import Any
 
 import numpy as np
 
-from dither.local.count_mean import CountMeanSketch
-from dither.local.frequencies import FrequencyOracle
-from dither.local.hadamard import HadamardResponse
-from dither.local.hadamard_sketch import HadamardSketch
-from dither.local.hashing import LocalHashing
-from dither.local.kary import Kary
-from dither.local.mean_estimates import LocalMean
-from dither.local.noisy_means import OneBitMean
-from dither.local.piecewise_means import PiecewiseMean
-from dither.local.projective import ProjectiveResponse
-from dither.local.protocol import Protocol
-from dither.local.rappor import Rappor, RapporAggregator
-from dither.local.simulation import zipf_shares
-from dither.local.sketches import Sketch
-from dither.local.subset import SubsetSelection
-from dither.local.unary import Unary
+from dither.local.core.protocol import Protocol
+from dither.local.frequency.hadamard import HadamardResponse
+from dither.local.frequency.hashing import LocalHashing
+from dither.local.frequency.kary import Kary
+from dither.local.frequency.oracle import FrequencyOracle
+from dither.local.frequency.projective import ProjectiveResponse
+from dither.local.frequency.subset import SubsetSelection
+from dither.local.frequency.unary import Unary
+from dither.local.lab.simulation import zipf_shares
+from dither.local.means.mean import LocalMean
+from dither.local.means.noisy import OneBitMean
+from dither.local.means.piecewise import PiecewiseMean
+from dither.local.rappor.protocol import Rappor, RapporAggregator
+from dither.local.sketches.count_mean import CountMeanSketch
+from dither.local.sketches.hadamard import HadamardSketch
+from dither.local.sketches.sketch import Sketch
 from measure import Row, Work, interleaved, run
 
 RESULTS = Path(__file__).parent / "results" / "local.json"

@@ -7,7 +7,6 @@ aren't installed are reported as such. Results go to ``benchmarks/results/noise.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from dither.entropy import DiscreteGaussianSampler, DiscreteLaplaceSampler, perm
 from dither.mechanisms.gaussian import Gaussian
 from dither.mechanisms.laplace import Laplace
 from measure import Row, Section, Work, interleaved, run
+from peers import work as peer_work
 
 DRAWS = 1_000_000
 SCALES = [1, 100, 1_000_000]
@@ -34,37 +34,6 @@ def singles(sampler: DiscreteLaplaceSampler | DiscreteGaussianSampler, n: int) -
     return [sampler.one() for _ in range(n)]
 
 
-def opendp_draws(family: str, scale: int, n: int) -> Work | None:
-    """A vector release of zeros by OpenDP's exact integer mechanism."""
-    try:
-        import opendp.prelude as dp
-    except ImportError:
-        return None
-    dp.enable_features("contrib")
-    distance = dp.l1_distance(T=int) if family == "laplace" else dp.l2_distance(T=float)
-    space = dp.vector_domain(dp.atom_domain(T=int)), distance
-    make = dp.m.make_laplace if family == "laplace" else dp.m.make_gaussian
-    mechanism = make(*space, scale=float(scale))
-    zeros = [0] * n
-    return lambda: mechanism(zeros)
-
-
-def diffprivlib_draws(family: str, scale: int, n: int) -> Work | None:
-    """Scalar releases by diffprivlib's mechanism of the same law (Laplace: geometric)."""
-    with suppress(ImportError):
-        import diffprivlib  # noqa: F401  its models may want another scikit-learn; mechanisms don't
-    try:
-        from diffprivlib.mechanisms import GaussianDiscrete, Geometric
-    except ImportError:
-        return None
-    if family == "laplace":
-        mechanism = Geometric(epsilon=1 / scale, sensitivity=1)
-    else:
-        # Its scale follows from epsilon and delta by a search; the speed hardly depends on it.
-        mechanism = GaussianDiscrete(epsilon=min(0.9, 4 / scale), delta=1e-4, sensitivity=1)
-    return lambda: [mechanism.randomise(0) for _ in range(n)]
-
-
 def vector_rows(repeats: int) -> list[Row]:
     """Exact integer draws against numpy's floor and OpenDP."""
     rng = np.random.default_rng()
@@ -76,7 +45,7 @@ def vector_rows(repeats: int) -> list[Row]:
                 (partial(new_sampler(family, scale).sample, DRAWS), DRAWS),
                 (partial(floor, scale=scale, size=DRAWS), DRAWS),
             ]
-            peers = {"opendp": opendp_draws(family, scale, 10_000)}
+            peers = {"opendp": peer_work("opendp", "draws", family=family, scale=scale, n=10_000)}
             works += [(work, 10_000) for work in peers.values() if work is not None]
             times = iter(interleaved(works, repeats))
             name = f"discrete {family}, scale {scale:g}, per draw of {DRAWS:g}"
@@ -95,7 +64,7 @@ def scalar_rows(repeats: int) -> list[Row]:
     for family in ("laplace", "gaussian"):
         scale, n = 100, 4_000
         works: list[tuple[Work, int]] = [(partial(singles, new_sampler(family, scale), n), n)]
-        peer = diffprivlib_draws(family, scale, n)
+        peer = peer_work("diffprivlib", "draws", family=family, scale=scale, n=n)
         if peer is not None:
             works.append((peer, n))
         times = interleaved(works, repeats)

@@ -44,11 +44,12 @@ from typing import Any
 
 import psycopg
 
-from dither.curator import Curator, Policy
+from dither.curator import Curator, Terms
 from dither.ledger import Account, Amount, Kind
+from dither.policy import Policy
 from dither.privacy import PrivacyLoss
+from dither.server.limits import Limits
 from dither.server.run import Place, serve
-from dither.server.settings import Limits
 from serving import CONNECTIONS, REPEATED, SQL, Fresh, Told, http_load, post, quantiles, serving, shop, wire_client
 from slow_disk import with_slow_flushes
 from soak import faults, soak
@@ -196,7 +197,7 @@ def wire(seconds: float) -> dict[str, Any]:
                 over = _timed(lambda: link.execute(SQL).fetchall(), seconds)
         with Curator.open(directory / "dither.toml") as curator:
             recorded = _timed(lambda: curator.sql(SQL, epsilon="0.5", analyst="ana"), seconds / 2)
-            here = _timed(lambda: curator.remembered(SQL, epsilon="0.5", analyst="ana"), seconds / 2)
+            here = _timed(lambda: curator.analyst("ana").remembered(SQL, Terms.of(epsilon="0.5")), seconds / 2)
     return {
         "wire_p50_ms": round(1000 * over, 3),
         "remembered_p50_ms": round(1000 * here, 3),
@@ -225,7 +226,7 @@ def kills(count: int) -> dict[str, Any]:
     """Kill the server at random moments under load; nothing may be lost, free, or different the second time."""
     chance, bodies, asked, answers = random.Random(11), {}, [], 0
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dither.server.run", "dither.server.http.app", "dither.server.web.pages", "pandas"])
+    context.set_forkserver_preload(["dither.server.run", "dither.server.app", "dither.server.web.pages", "pandas"])
     questions, changed = Fresh(), 0
     with shop() as (directory, token):
         for number in range(count):

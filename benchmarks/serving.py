@@ -22,9 +22,9 @@ from pathlib import Path
 import duckdb
 import psycopg
 
-from dither.curator import Policy
+from dither.policy import Policy
+from dither.server.auth.tokens import TokenFile
 from dither.server.run import access_path
-from dither.server.tokens import TokenFile
 
 POLICY = """
 [source]

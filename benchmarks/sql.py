@@ -31,13 +31,13 @@ import numpy as np
 import pyarrow as pa
 
 from dither.curator import Curator
-from dither.curator.exchange import Exchange
-from dither.curator.records import open_ledger
-from dither.curator.release import Released, release
+from dither.curator.answers.release import Released, release
+from dither.curator.charge.currency import Exchange
+from dither.curator.past.records import open_ledger
 from dither.engines import DuckDBEngine
 from dither.ledger import Account, Ledger
 from dither.privacy import ZcdpLoss
-from dither.query.measures import Measured
+from dither.query.measure.measures import Measured
 from sql_data import make
 from sql_questions import QUESTIONS, Level, Question, policy
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from dither.curator import Policy
+from dither.policy import Policy
 from sql_data import AGE_GROUPS, CITIES
 
 GROUPS, ROWS = 4, 4

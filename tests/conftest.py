@@ -1,6 +1,7 @@
 """Settings for all tests, and programs in processes of their own.
 
-Hypothesis is deterministic, so that a red run can be repeated.
+Hypothesis is deterministic, so that a red run can be repeated; with DITHER_NIGHTLY it draws anew, and prints what
+repeats a failure. Tests that are marked ``nightly`` run only then, those that are marked ``oracle`` only by -m oracle.
 
 No test asserts on a clock: how long work takes depends on what else the machine does. Work that must not grow counts
 its steps (``steps_within``); work that must end at all has a deadline that only a hang misses (``no_hang``).
@@ -18,7 +19,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -34,7 +37,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("dither", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("dither")
+settings.register_profile("nightly", parent=settings.get_profile("dither"), derandomize=False, print_blob=True)
+NIGHTLY = bool(os.environ.get("DITHER_NIGHTLY"))
+settings.load_profile("nightly" if NIGHTLY else "dither")
 
 HERE = Path(__file__).resolve().parent
 # Old libraries beside new ones are told by those what is deprecated. None of it is ours: dither's modules, and the
@@ -50,6 +55,19 @@ def pytest_configure(config):
         config.addinivalue_line("filterwarnings", r"ignore:Unclosed <MemoryObject:ResourceWarning")
         # the last of them are found after all tests, when what was added here isn't asked any more
         warnings.filterwarnings("ignore", "Unclosed <MemoryObject", ResourceWarning)
+
+
+def pytest_collection_modifyitems(config, items):
+    for_oracles = config.option.markexpr == "oracle"
+    left_out = [
+        item
+        for item in items
+        if (item.get_closest_marker("nightly") and not NIGHTLY)
+        or (item.get_closest_marker("oracle") and not for_oracles)
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
 
 
 SOURCE = Path(dither.__file__).resolve().parents[1]
@@ -170,6 +188,19 @@ def _steps_within(limit):
 def steps_within():
     """``with steps_within(n):`` for work that must not take more steps than that."""
     return _steps_within
+
+
+@pytest.fixture
+def audits_by_processor_time(monkeypatch):
+    """What an audit finds within its budget then doesn't depend on what else the machine does.
+
+    Time is what the processor spent on this test, or a twentieth of the time that passed, whichever is more, and one
+    process does all the work, as the time of copies isn't seen.
+    """
+    clock, bound = import_module("dither.audit.drawing.clock"), import_module("dither.audit.lower_bound")
+    wall, used = time.perf_counter(), time.process_time()
+    monkeypatch.setattr(bound, "cores", lambda: 1)
+    monkeypatch.setattr(clock, "now", lambda: max(time.process_time() - used, (time.perf_counter() - wall) / 20))
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from playwright.sync_api import sync_playwright
 
 from dither.cli.shop import POLICY, make_shop
 from dither.curator import Curator
-from dither.server.http.app import make_app
+from dither.server.app import make_app
+from dither.server.auth.tokens import TokenFile
 from dither.server.service import Service
-from dither.server.tokens import TokenFile
 
 HERE = Path(__file__).parent
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]

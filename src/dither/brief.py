@@ -1,4 +1,4 @@
-"""Short texts of large values: what a console, a debugger or a log shows of an object stays readable."""
+"""Texts for people: short ones of large values, so that a console or a log stays readable, and harmless ones."""
 
 from __future__ import annotations
 
@@ -54,3 +54,13 @@ def _few(value: Mapping[Any, Any] | Sequence[Any] | Set[Any]) -> str:
 
 def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"
+
+
+def printable(text: str) -> str:
+    r"""A text without what would steer the terminal that shows it: names, keys and reports may say anything.
+
+    Example:
+        >>> printable("Zürich"), printable("\x1b[2J")
+        ('Zürich', '�[2J')
+    """
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -14,7 +14,7 @@ Watch: TypeAlias = Callable[[float, str], None]
 
 
 def unwatched(share: float, doing: str) -> None:
-    """Nobody looks."""
+    """The default: progress is discarded."""
 
 
 def part_of(watch: Watch, start: float, end: float) -> Watch:

@@ -5,9 +5,10 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
-from dither.anonymize.attributes import Attribute, Configuration, Kind, Role
-from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.models import Distance, DistinctDiversity, KAnonymity, TCloseness
+from dither.anonymize.attributes import Attribute, Kind, Role
+from dither.anonymize.configuration import Configuration
+from dither.anonymize.hierarchy.hierarchies import Hierarchy
+from dither.anonymize.models.catalogue import Distance, DistinctDiversity, KAnonymity, TCloseness
 from dither.errors import InvalidParameter
 
 TABLE = pa.table(

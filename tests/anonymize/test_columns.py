@@ -10,14 +10,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dither.anonymize.attributes import Attribute, Kind, Role
-from dither.anonymize.columns import encode
-from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.tables import as_table
-from dither.anonymize.values import plain
+from dither.anonymize.encoding import encode
+from dither.anonymize.hierarchy.hierarchies import Hierarchy
+from dither.anonymize.table.read import as_table
+from dither.anonymize.table.values import plain
 from dither.errors import InvalidParameter, SourceError
 
 

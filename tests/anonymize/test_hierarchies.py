@@ -8,10 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from dither.anonymize.hierarchies import Hierarchy, TableHierarchy
+from dither.anonymize.hierarchy.hierarchies import Hierarchy, TableHierarchy, hierarchies_in
 from dither.errors import InvalidData, InvalidParameter, SourceError
 
 SCHOOLS = """Bachelors;Undergraduate;Higher education;*
@@ -334,3 +333,23 @@ def test_distances_are_levels_over_height():
 def test_levels_out_of_range():
     with pytest.raises(InvalidParameter, match="level must lie between 0 and 2"):
         Hierarchy.intervals((5,)).level_codes(3, pa.array([1]))
+
+
+def test_hierarchies_of_a_folder_by_name(tmp_path):
+    ages = "".join(f"{age};{age // 10 * 10}-{age // 10 * 10 + 9};*\n" for age in range(20, 40))
+    sexes = "f;*\nm;*\n"
+    (tmp_path / "adult_hierarchy_age.csv").write_text(ages)
+    (tmp_path / "sex.csv").write_text(sexes)
+    (tmp_path / "marriage.csv").write_text(sexes)
+    found = hierarchies_in(tmp_path, ["age", "sex", "ill"])
+    assert {name: one.height for name, one in found.items()} == {"age": 2, "sex": 1}
+    # the file of another column that ends alike is not this one's
+    (tmp_path / "other_hierarchy_page.csv").write_text(sexes)
+    assert set(hierarchies_in(tmp_path, ["age"])) == {"age"}
+    (tmp_path / "age.csv").write_text(ages)
+    with pytest.raises(
+        InvalidParameter, match=r"several hierarchies for 'age': adult_hierarchy_age\.csv, age\.csv; leave one"
+    ):
+        hierarchies_in(tmp_path, ["age"])
+    with pytest.raises(SourceError, match="is not a folder"):
+        hierarchies_in(tmp_path / "none", ["age"])

@@ -13,19 +13,27 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from dither.anonymize.attributes import Attribute, Configuration, Role
-from dither.anonymize.columns import encode
-from dither.anonymize.generalize import Domain, Grouping, Node, of_rows, rolled_up, with_hierarchies, with_histograms
-from dither.anonymize.hierarchies import Hierarchy, TableHierarchy
-from dither.anonymize.lattice import best_levels, full_domain, generalized
-from dither.anonymize.lattice_check import Requirements
-from dither.anonymize.lattice_metrics import Metric, cost_of
-from dither.anonymize.models import DistinctDiversity, KAnonymity, KMap, RecursiveDiversity, TCloseness
-from dither.anonymize.values import Kind
-from dither.anonymize.verify import verify
+from dither.anonymize.attributes import Attribute, Role
+from dither.anonymize.configuration import Configuration
+from dither.anonymize.encoding import encode
+from dither.anonymize.hierarchy.hierarchies import Hierarchy, TableHierarchy
+from dither.anonymize.lattice.check import Requirements
+from dither.anonymize.lattice.cost import Metric, cost_of
+from dither.anonymize.lattice.full_domain import best_levels, full_domain, generalized
+from dither.anonymize.lattice.generalize import (
+    Domain,
+    Grouping,
+    Node,
+    of_rows,
+    rolled_up,
+    with_hierarchies,
+    with_histograms,
+)
+from dither.anonymize.models.catalogue import DistinctDiversity, KAnonymity, KMap, RecursiveDiversity, TCloseness
+from dither.anonymize.table.values import Kind
+from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter
 
 TENS = Hierarchy.intervals((10, 20, 40))

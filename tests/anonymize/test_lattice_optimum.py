@@ -14,13 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import dither.anonymize.lattice_check as lattice_check
-from dither.anonymize.attributes import Configuration
-from dither.anonymize.definitions import satisfies
-from dither.anonymize.hierarchies import Hierarchy, TableHierarchy
-from dither.anonymize.lattice import best_levels, full_domain
-from dither.anonymize.lattice_metrics import Metric
-from dither.anonymize.models import (
+import dither.anonymize.lattice.check as lattice_check
+from dither.anonymize.configuration import Configuration
+from dither.anonymize.hierarchy.hierarchies import Hierarchy, TableHierarchy
+from dither.anonymize.lattice.cost import Metric
+from dither.anonymize.lattice.full_domain import best_levels, full_domain
+from dither.anonymize.models.catalogue import (
     BetaLikeness,
     DeltaDisclosure,
     Distance,
@@ -32,7 +31,8 @@ from dither.anonymize.models import (
     RecursiveDiversity,
     TCloseness,
 )
-from dither.anonymize.verify import verify
+from dither.anonymize.verifier.definitions import satisfies
+from dither.anonymize.verifier.verify import verify
 
 PLACES = [("a", "x", "*"), ("b", "x", "*"), ("c", "y", "*"), ("d", "y", "*")]
 AGES = [(str(age), f"{age // 10 * 10}s", "young" if age < 40 else "old", "*") for age in (21, 25, 34, 38, 47, 52)]

@@ -14,18 +14,16 @@ from fractions import Fraction
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-import dither.anonymize.lattice_check as lattice_check
-from dither.anonymize.attributes import Configuration
-from dither.anonymize.definitions import satisfies
-from dither.anonymize.generalize import Domain, Node
-from dither.anonymize.hierarchies import TableHierarchy
-from dither.anonymize.lattice import best_levels, full_domain, generalized
-from dither.anonymize.lattice_check import Requirements
-from dither.anonymize.lattice_metrics import Metric, cost_of
-from dither.anonymize.models import (
+import dither.anonymize.lattice.check as lattice_check
+from dither.anonymize.configuration import Configuration
+from dither.anonymize.hierarchy.hierarchies import TableHierarchy
+from dither.anonymize.lattice.check import Requirements
+from dither.anonymize.lattice.cost import Metric, cost_of
+from dither.anonymize.lattice.full_domain import best_levels, full_domain, generalized
+from dither.anonymize.lattice.generalize import Domain, Node
+from dither.anonymize.models.catalogue import (
     BetaLikeness,
     DeltaDisclosure,
     Distance,
@@ -36,7 +34,8 @@ from dither.anonymize.models import (
     RecursiveDiversity,
     TCloseness,
 )
-from dither.anonymize.verify import verify
+from dither.anonymize.verifier.definitions import satisfies
+from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter
 
 ILLS = ("flu", "cold", "gout")

@@ -8,11 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from dither.anonymize.generalize import Node
-from dither.anonymize.lattice_search import MOST_NODES, Outcome, expect_searchable, search
+from dither.anonymize.lattice.generalize import Node
+from dither.anonymize.lattice.search import MOST_NODES, Outcome, expect_searchable, search
 from dither.errors import InvalidParameter
 
 

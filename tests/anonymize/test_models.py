@@ -6,16 +6,13 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.optimize import linprog
 
 from dither.anonymize.attributes import Attribute, Kind, Role
-from dither.anonymize.classes import Classes, Histogram
-from dither.anonymize.columns import encode
-from dither.anonymize.definitions import satisfies
-from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.models import (
+from dither.anonymize.encoding import encode
+from dither.anonymize.hierarchy.hierarchies import Hierarchy
+from dither.anonymize.models.catalogue import (
     BetaLikeness,
     DeltaDisclosure,
     Distance,
@@ -28,6 +25,8 @@ from dither.anonymize.models import (
     TCloseness,
     model_from_json,
 )
+from dither.anonymize.table.classes import Classes, Histogram
+from dither.anonymize.verifier.definitions import satisfies
 from dither.errors import InvalidParameter
 
 THOUSANDS = list(range(3, 12))

@@ -2,7 +2,7 @@
 
 Machanavajjhala et al. 2007 (l-diversity), Li, Li & Venkatasubramanian 2007 (t-closeness), Brickell & Shmatikov 2008
 (δ-disclosure), Cao & Karras 2012 (β-likeness), Sweeney 2002 (k-anonymity, k-map). Nothing is taken from
-``dither.anonymize.definitions``: the verifier is compared as well.
+``dither.anonymize.verifier.definitions``: the verifier is compared as well.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
-from dither.anonymize.attributes import Attribute, Configuration, Role
-from dither.anonymize.classes import Classes
-from dither.anonymize.columns import Encoded, encode
-from dither.anonymize.definitions import satisfies
-from dither.anonymize.hierarchies import TableHierarchy
-from dither.anonymize.models import (
+from dither.anonymize.attributes import Attribute, Role
+from dither.anonymize.configuration import Configuration
+from dither.anonymize.encoding import Encoded, encode
+from dither.anonymize.hierarchy.hierarchies import TableHierarchy
+from dither.anonymize.models.catalogue import (
     BetaLikeness,
     DeltaDisclosure,
     Distance,
@@ -37,6 +35,8 @@ from dither.anonymize.models import (
     RecursiveDiversity,
     TCloseness,
 )
+from dither.anonymize.table.classes import Classes
+from dither.anonymize.verifier.definitions import satisfies
 from dither.errors import InvalidParameter
 
 # level by level, the group of each value; values in the order that the ordered distance goes by

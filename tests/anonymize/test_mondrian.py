@@ -10,15 +10,13 @@ from importlib import import_module
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from dither.anonymize import partition as cutting
-from dither.anonymize.attributes import Attribute, Configuration, Kind, Role
-from dither.anonymize.axes import Axis
-from dither.anonymize.columns import encode
-from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.models import (
+from dither.anonymize.attributes import Attribute, Kind, Role
+from dither.anonymize.configuration import Configuration
+from dither.anonymize.encoding import encode
+from dither.anonymize.hierarchy.hierarchies import Hierarchy
+from dither.anonymize.models.catalogue import (
     BetaLikeness,
     DeltaDisclosure,
     Distance,
@@ -28,13 +26,15 @@ from dither.anonymize.models import (
     RecursiveDiversity,
     TCloseness,
 )
-from dither.anonymize.mondrian import mondrian
-from dither.anonymize.values import plain
-from dither.anonymize.verify import verify
+from dither.anonymize.partition import cuts as cutting
+from dither.anonymize.partition.mondrian import mondrian
+from dither.anonymize.releases.axes import Axis
+from dither.anonymize.table.values import plain
+from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter
 
 # the package has a function of that name
-module = import_module("dither.anonymize.mondrian")
+module = import_module("dither.anonymize.partition.mondrian")
 
 PLACES = Hierarchy.from_mapping(
     {

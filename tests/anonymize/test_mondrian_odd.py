@@ -12,18 +12,17 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dither.anonymize.attributes import Attribute, Kind, Role
-from dither.anonymize.axes import Shape
-from dither.anonymize.columns import encode, on_a_line
-from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.layouts import plain_layout
-from dither.anonymize.models import DistinctDiversity, KMap
-from dither.anonymize.mondrian import mondrian
-from dither.anonymize.tables import as_table
-from dither.anonymize.verify import verify
+from dither.anonymize.encoding import encode, on_a_line
+from dither.anonymize.hierarchy.hierarchies import Hierarchy
+from dither.anonymize.models.catalogue import DistinctDiversity, KMap
+from dither.anonymize.partition.mondrian import mondrian
+from dither.anonymize.releases.axes import Shape
+from dither.anonymize.table.arrow_layouts import plain_layout
+from dither.anonymize.table.read import as_table
+from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter
 
 BERLIN = pa.timestamp("us", "Europe/Berlin")
@@ -245,7 +244,7 @@ def test_merging_equal_rows_first_changes_nothing(made, k):
     table, quasi = made
     k = min(k, table.num_rows)
     # the package has a function of that name
-    module = import_module("dither.anonymize.mondrian")
+    module = import_module("dither.anonymize.partition.mondrian")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_MOSTLY_DIFFERENT", 1.0)
         merged = mondrian(table, quasi=quasi, sensitive=["s"], k=k)
@@ -258,7 +257,7 @@ def test_texts_of_many_ranges_are_made_in_stretches(monkeypatch):
     rng = np.random.default_rng(5)
     table = pa.table({"a": pa.array([None, *rng.normal(size=399)]), "b": rng.integers(0, 9, 400)})
     expected = mondrian(table, quasi=["a", "b"], k=3)
-    monkeypatch.setattr("dither.anonymize.cells._STRETCH", 7)
+    monkeypatch.setattr("dither.anonymize.releases.printing._STRETCH", 7)
     assert mondrian(table, quasi=["a", "b"], k=3).table.equals(expected.table)
-    monkeypatch.setattr("dither.anonymize.columns._STRETCH", 7)
+    monkeypatch.setattr("dither.anonymize.encoding._STRETCH", 7)
     assert mondrian(table, quasi=["a", "b"], k=3).table.equals(expected.table)

@@ -6,18 +6,18 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from dither.anonymize.attributes import Attribute, Configuration, Role
-from dither.anonymize.axes import Axis
-from dither.anonymize.cells import Cells
-from dither.anonymize.classes import Classes
-from dither.anonymize.columns import encode
-from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.mondrian import mondrian
-from dither.anonymize.quality import task_utility
-from dither.anonymize.release import Release
+from dither.anonymize.attributes import Attribute, Role
+from dither.anonymize.configuration import Configuration
+from dither.anonymize.encoding import encode
+from dither.anonymize.hierarchy.hierarchies import Hierarchy
+from dither.anonymize.partition.mondrian import mondrian
+from dither.anonymize.releases.axes import Axis
+from dither.anonymize.releases.printing import Cells
+from dither.anonymize.releases.release import Release
+from dither.anonymize.releases.utility import task_utility
+from dither.anonymize.table.classes import Classes
 from dither.errors import InvalidParameter
 
 PLACES = Hierarchy.from_mapping({"Paris": "France", "Lyon": "France", "Rome": "Italy", "Kyoto": "Japan"})

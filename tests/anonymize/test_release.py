@@ -7,20 +7,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from dither.anonymize.attributes import Attribute, Configuration, Role
-from dither.anonymize.axes import Axis
-from dither.anonymize.cells import Cells, alone, inside
-from dither.anonymize.classes import Classes
-from dither.anonymize.columns import encode
-from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.lattice import full_domain
-from dither.anonymize.lines import alike, keys_of, order_of
-from dither.anonymize.mondrian import mondrian
-from dither.anonymize.release import Release
-from dither.anonymize.verify import verify
+from dither.anonymize.attributes import Attribute, Role
+from dither.anonymize.configuration import Configuration
+from dither.anonymize.encoding import encode
+from dither.anonymize.hierarchy.hierarchies import Hierarchy
+from dither.anonymize.lattice.full_domain import full_domain
+from dither.anonymize.partition.mondrian import mondrian
+from dither.anonymize.releases.axes import Axis
+from dither.anonymize.releases.printing import Cells, alone, inside
+from dither.anonymize.releases.release import Release
+from dither.anonymize.table.classes import Classes
+from dither.anonymize.table.row_keys import alike, keys_of, order_of
+from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter
 
 
@@ -323,7 +323,7 @@ def test_nothing_half_written_is_left(release, tmp_path, monkeypatch):
         place.write_text("half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dither.anonymize.release.arrow_csv.write_csv", stopped)
+    monkeypatch.setattr("dither.anonymize.releases.release.arrow_csv.write_csv", stopped)
     with pytest.raises(KeyboardInterrupt):
         made.save(tmp_path / "out.csv")
     assert [place.name for place in tmp_path.iterdir()] == ["out.csv"]

@@ -8,13 +8,12 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from dither.anonymize import combinations as search
-from dither.anonymize.exposure import Attacker, Band, exposure
-from dither.anonymize.risk import FOR_THE_OWNER, Notice, risk
-from dither.anonymize.risk_report import percent
+from dither.anonymize.risks import combinations as search
+from dither.anonymize.risks.attackers import Attacker, Band, exposure
+from dither.anonymize.risks.report import FOR_THE_OWNER, Notice, percent
+from dither.anonymize.risks.risk import risk
 from dither.errors import InvalidData, InvalidParameter
 
 
@@ -142,8 +141,8 @@ def test_columns_are_noticed_and_ranked():
             without = len(by_hand(table, list(others))[1]) if others else 1
             gains.append((len(by_hand(table, [*others, "sex"])[1]) - without) / n)
     assert by_name["sex"].gain == pytest.approx(math.fsum(gains) / len(gains))
-    assert report.smallest_set(0.5).columns == ("name",)
-    assert report.smallest_set(1.1) is None
+    assert report.minimal_sets(0.5)[0].columns == ("name",)
+    assert report.minimal_sets(1.1) == ()
     assert report.exposure.columns == report.of_size(3)[0].columns == ("age", "postcode", "weight")
 
 

@@ -7,13 +7,11 @@ from itertools import chain, combinations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dither.anonymize import risk
-from dither.anonymize.exposure import exposure
-from dither.anonymize.risk import Notice
-from dither.anonymize.risk_report import percent
+from dither.anonymize.risks.attackers import exposure
+from dither.anonymize.risks.report import Notice, percent
 
 MISSING = object()
 CELLS = st.one_of(st.none(), st.integers(0, 2))
@@ -116,10 +114,6 @@ def test_minimal_sets_are_all_that_are_enough_and_have_nothing_to_spare(table, m
     found = report.minimal_sets(share)
     assert {each.columns for each in found} == minimal
     assert [len(each.columns) for each in found] == sorted(len(each.columns) for each in found)
-    smallest = report.smallest_set(share)
-    assert (smallest is None) == (not minimal)
-    if smallest is not None:
-        assert len(smallest.columns) == len(found[0].columns)
 
 
 @given(table=people())

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dither.anonymize import risk
-from dither.anonymize.risk import FOR_THE_OWNER
+from dither.anonymize.risks.report import FOR_THE_OWNER
 
 HOSTILE = [
     "<script>alert(1)</script>",

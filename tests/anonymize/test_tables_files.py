@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
-from dither.anonymize.mondrian import mondrian
-from dither.anonymize.tables import as_table
-from dither.anonymize.values import plain
-from dither.anonymize.verify import verify
+from dither.anonymize.partition.mondrian import mondrian
+from dither.anonymize.table.read import as_table
+from dither.anonymize.table.values import plain
+from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter, SourceError
 
 LINES = [["age", "zip", "born", "ill"], ["31", "01234", "1990-05-01", "flu"], ["", "1", "", 'say "hi", x']]

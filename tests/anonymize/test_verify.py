@@ -10,14 +10,12 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from dither.anonymize.attributes import Attribute, Configuration, Kind, Role
-from dither.anonymize.findings import Problem
-from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.matching import placed
-from dither.anonymize.models import (
+from dither.anonymize.attributes import Attribute, Kind, Role
+from dither.anonymize.configuration import Configuration
+from dither.anonymize.hierarchy.hierarchies import Hierarchy
+from dither.anonymize.models.catalogue import (
     BetaLikeness,
     DeltaDisclosure,
     Distance,
@@ -28,8 +26,10 @@ from dither.anonymize.models import (
     RecursiveDiversity,
     TCloseness,
 )
-from dither.anonymize.printed import Unreadable, members
-from dither.anonymize.verify import verify
+from dither.anonymize.verifier.findings import Problem
+from dither.anonymize.verifier.matching import placed
+from dither.anonymize.verifier.parse import Unreadable, members
+from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter
 
 ORIGINAL = pa.table(

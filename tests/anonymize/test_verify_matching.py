@@ -3,15 +3,15 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from dither.anonymize import matching, truth
-from dither.anonymize.attributes import Attribute, Configuration, Role
-from dither.anonymize.grouping import Coded, Sorts
-from dither.anonymize.matching import Fit, fitting
-from dither.anonymize.printed import read_cells
-from dither.anonymize.verify import verify
+from dither.anonymize.attributes import Attribute, Role
+from dither.anonymize.configuration import Configuration
+from dither.anonymize.verifier import matching, truth
+from dither.anonymize.verifier.grouping import Coded, Sorts
+from dither.anonymize.verifier.matching import Fit, fitting
+from dither.anonymize.verifier.parse import read_cells
+from dither.anonymize.verifier.verify import verify
 
 texts_ = st.sampled_from(
     ["*", None, "3", "{1, 4}", "0–2", "2–9", "{2–3, NULL}", "{1, 2–3, 7, NULL}", "5–4", "{NULL}", "?"]

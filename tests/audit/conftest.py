@@ -1,19 +1,17 @@
 """Audits keep a budget of time, so what they find depends on how busy the machine is. In these tests it doesn't.
 
-Time is what the processor spent on this test, or a twentieth of the time that passed, whichever is more, and one
-process does all the work, as the time of copies isn't seen. A test that is about time or copies takes ``wall_clock`` or
-``own_clock``. A test that must find something within its budget takes ``counted_time``: each draw has its price, so
-that there are as many of them on every machine.
+``audits_by_processor_time`` sees to that. A test that is about time or copies takes ``wall_clock`` or ``own_clock``. A
+test that must find something within its budget takes ``counted_time``: each draw has its price, so that there are as
+many of them on every machine.
 """
 
 import sys
-import time
 
 import numpy as np
 import pytest
 
-from dither.audit import clock
-from dither.audit.answers import Asking
+from dither.audit.drawing import clock
+from dither.audit.queries.answers import Asking
 
 
 @pytest.fixture
@@ -52,7 +50,7 @@ class CountedClock(OwnClock):
 
 @pytest.fixture
 def counted_time(monkeypatch):
-    mine, sampling = CountedClock(), sys.modules["dither.audit.sampling"]
+    mine, sampling = CountedClock(), sys.modules["dither.audit.drawing.draws"]
     as_block, once = sampling.as_block, Asking.once
 
     def counted(outputs, n):
@@ -71,9 +69,6 @@ def counted_time(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def _processor_time(request, monkeypatch):
-    if {"wall_clock", "own_clock", "counted_time"} & set(request.fixturenames):
-        return
-    wall, used = time.perf_counter(), time.process_time()
-    monkeypatch.setattr(sys.modules["dither.audit.lower_bound"], "cores", lambda: 1)
-    monkeypatch.setattr(clock, "now", lambda: max(time.process_time() - used, (time.perf_counter() - wall) / 20))
+def _processor_time(request):
+    if not {"wall_clock", "own_clock", "counted_time"} & set(request.fixturenames):
+        request.getfixturevalue("audits_by_processor_time")

@@ -4,14 +4,24 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dither.audit.claims import claim_of
-from dither.audit.events import Bound, Contradiction, Event, choose, decided, objectives, simplified, sketch_of
-from dither.audit.outputs import layout_of
-from dither.audit.scores import NO_BIT, Atoms, Between, Column, Kind, Learned, LowestBit, Ratio, Value, lowest_bit
+from dither.audit.events.choose import Bound, Contradiction, Event, choose, decided, objectives, simplified, sketch_of
+from dither.audit.events.scores import (
+    NO_BIT,
+    Atoms,
+    Between,
+    Column,
+    Kind,
+    Learned,
+    LowestBit,
+    Ratio,
+    Value,
+    lowest_bit,
+)
+from dither.audit.outputs.layout import layout_of
 
 OUTPUT = Column("output", ("output",))
 

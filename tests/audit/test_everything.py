@@ -10,18 +10,18 @@ import pytest
 from rich.console import Console
 
 from dither import mechanisms
-from dither.audit import everything
-from dither.audit.aggregates import QUESTIONS, Currency, shop
-from dither.audit.everything import Part, Row, audit_everything, audit_named_specimen, audit_subject, rows_of
-from dither.audit.queries import audit_query
-from dither.audit.report import write_report
+from dither.audit.queries.audit import audit_query
+from dither.audit.report.write import write_report
 from dither.audit.result import Verdict
-from dither.audit.subjects import subject, subjects
+from dither.audit.suite import run as everything
+from dither.audit.suite.mechanisms import subject, subjects
+from dither.audit.suite.questions import QUESTIONS, Currency, shop
+from dither.audit.suite.run import Part, Row, audit_everything, audit_named_specimen, audit_subject, rows_of
 from dither.audit.zoo import specimens
 from dither.cli.audit import show_rows
 from dither.errors import InvalidParameter
 from dither.mechanisms import Laplace
-from dither.query.plan import Function
+from dither.query.plan.plan import Function
 from dither.query.sql import bind
 from dither.query.sql.calls import AGGREGATES
 

@@ -4,7 +4,7 @@ import pytest
 
 from dither.audit import Batched, Verdict, lower_bound
 from dither.local import Kary, Unary
-from dither.local.catalogue import PROTOCOLS, Wanted
+from dither.local.lab.catalogue import PROTOCOLS, Wanted
 
 SURE = 1 - 1e-9
 EPSILON = 2

@@ -10,9 +10,9 @@ from scipy import stats
 
 from dither.audit import Assumption, Batched, LowerBound, Sketch, Verdict, claim_of, lower_bound
 from dither.audit.counting import Look, epsilon_down, event_intervals
-from dither.audit.events import choose, objectives
+from dither.audit.events.choose import choose, objectives
 from dither.audit.lower_bound import seconds_of
-from dither.audit.outputs import layout_of
+from dither.audit.outputs.layout import layout_of
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms import (
     DiscreteLaplace,
@@ -135,7 +135,7 @@ def recorded(monkeypatch, **arguments):
         spent.append(failure)
         return event_intervals(in_p, p_draws, in_q, q_draws, failure)
 
-    monkeypatch.setattr("dither.audit.certify.event_intervals", recording)
+    monkeypatch.setattr("dither.audit.certify.by_sampling.event_intervals", recording)
     noisy = Batched(lambda x, n: np.round(np.random.default_rng().normal(x, 1, n), 3))
     lower_bound(noisy, 0.0, 1.0, claim=GaussianLoss(Fraction(1)), confidence=0.9, budget="1s", **arguments)
     return spent
@@ -152,12 +152,12 @@ def test_all_statements_together_spend_no_more_than_the_failure(monkeypatch, sto
 @pytest.mark.parametrize("stop", [True, False])
 def test_looks_that_spend_everything_spend_no_more(monkeypatch, stop):
     """With one look that has the whole share, all is spent, however many events and rounds there are."""
-    monkeypatch.setattr("dither.audit.workers.looks", lambda planned: iter([Look(1, 1.0), Look(10**18, 0.0)]))
+    monkeypatch.setattr("dither.audit.drawing.workers.looks", lambda planned: iter([Look(1, 1.0), Look(10**18, 0.0)]))
     assert sum(recorded(monkeypatch, stop_when_broken=stop)) == pytest.approx(0.1, rel=1e-9)
 
 
 def test_normal_statements_spend_no_more_than_the_failure(monkeypatch):
-    from dither.audit import normal
+    from dither.audit.certify import by_normal_law as normal
 
     spent, box = [], normal._box
     monkeypatch.setattr(normal, "_box", lambda total, failure: spent.append(failure) or box(total, failure))
@@ -169,7 +169,7 @@ def test_normal_statements_spend_no_more_than_the_failure(monkeypatch):
 
 def test_no_draw_has_two_uses(monkeypatch):
     """What fits, what chooses and what is counted are different draws, also over several rounds."""
-    from dither.audit import certify
+    from dither.audit.certify import by_sampling as certify
 
     drawn, counted, uses = iter(range(10**12)), [], []
     chosen, called = certify.choose, certify.Tally.__call__

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dither.audit.outputs import SHAPE, WHOLE, as_block, canonical, joined, layout_of
+from dither.audit.outputs.layout import SHAPE, WHOLE, as_block, canonical, joined, layout_of
 from dither.errors import InvalidData
 
 
@@ -212,7 +212,7 @@ def test_deep_values_end():
 
 def test_codes_are_the_same_in_every_process():
     program = (
-        "from dither.audit.outputs import layout_of\n"
+        "from dither.audit.outputs.layout import layout_of\n"
         "v = [{'x', 'y', 'z'}, {'k': (1, 2.5, None, 'é')}]\n"
         "c = layout_of(v, v).read(v)\n"
         "print({name: column.tolist() for name, column in sorted(c.kinds.items())})"

@@ -13,25 +13,27 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dither.audit.movement import in_words, movements
-from dither.audit.neighbours import Fault
-from dither.audit.queries import audit_query
-from dither.audit.releases import MOST_SHOWN, SCORE, Releases
+from dither.audit.claims import telling_delta
+from dither.audit.queries.audit import audit_query
+from dither.audit.queries.movement import in_words, movements
+from dither.audit.queries.neighbours import Fault
+from dither.audit.queries.releases import MOST_SHOWN, SCORE, Releases
+from dither.audit.queries.synthetic import constants_of, tables_of, unit_id, values_of
+from dither.audit.queries.worlds import worlds
 from dither.audit.result import Verdict
-from dither.audit.synthetic import constants_of, tables_of, unit_id, values_of
-from dither.audit.telling import telling_delta
-from dither.audit.worlds import worlds
 from dither.checks.statistics import chi_square
-from dither.curator import Curator, Policy, execution
+from dither.curator import Curator
+from dither.curator.run import execution
 from dither.engines import cells
 from dither.errors import InvalidParameter, InvalidPolicy, Refused
 from dither.mechanisms import GaussianLoss
 from dither.mechanisms.randomized_response import RandomizedResponse
+from dither.policy import Policy
 from dither.privacy import Adjacency, ApproximateLoss, PureLoss
-from dither.query import price as price_module
 from dither.query.kinds import Kind
-from dither.query.measures import Histogram, Measured
-from dither.query.price import QueryBudget, price
+from dither.query.measure.measures import Histogram, Measured
+from dither.query.price import price as price_module
+from dither.query.price.price import QueryBudget, price
 from dither.query.sql import bind
 
 ALPHA = 1e-9

@@ -1,17 +1,14 @@
 """Keys that are discovered: one that a single unit holds must not show, and the query audit would notice."""
 
-from fractions import Fraction
-
 import pytest
 
-from dither.audit.aggregates import Currency, shop
-from dither.audit.queries import audit_query
-from dither.audit.query_neighbours import measure_neighbours
-from dither.audit.rehearsal import pricing_of, rehearsed
-from dither.audit.releases import Releases
+from dither.audit.queries.audit import audit_query
+from dither.audit.queries.neighbour_test import measure_neighbours
+from dither.audit.queries.rehearsal import pricing_of, rehearsed
+from dither.audit.queries.releases import Releases
 from dither.audit.result import Verdict
-from dither.curator.accounts import OWNER
-from dither.curator.asked import Asked
+from dither.audit.suite.questions import Currency, shop
+from dither.curator import OWNER, Terms
 from dither.mechanisms import GaussianThreshold, PartitionSelection
 from dither.progress import unwatched
 
@@ -42,9 +39,8 @@ def test_keys_that_are_shown_whoever_holds_them_are_caught(monkeypatch):
 @pytest.mark.parametrize("currency", [Currency.ZCDP, Currency.REPLACED])
 def test_some_tables_have_keys_of_one_unit_alone(monkeypatch, tmp_path, currency, seed):
     rules = shop(currency)
-    with pricing_of(rehearsed(rules, {}, tmp_path / "price")) as pricing:
-        asked = Asked.of(epsilon=4, error=None, weights=None, confidence=Fraction(19, 20), analyst=OWNER)
-        prepared = pricing.prepare(PRODUCTS, asked)
+    with pricing_of(rehearsed(rules, {}, tmp_path / "price")) as (pricing, quoting):
+        prepared = pricing.prepare(PRODUCTS, Terms.of(epsilon=4), quoting.asker(OWNER))
     *_, alone = measure_neighbours(
         rules.schema, prepared, [prepared.priced], tmp_path, pairs=16, seconds=60, seed=seed, watch=unwatched
     )

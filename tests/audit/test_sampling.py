@@ -11,11 +11,12 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from dither.audit import Batched, clock, lower_bound
-from dither.audit.outputs import layout_of
-from dither.audit.sampling import Draws, batched, collect
-from dither.audit.task import fingerprints
-from dither.audit.workers import blocks, totals
+from dither.audit import Batched, lower_bound
+from dither.audit.certify.task import fingerprints
+from dither.audit.drawing import clock
+from dither.audit.drawing.draws import Draws, batched, collect
+from dither.audit.drawing.workers import blocks, totals
+from dither.audit.outputs.layout import layout_of
 from dither.errors import DitherError, InvalidData, InvalidParameter
 from dither.mechanisms import DiscreteLaplace, Exponential, Laplace
 

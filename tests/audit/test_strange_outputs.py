@@ -11,10 +11,9 @@ import pandas as pd
 import pytest
 
 from dither.audit import Batched, lower_bound
-from dither.audit.dependence import expect_independent
-from dither.audit.outputs import as_block, canonical, layout_of, whole_codes
-from dither.audit.sampling import LARGEST_SAMPLE, Draws, batched, collect, settled
-from dither.audit.task import fingerprints
+from dither.audit.certify.task import fingerprints
+from dither.audit.drawing.draws import LARGEST_SAMPLE, Draws, batched, collect, settled
+from dither.audit.outputs.layout import as_block, canonical, expect_independent, layout_of, whole_codes
 from dither.errors import InvalidData
 
 GENERATOR = np.random.default_rng(4)

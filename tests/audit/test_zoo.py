@@ -12,8 +12,8 @@ from scipy import stats
 import dither as dp
 from dither.audit import zoo
 from dither.audit.claims import claim_of
+from dither.audit.drawing.draws import Batched
 from dither.audit.result import Verdict
-from dither.audit.sampling import Batched
 from dither.audit.zoo.catalogue import markdown
 from dither.errors import InvalidParameter
 

@@ -9,7 +9,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dither.anonymize.findings import Finding, Problem, Verified
+from dither.anonymize.verifier.findings import Finding, Problem, Verified
 from dither.cli.anonymity import listed, models, share
 from dither.errors import InvalidParameter
 
@@ -95,7 +95,7 @@ def test_hierarchies_are_found_by_the_names_of_files(patients, run):
 def test_a_table_that_fails_its_verification_is_not_left_behind(patients, inside, monkeypatch):
     wrong = Verified(rows=1, classes=1, smallest=1, suppressed=0,
                      findings=(Finding(problem=Problem.MODEL_VIOLATED, text="broken"),))  # fmt: skip
-    monkeypatch.setattr(import_module("dither.anonymize.verify"), "verify", lambda *given, **more: wrong)
+    monkeypatch.setattr(import_module("dither.anonymize.verifier.verify"), "verify", lambda *given, **more: wrong)
     done = inside("anonymize", "patients.csv", *WANTED, "-o", "out.parquet")
     assert done.status == 1
     assert "- broken" in done.out
@@ -104,7 +104,7 @@ def test_a_table_that_fails_its_verification_is_not_left_behind(patients, inside
 
 
 def test_what_is_typed_wrong_costs_no_work(patients, inside, monkeypatch):
-    monkeypatch.setattr(import_module("dither.anonymize.mondrian"), "mondrian", None)
+    monkeypatch.setattr(import_module("dither.anonymize.partition.mondrian"), "mondrian", None)
     Path("file").touch()
     Path("folder.csv").mkdir()
     Path("levels").mkdir()
@@ -202,14 +202,14 @@ def test_a_table_with_gaps_is_released_in_either_form(empty, run, ending):
     assert again.status == 0, again.out
 
 
-@pytest.mark.parametrize("moment", ["mondrian", "verify"])
+@pytest.mark.parametrize("moment", ["partition.mondrian", "verifier.verify"])
 def test_a_command_that_is_stopped_leaves_nothing(patients, inside, monkeypatch, moment):
     Path("out.parquet").write_bytes(b"before")
 
     def stopped(*given, **more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(import_module(f"dither.anonymize.{moment}"), moment, stopped)
+    monkeypatch.setattr(import_module(f"dither.anonymize.{moment}"), moment.rpartition(".")[2], stopped)
     done = inside("anonymize", "patients.csv", *WANTED, "-o", "out.parquet")
     assert done.status == 130
     assert "stopped" in done.err

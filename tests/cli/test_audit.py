@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dither.audit import everything
-from dither.audit.subjects import subject
+from dither.audit.suite import run as everything
+from dither.audit.suite.mechanisms import subject
 from dither.audit.zoo import specimens
-from dither.query import price
+from dither.query.price import price
 
 ASKED = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
 HEADINGS = ["claimed ε", "δ", "ε is at least", "of the claim", "verdict", "seconds", "event"]

@@ -5,9 +5,10 @@ from fractions import Fraction
 
 import pytest
 
-from dither.curator import Curator, Policy
-from dither.engines.intake import Limits
+from dither.curator import Curator
 from dither.errors import Refused
+from dither.policy import Policy
+from dither.query.intake import Limits
 from dither.server.problems import problem_of
 
 ONE = Fraction(1, 100)

@@ -9,10 +9,10 @@ import pytest
 
 from dither.cli.local_lines import estimated, reader_of
 from dither.errors import InvalidData
-from dither.local.attributes import Attributes
-from dither.local.catalogue import PROTOCOLS, Wanted
-from dither.local.protocol import protocol_of
-from dither.local.wire import Dropped
+from dither.local.clients.wire import Dropped
+from dither.local.core.protocol import protocol_of
+from dither.local.frequency.attributes import Attributes
+from dither.local.lab.catalogue import PROTOCOLS, Wanted
 
 
 @pytest.fixture(autouse=True)

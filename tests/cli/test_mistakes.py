@@ -81,7 +81,8 @@ def test_a_corrupt_ledger_is_not_used(shop, run):
 
 
 OWN_LOSS = """
-from dither.curator import Policy, records
+from dither.curator.past import records
+from dither.policy import Policy
 from dither.ledger import Account
 from dither.privacy import PureLoss
 

@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from dither.server.identity import Scope
-from dither.server.tokens import TokenFile
+from dither.server.auth.identity import Scope
+from dither.server.auth.tokens import TokenFile
 
 SECRET = re.compile(r"dither_[A-Za-z0-9_-]{43}")
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_every_public_name_is_there_and_listed(package):
     assert set(module.__all__) <= set(dir(module))
     for name in module.__all__:
         assert star[name] is getattr(module, name)
-    with pytest.raises(AttributeError, match="has no attribute 'nothing_of_this_name'"):
+    with pytest.raises(AttributeError, match="nothing_of_this_name"):
         module.nothing_of_this_name  # noqa: B018
     with pytest.raises(ImportError, match="nothing_of_this_name"):
         exec(f"from dither{package} import nothing_of_this_name")
@@ -77,19 +78,28 @@ def test_every_public_name_is_there_and_listed(package):
 
 @pytest.mark.parametrize("package", LAZY)
 def test_type_checkers_see_what_is_loaded_later(package):
-    """The imports that only type checkers read and the table that is used agree, so neither can fall behind."""
+    """Each name of the stub is the object of that name in the module that the stub takes it from."""
     module = importlib.import_module(f"dither{package}")
-    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
-    guarded = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    seen = {alias.name: line.module for line in guarded.body for alias in line.names}
-    packages = {name for name, home in seen.items() if home == module.__name__}
-    assert {name: home for name, home in seen.items() if name not in packages} == module._HOME_OF
-    at_once = [line for line in tree.body if isinstance(line, ast.ImportFrom) and line.module.startswith("dither.")]
-    now = {alias.name for line in at_once for alias in line.names}
-    assert seen.keys() | now >= set(module.__all__)
-    # a submodule of the same name would take the name's place when it is loaded
+    stub = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    homes = {a.name: line.module for line in stub.body if isinstance(line, ast.ImportFrom) for a in line.names}
+    assert homes.keys() == set(module.__all__)
+    for name, home in homes.items():
+        if home is None:
+            assert getattr(module, name) is importlib.import_module(f"{module.__name__}.{name}")
+        else:
+            assert getattr(module, name) is getattr(importlib.import_module(f"{module.__name__}.{home}"), name)
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_no_module_takes_the_place_of_a_name(package):
+    """A submodule of the same name stands there once it is loaded, unless the name was bound after it."""
+    module = importlib.import_module(f"dither{package}")
     folder = Path(module.__file__).parent
-    assert not [name for name in module._HOME_OF if (folder / f"{name}.py").exists() or (folder / name).is_dir()]
+    stub = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    names = {a.name for line in stub.body if isinstance(line, ast.ImportFrom) and line.module for a in line.names}
+    for name in names:
+        if (folder / f"{name}.py").exists() or (folder / name).is_dir():
+            assert not isinstance(vars(module)[name], ModuleType), "bind it in __init__.py"
 
 
 def test_names_can_be_read_about_and_pickled():

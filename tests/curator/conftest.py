@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dither.curator import Curator, Policy
-from dither.curator.exchange import Exchange
+from dither.curator import Curator
+from dither.curator.charge.currency import Exchange
 from dither.engines import DuckDBEngine
 from dither.ledger import MemoryLedger
+from dither.policy import Policy
 
 CITIES = ("Basel", "Bern", "Zug")
 ITEMS = 40

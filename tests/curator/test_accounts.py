@@ -9,8 +9,8 @@ from fractions import Fraction
 import pytest
 
 from dither.curator import Curator, PublicReceipt, drafts
-from dither.curator.accounts import Accounts
-from dither.curator.exchange import Exchange
+from dither.curator.charge.accounts import Accounts
+from dither.curator.charge.currency import Exchange
 from dither.errors import OutOfBudget, Refused
 from dither.ledger import Account, Amount, Limit
 from dither.privacy.renyi import zcdp_epsilon
@@ -64,11 +64,11 @@ def test_what_was_spent_is_read_at_the_delta_that_was_stated_then(opened):
         with_delta = dataclasses.replace(policy, budget=budget)
         later = Accounts(with_delta, Exchange(Fraction(stated), made.ledger.sums), made.ledger)
         for who, then in before.items():
-            now = later.guarantee(who)
+            now = later.guarantee(later.asker(who))
             assert now.delta == then.delta, who
             # the cap of another δ isn't read for it
             assert now.epsilon >= then.epsilon, who
-        assert {line.delta for line in later.lines("owner")} == {1e-6}
+        assert {line.delta for line in later.lines(later.asker("owner"))} == {1e-6}
         # whoever has spent nothing yet is told the δ of today
         assert later.line(Account(("shop", "zoe")), Amount()).delta == float(Fraction(stated))
 
@@ -212,7 +212,7 @@ def test_the_size_of_the_data_can_not_be_guessed_from_a_key(tmp_path):
         key = curator.price(sql, epsilon=1).key
         assert key == curator.price(sql, epsilon=1).key
         # whoever knows the policy, the code and even the exact version computes everything but the ledger's secret
-        pricing = curator._pricing
+        pricing = curator._vault.pricing
         seen = []
         pricing_named = pricing._named
 

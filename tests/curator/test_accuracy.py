@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from dither import DiscreteGaussian, DiscreteLaplace
-from dither.curator.release import release
+from dither.curator.answers.release import release
 from dither.query.sql import bind
 
 ALPHA = 1e-9

@@ -11,7 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dither.curator.answer import Answer, Bars, Cost, cell, column_texts, number
+from dither.curator.answers.answer import Answer, Bars, Cost
+from dither.drawings.texts import cell, number
 
 CITIES = ["Basel", "Bern", "Zug"]
 
@@ -133,25 +134,25 @@ def test_one_number_of_decimals_for_a_column():
     values = np.array([12.0, 7.123456, 9.5, 1.0])
     half = np.array([0.5, 0.61, 2.0, 0.0004])
     made = made_up(pa.table({"m": values}), bars={"m": bars(values - half, values + half)})
-    texts = column_texts(made, "m")
+    texts = made.texts("m")
     assert [str(text) for text in texts] == ["12.00 ± 0.50", "7.12 ± 0.61", "9.50 ± 2.00", "1.00000 ± 0.00040"]
     assert (texts[1].low, texts[1].high) == ("6.51", "7.73")
-    assert column_texts(made, "m", 2) == texts[:2]
+    assert made.texts("m", 2) == texts[:2]
 
 
 def test_it_is_told_where_a_value_is_not_in_the_middle():
     made = made_up(pa.table({"m": [3.0, 10.0, None]}), bars={"m": bars([0.0, 0.0, 0.0], [20.0, 20.0, 1.0])})
-    cut, whole, missing = column_texts(made, "m")
+    cut, whole, missing = made.texts("m")
     assert (str(cut), cut.low, cut.high, cut.around) == ("3 ± 17", "0", "20", False)
     assert whole.around
     assert str(missing) == "NULL"
     unknown = made_up(pa.table({"m": [3.0]}), bars={"m": bars([-np.inf], [np.inf])})
-    assert str(column_texts(unknown, "m")[0]) == "3 ± unknown"
+    assert str(unknown.texts("m")[0]) == "3 ± unknown"
 
 
 def test_keys_are_written_as_they_are():
     keys = [2015, 123456789, -1, 0.1, 2015.0, 12345.678, True, None, dt.date(2026, 1, 2)]
-    shown = [str(column_texts(made_up(pa.table({"k": [key]})), "k")[0]) for key in keys]
+    shown = [str(made_up(pa.table({"k": [key]})).texts("k")[0]) for key in keys]
     assert shown == ["2015", "123456789", "-1", "0.1", "2015", "12345.678", "True", "NULL", "2026-01-02"]
 
 

@@ -14,9 +14,9 @@ import duckdb
 import pytest
 
 from dither.curator import Curator
-from dither.curator.exchange import Exchange
-from dither.engines import released
+from dither.curator.charge.currency import Exchange
 from dither.engines.base import EngineFailure
+from dither.engines.duckdb import released
 from dither.errors import DitherError, Failed, LedgerBusy, LedgerError, Refused, SourceError
 from dither.ledger import Account, Amount, SqliteLedger
 from dither.privacy import PureLoss
@@ -136,7 +136,7 @@ def test_an_interrupt_stays_one_when_the_ledger_can_not_be_written(opened, monke
 def test_an_interrupt_of_released_tables_is_an_interrupt(monkeypatch, problem):
     import pyarrow as pa
 
-    from dither.query.expressions import Column
+    from dither.query.expressions.expressions import Column
     from dither.query.kinds import Kind
 
     class Interrupted:
@@ -155,7 +155,7 @@ def test_an_interrupt_of_released_tables_is_an_interrupt(monkeypatch, problem):
 def test_an_interrupt_does_not_wait_for_the_step(opened, monkeypatch):
     made = opened(more="round_answer_time_up_to = 60")
     slept = []
-    monkeypatch.setattr("dither.curator.curator.time.sleep", slept.append)
+    monkeypatch.setattr("dither.curator.charge.charging.time.sleep", slept.append)
     made.curator.sql(COUNTS, epsilon="1/4")
     assert len(slept) == 1
     made.engine.fails_with = KeyboardInterrupt()
@@ -321,7 +321,7 @@ def test_changed_files_are_noticed_before_the_charge_and_after_the_run(tmp_path,
         curator.sql(count, epsilon=1)
         book = curator.ledger
         paid = book.balance(Account(("shop",))).spent
-        real = curator._engine.run
+        real = curator._vault.engine.run
 
         def run(measurement, *, salt):
             found = real(measurement, salt=salt)
@@ -329,7 +329,7 @@ def test_changed_files_are_noticed_before_the_charge_and_after_the_run(tmp_path,
             data.write_text("amount,uid\n" + "".join(f"{i % 100},7\n" for i in range(600)))
             return found
 
-        curator._engine.run = run
+        curator._vault.engine.run = run
         with pytest.raises(Failed):
             curator.sql(count + " WHERE amount < 50", epsilon=1)
         assert [e.kind.value for e in book.entries()].count("answer") == 1
@@ -353,14 +353,14 @@ def test_rows_that_change_while_they_are_read_are_not_handed_over(tmp_path):
     data.write_text("uid,amount\n1,2\n3,4\n")
     (tmp_path / "dither.toml").write_text(CSV.format(version=""))
     with Curator.open(tmp_path / "dither.toml") as curator:
-        real = curator._engine.rows
+        real = curator._vault.engine.rows
 
         def rows(*what, **how):
             found = real(*what, **how)
             data.write_text("uid,amount\n1,2\n3,4\n5,6\n")
             return found
 
-        curator._engine.rows = rows
+        curator._vault.engine.rows = rows
         with pytest.raises(Failed):
             curator.run(Rows())
         cause = [e.body["cause"] for e in curator.ledger.entries() if e.kind.value == "failed"]
@@ -446,5 +446,5 @@ def test_questions_that_ended_are_held_by_nobody(opened):
         thread.start()
     for thread in threads:
         thread.join()
-    charging = made.curator._charging
+    charging = made.curator._vault.charging
     assert (len(charging._claimed), len(charging._threads)) == (0, 0)

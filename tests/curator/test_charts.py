@@ -12,10 +12,15 @@ import pyarrow as pa
 import pytest
 
 from dither.curator import Answer, Bars, Cost
-from dither.curator.axes import COLOURS, width_of
-from dither.curator.charts import BOTTOM, HEIGHT, TOP, WIDTH, answer_chart, draw, meter
+from dither.drawings.meters import meter
+from dither.drawings.panels import BOTTOM, HEIGHT, TOP, WIDTH
+from dither.drawings.svg_axes import COLOURS, width_of
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+def chart_of(drawn, kind=None):
+    return drawn.chart(kind).svg
 
 
 def answer(keys, values, half=1.0, *, name="n", key="city"):
@@ -34,7 +39,7 @@ def parsed(text):
 
 
 def test_bars_are_as_high_as_their_values():
-    drawing = parsed(answer_chart(answer(["a", "b", "c"], [10.0, 20.0, 40.0], half=2.0)))
+    drawing = parsed(chart_of(answer(["a", "b", "c"], [10.0, 20.0, 40.0], half=2.0)))
     heights = [float(rect.get("height")) for rect in drawing.iter(f"{SVG}rect")]
     # the axis runs from 0 to 50: the next round number above 42
     assert heights == pytest.approx([(HEIGHT - TOP - BOTTOM) * v / 50 for v in (10, 20, 40)], abs=0.2)
@@ -46,25 +51,25 @@ def test_bars_are_as_high_as_their_values():
 
 
 def test_negative_values_hang_below_zero():
-    drawing = parsed(answer_chart(answer(["a", "b"], [-10.0, 10.0], half=0.5)))
+    drawing = parsed(chart_of(answer(["a", "b"], [-10.0, 10.0], half=0.5)))
     first, second = (rect for rect in drawing.iter(f"{SVG}rect"))
     assert float(first.get("y")) == pytest.approx(float(second.get("y")) + float(second.get("height")), abs=0.2)
 
 
 def test_the_kind_follows_the_keys():
     days = [dt.date(2026, 1, 1) + dt.timedelta(days=i) for i in range(5)]
-    assert 'class="line"' in answer_chart(answer(days, range(5), key="day"))
-    assert 'class="band"' in answer_chart(answer(days, range(5), key="day"))
-    assert 'class="line"' in answer_chart(answer([3, 1, 2], [1, 2, 3], key="month"))
-    assert "<rect" in answer_chart(answer(["a", "b", "c"], [1, 2, 3]))
-    assert "<circle" in answer_chart(answer([f"k{i}" for i in range(80)], range(80)))
-    assert "<circle" in answer_chart(answer(["a", "b", "c"], [1, 2, 3]), kind="dot")
+    assert 'class="line"' in chart_of(answer(days, range(5), key="day"))
+    assert 'class="band"' in chart_of(answer(days, range(5), key="day"))
+    assert 'class="line"' in chart_of(answer([3, 1, 2], [1, 2, 3], key="month"))
+    assert "<rect" in chart_of(answer(["a", "b", "c"], [1, 2, 3]))
+    assert "<circle" in chart_of(answer([f"k{i}" for i in range(80)], range(80)))
+    assert "<circle" in chart_of(answer(["a", "b", "c"], [1, 2, 3]), kind="dot")
     # texts have no place on a line
-    assert 'class="line"' not in answer_chart(answer(["a", "b", "c"], [1, 2, 3]), kind="line")
+    assert 'class="line"' not in chart_of(answer(["a", "b", "c"], [1, 2, 3]), kind="line")
 
 
 def test_a_line_goes_from_left_to_right():
-    drawing = parsed(answer_chart(answer([30, 10, 20], [1.0, 2.0, 3.0], key="age")))
+    drawing = parsed(chart_of(answer([30, 10, 20], [1.0, 2.0, 3.0], key="age")))
     path = next(p for p in drawing.iter(f"{SVG}path") if p.get("class") == "line").get("d")
     xs = [float(x) for x in re.findall(r"[ML]([\d.]+),", path)]
     assert xs == sorted(xs)
@@ -73,7 +78,7 @@ def test_a_line_goes_from_left_to_right():
 
 @pytest.mark.parametrize("hostile", ["<script>alert(1)</script>", '"><img src=x>', "a&b", "\u202eevil", "x" * 500])
 def test_keys_can_not_write_markup(hostile):
-    text = answer_chart(answer([hostile, "b"], [1.0, 2.0], name=hostile))
+    text = chart_of(answer([hostile, "b"], [1.0, 2.0], name=hostile))
     assert "<script" not in text
     assert "<img" not in text
     for drawing in text.split("\n"):
@@ -81,7 +86,7 @@ def test_keys_can_not_write_markup(hostile):
 
 
 def test_nothing_inline_that_a_strict_page_forbids():
-    text = answer_chart(answer(["a", "b"], [1, 2])) + meter(0.5, 0.1)
+    text = chart_of(answer(["a", "b"], [1, 2])) + meter(0.5, 0.1)
     assert "style=" not in text
     assert "<style" not in text
     assert "href" not in text
@@ -90,35 +95,35 @@ def test_nothing_inline_that_a_strict_page_forbids():
 
 def test_missing_and_infinite_values_are_left_out():
     drawn = answer(["a", "b", "c", "d"], [1.0, float("nan"), float("inf"), 2.0])
-    drawing = parsed(answer_chart(drawn))
+    drawing = parsed(chart_of(drawn))
     assert len(list(drawing.iter(f"{SVG}rect"))) == 2
 
 
 def test_intervals_are_drawn_only_where_there_are_some():
-    text = answer_chart(answer(["a", "b"], [1.0, 2.0], half=None))
+    text = chart_of(answer(["a", "b"], [1.0, 2.0], half=None))
     assert 'class="interval"' not in text
     assert "<rect" in text
 
 
 def test_what_can_not_be_drawn():
-    assert answer_chart(answer(None, [5.0])) == ""
-    assert "<rect" in answer_chart(answer(None, [5.0]), kind="bar")
-    assert answer_chart(answer([], [])) == ""
+    assert chart_of(answer(None, [5.0])) == ""
+    assert "<rect" in chart_of(answer(None, [5.0]), kind="bar")
+    assert chart_of(answer([], [])) == ""
     table = pa.table({"city": ["a", "b"]})
     cost = Cost(epsilon=1.0, delta=0.0, charged=True, left="")
-    assert answer_chart(Answer(table=table, bars={}, confidence=0.95, receipt=None, cost=cost)) == ""
+    assert chart_of(Answer(table=table, bars={}, confidence=0.95, receipt=None, cost=cost)) == ""
 
 
 def test_all_values_alike_and_all_zero_are_drawn():
     for value in (0.0, 7.0, -3.0, 1e299, 1e-300, 5e-324):
-        parsed(answer_chart(answer(["a", "b"], [value, value], half=0.0)))
+        parsed(chart_of(answer(["a", "b"], [value, value], half=0.0)))
 
 
 @pytest.mark.parametrize(
     "values", [[0.0, 5e-324], [-1.7e308, 1.7e308, 1.0, 2.0], [1e16, 1e16 + 2], [-9e299, 9e299], [1e-310, 2e-310]]
 )
 def test_values_at_the_ends_of_doubles_are_drawn_or_left_out(values):
-    drawing = parsed(answer_chart(answer([f"k{i}" for i in range(len(values))], values, half=0.0)))
+    drawing = parsed(chart_of(answer([f"k{i}" for i in range(len(values))], values, half=0.0)))
     for rect in drawing.iter(f"{SVG}rect"):
         assert 0 <= float(rect.get("y")) <= HEIGHT
         assert 0 <= float(rect.get("height")) <= HEIGHT
@@ -126,13 +131,13 @@ def test_values_at_the_ends_of_doubles_are_drawn_or_left_out(values):
 
 def test_a_name_can_not_hold_what_no_drawing_may():
     # XML takes no control characters
-    parsed(answer_chart(answer(["a", "b"], [1.0, 2.0], name="n\x00\x07")))
+    parsed(chart_of(answer(["a", "b"], [1.0, 2.0], name="n\x00\x07")))
 
 
 def test_an_answer_draws_itself_in_a_notebook():
     drawn = answer(["a", "b"], [1.0, 2.0])
     drawing = drawn.chart("dot")
-    assert str(drawing) == drawing._repr_html_() == answer_chart(drawn, kind="dot")
+    assert str(drawing) == drawing._repr_html_() == chart_of(drawn, kind="dot")
     assert "<svg" in drawn.chart().svg
 
 
@@ -161,7 +166,7 @@ def texts_of(text):
 @pytest.mark.parametrize("kind", ["bar", "line", "dot", None])
 @pytest.mark.parametrize("keys", [CLINICS, TOO_LONG, DAYS, DAYS[:13], ["a", "b"], list(range(111)), ["漢字" * 9, "b"]])
 def test_labels_are_within_the_drawing_and_apart(keys, kind, width):
-    (text,) = draw(answer(keys, [1000.0 * i for i in range(len(keys))], half=50.0), kind=kind, width=width).panels
+    (text,) = answer(keys, [1000.0 * i for i in range(len(keys))], half=50.0).chart(kind=kind, width=width).panels
     _, _, right, bottom = map(float, parsed(text).get("viewBox").split())
     assert right == width
     placed = texts_of(text)
@@ -181,7 +186,7 @@ def test_labels_are_within_the_drawing_and_apart(keys, kind, width):
 
 
 def test_long_names_are_read_beside_their_bars():
-    wide, thin = (draw(answer(CLINICS, [10.0, 20.0, 30.0]), width=width).svg for width in (WIDTH, 340))
+    wide, thin = (answer(CLINICS, [10.0, 20.0, 30.0]).chart(width=width).svg for width in (WIDTH, 340))
     for text in (wide, thin):
         assert "Hôpital cantonal de Fribourg<" in text
         assert "rotate" not in text
@@ -194,20 +199,20 @@ def test_long_names_are_read_beside_their_bars():
 
 
 def test_years_are_years_and_days_are_days():
-    text = answer_chart(answer([2015, 2016, 2017], [1, 2, 3], key="year"))
+    text = chart_of(answer([2015, 2016, 2017], [1, 2, 3], key="year"))
     assert "2015" in text
     assert "2,015" not in text
     midnights = [dt.datetime.fromisoformat(f"2024-0{month}-01") for month in (1, 2, 3)]
-    text = answer_chart(answer(midnights, [1, 2, 3], key="month"))
+    text = chart_of(answer(midnights, [1, 2, 3], key="month"))
     assert "2024-01-01" in text
     assert "00:00" not in text
-    assert "00:00" in answer_chart(
+    assert "00:00" in chart_of(
         answer([*midnights, dt.datetime.fromisoformat("2024-04-01T12:00")], [1, 2, 3, 4], key="month")
     )
 
 
 def test_labels_come_at_even_distances():
-    shown = [label for label, *_ in texts_of(answer_chart(answer(list(range(111)), range(111), key="age")))]
+    shown = [label for label, *_ in texts_of(chart_of(answer(list(range(111)), range(111), key="age")))]
     ages = [int(label) for label in shown if label.isdigit()][-12:]
     assert [b - a for a, b in pairwise(ages)] == [10] * 11
 
@@ -221,12 +226,12 @@ def ticks_of(text):
 
 
 def test_an_axis_has_one_unit():
-    assert ticks_of(answer_chart(answer(["a", "b"], [4000.0, 14000.0]))) == ["0", "5k", "10k", "15k"]
-    assert ticks_of(answer_chart(answer(["a", "b"], [400.0, 1400.0]))) == ["0", "500", "1,000", "1,500"]
-    millions = ticks_of(answer_chart(answer(["a", "b"], [4e5, 1.4e6])))
+    assert ticks_of(chart_of(answer(["a", "b"], [4000.0, 14000.0]))) == ["0", "5k", "10k", "15k"]
+    assert ticks_of(chart_of(answer(["a", "b"], [400.0, 1400.0]))) == ["0", "500", "1,000", "1,500"]
+    millions = ticks_of(chart_of(answer(["a", "b"], [4e5, 1.4e6])))
     assert millions == ["0", "0.5M", "1.0M", "1.5M"]
     # far from 0 and close together, they still differ
-    close = ticks_of(answer_chart(answer(["a", "b"], [1_000_000.0, 1_000_020.0]), kind="dot"))
+    close = ticks_of(chart_of(answer(["a", "b"], [1_000_000.0, 1_000_020.0]), kind="dot"))
     assert len(set(close)) == len(close)
 
 
@@ -234,7 +239,7 @@ def test_an_interval_that_just_passes_zero_does_not_stretch_the_axis():
     values = [100.0, 9000.0]
     drawn = Bars(low=np.array([-84.0, 8900.0]), high=np.array([284.0, 9100.0]), text="")
     made = replace(answer(["a", "b"], values), bars={"n": drawn})
-    text = answer_chart(made)
+    text = chart_of(made)
     assert ticks_of(text)[0] == "0"
     lowest = max(float(path.get("d").split("V")[1].split("M")[0]) for path in parsed(text).iter(f"{SVG}path"))
     height = float(parsed(text).get("viewBox").split()[3])

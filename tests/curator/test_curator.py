@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 from dither.curator import Curator
-from dither.curator.exchange import Exchange
+from dither.curator.charge.currency import Exchange
 from dither.engines import DuckDBEngine
 from dither.errors import (
     InvalidParameter,
@@ -15,7 +15,7 @@ from dither.errors import (
     Refused,
 )
 from dither.ledger import Account, Amount, Currency, SqliteLedger
-from dither.query.price import price_for_error
+from dither.query.price.price import price_for_error
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
 

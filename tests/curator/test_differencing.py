@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from dither.checks.statistics import largest_gap
-from dither.curator.release import Released, release
+from dither.curator.answers.release import Released, release
 
 ALPHA = 1e-9
 REPEATS = 40_000

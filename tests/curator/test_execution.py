@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dither.curator.asked import Asked
-from dither.curator.execution import EACH_CHARACTER, EACH_VALUE, MOST_QUESTIONS, OVERHEAD, KeptCells
-from dither.curator.pricing import LONGEST_KEPT
+from dither.curator import Terms
+from dither.curator.price.pricing import LONGEST_KEPT
+from dither.curator.run.execution import EACH_CHARACTER, EACH_VALUE, MOST_QUESTIONS, OVERHEAD, KeptCells
 from dither.engines.base import EngineFailure
 from dither.errors import Failed
-from dither.query.expressions import Literal
+from dither.query.expressions.expressions import Literal
 from dither.query.kinds import Kind
-from dither.query.measures import Histogram, Measured, Measurement
-from dither.query.plan import Key, Scan
+from dither.query.measure.measures import Histogram, Measured, Measurement
+from dither.query.plan.plan import Key, Scan
 
 FEW_ROWS = 'privacy_unit_column = "customer"\nmax_groups_contributed = 3\nmax_rows_contributed = 2'
 BY_ROW = 'privacy_unit = "row"'
@@ -53,8 +53,8 @@ def test_bounds_that_are_found_anew_make_other_cells(opened):
     cells = {}
     for epsilon in (1, "1.1", "1.2"):
         shop.curator.sql(sql, epsilon=epsilon, analyst="ana")
-        kept = shop.curator._execution._cells._kept["ana", sql]
-        cells[kept[0]] = kept[1]
+        _, wanted, found = shop.curator._vault.execution._cells.memory.get("ana", sql)
+        cells[wanted] = found
     # a pass for the search each time; one for the cells unless the same bounds were found as last time
     assert shop.engine.runs >= 3 + len(cells)
 
@@ -81,11 +81,11 @@ def test_a_pass_that_fails_for_one_epsilon_is_made_for_the_next(opened):
 def test_closing_forgets(opened):
     shop = opened(unit=BY_ROW)
     shop.curator.sql(BY_CITY, epsilon=1, analyst="ana")
-    cells = shop.curator._execution._cells
-    assert cells._kept
+    cells = shop.curator._vault.execution._cells
+    assert len(cells.memory)
     shop.curator.close()
-    assert not cells._kept
-    assert cells._bytes == 0
+    assert not len(cells.memory)
+    assert cells.memory.bytes == 0
 
 
 WANTED = Measurement(
@@ -109,44 +109,49 @@ def test_memory_is_bounded_and_the_oldest_go_first():
     each = OVERHEAD + EACH_CHARACTER + 6 * 8 * 100
     cells = KeptCells(size=5 * each)
     for name in "abcde":
-        cells.keep(("ana", name), WANTED, measured(100))
-    assert cells.get(("ana", "a"), WANTED) is not None
-    cells.keep(("ana", "f"), WANTED, measured(100))
-    assert cells.get(("ana", "b"), WANTED) is None
-    assert [cells.get(("ana", name), WANTED) is not None for name in "acdef"] == [True] * 5
+        cells.keep("ana", name, WANTED, measured(100))
+    assert cells.get("ana", "a", WANTED) is not None
+    cells.keep("ana", "f", WANTED, measured(100))
+    assert cells.get("ana", "b", WANTED) is None
+    assert [cells.get("ana", name, WANTED) is not None for name in "acdef"] == [True] * 5
     # one that takes more than a quarter of it all isn't kept
-    cells.keep(("ana", "g"), WANTED, measured(300))
-    assert cells.get(("ana", "g"), WANTED) is None
-    assert cells._bytes == 5 * each
+    cells.keep("ana", "g", WANTED, measured(300))
+    assert cells.get("ana", "g", WANTED) is None
+    assert cells.memory.bytes == 5 * each
     # kept again, it counts once
-    cells.keep(("ana", "f"), WANTED, measured(100))
-    assert cells._bytes == 5 * each
+    cells.keep("ana", "f", WANTED, measured(100))
+    assert cells.memory.bytes == 5 * each
 
 
 def test_there_are_so_many_at_most_however_small_they_are():
     cells = KeptCells()
     for number in range(MOST_QUESTIONS + 10):
-        cells.keep(("ana", str(number)), WANTED, measured(0))
-    assert len(cells._kept) == MOST_QUESTIONS
-    kept = [cells.get(("ana", str(number)), WANTED) is not None for number in (9, 10, MOST_QUESTIONS + 9)]
+        cells.keep("ana", str(number), WANTED, measured(0))
+    assert len(cells.memory) == MOST_QUESTIONS
+    kept = [cells.get("ana", str(number), WANTED) is not None for number in (9, 10, MOST_QUESTIONS + 9)]
     assert kept == [False, True, True]
+    # what a server keeps is reached soon, and is little: it doesn't grow for hours
+    for number in range(MOST_QUESTIONS):
+        cells.keep("ana", f"SELECT COUNT(*) AS n FROM orders WHERE amount < {number}", WANTED, measured(1))
+    assert len(cells.memory) == MOST_QUESTIONS
+    assert cells.memory.bytes < 2 * 2**20
     few = KeptCells(most=2)
     for name in "abc":
-        few.keep(("ana", name), WANTED, measured(100))
-    assert few._bytes == 2 * (OVERHEAD + EACH_CHARACTER + 6 * 8 * 100)
+        few.keep("ana", name, WANTED, measured(100))
+    assert few.memory.bytes == 2 * (OVERHEAD + EACH_CHARACTER + 6 * 8 * 100)
 
 
 def test_texts_and_public_values_are_counted_too():
     cells = KeptCells()
-    cells.keep(("ana", "x" * LONGEST_KEPT), WANTED, measured(0))
-    assert cells._bytes == OVERHEAD + EACH_CHARACTER * LONGEST_KEPT
+    cells.keep("ana", "x" * LONGEST_KEPT, WANTED, measured(0))
+    assert cells.memory.bytes == OVERHEAD + EACH_CHARACTER * LONGEST_KEPT
     # what is bound of a text takes much more than the text: those of more than a page aren't kept
-    cells.keep(("ana", "x" * (LONGEST_KEPT + 1)), WANTED, measured(0))
-    assert len(cells._kept) == 1
-    cells.forget()
+    cells.keep("ana", "x" * (LONGEST_KEPT + 1), WANTED, measured(0))
+    assert len(cells.memory) == 1
+    cells.memory.forget()
     keys = tuple(Key(expression=Literal(1, Kind.INTEGER), kind=Kind.INTEGER, values=n) for n in (None, (1, 2), (3,)))
-    cells.keep(("ana", ""), replace(WANTED, keys=keys), measured(0))
-    assert cells._bytes == OVERHEAD + 3 * EACH_VALUE
+    cells.keep("ana", "", replace(WANTED, keys=keys), measured(0))
+    assert cells.memory.bytes == OVERHEAD + 3 * EACH_VALUE
 
 
 @pytest.mark.parametrize(
@@ -160,18 +165,16 @@ def test_what_is_counted_is_no_less_than_what_is_held(opened, sql):
     shop = opened(unit=BY_ROW)
     tracemalloc.start()
     try:
-        prepared = shop.curator._pricing.prepare(
-            sql, Asked.of(epsilon=1, error=None, weights=None, confidence="0.95", analyst="ana")
-        )
+        prepared = shop.curator._vault.pricing.prepare(sql, Terms.of(epsilon=1), shop.curator.analyst("ana").who)
         cells = KeptCells()
-        cells.keep(("ana", sql), prepared.priced.measurement, measured(1))
-        counted = cells._bytes
+        cells.keep("ana", sql, prepared.priced.measurement, measured(1))
+        counted = cells.memory.bytes
         del prepared
-        shop.curator._pricing._kept._kept.clear()
-        shop.curator._pricing._bound.clear()
+        shop.curator._vault.pricing._kept.forget()
+        shop.curator._vault.pricing._bound.forget()
         gc.collect()
         before = tracemalloc.get_traced_memory()[0]
-        cells.forget()
+        cells.memory.forget()
         gc.collect()
         held = before - tracemalloc.get_traced_memory()[0]
     finally:
@@ -181,8 +184,8 @@ def test_what_is_counted_is_no_less_than_what_is_held(opened, sql):
 
 def test_kept_numbers_can_not_be_changed():
     cells, found = KeptCells(), measured(3)
-    cells.keep(("ana", "a"), WANTED, found)
-    kept = cells.get(("ana", "a"), WANTED)
+    cells.keep("ana", "a", WANTED, found)
+    kept = cells.get("ana", "a", WANTED)
     for array in (*kept.totals, *kept.distinct, kept.bins[0].group, kept.bins[0].bin, kept.bins[0].count):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 7
@@ -194,7 +197,7 @@ def test_where_units_choose_every_question_has_its_own_salt(opened, sql):
     for n in range(3):
         shop.curator.sql(sql, epsilon=1 + n / 100, analyst="ana")
     assert shop.engine.runs == 3
-    assert not shop.curator._execution._cells._kept
+    assert not len(shop.curator._vault.execution._cells.memory)
 
 
 def test_totals_without_keys_are_kept_for_units_with_many_rows_too(opened):

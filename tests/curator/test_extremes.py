@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dither.curator.release import Released
-from dither.curator.shape import shape
+from dither.curator.answers.release import Released
+from dither.curator.answers.shape import shape
 from dither.errors import DitherError, Refused
-from dither.query.lower import ModeChoice
+from dither.query.aggregates.mode import ModeChoice
 from dither.query.sql import bind
 
 LEVEL = Fraction(19, 20)

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dither.curator.charts import burn_down, meter
-from dither.curator.meters import BURN_HEIGHT, BURN_WIDTH, LEAST_SEEN, PENDING
+from dither.drawings.meters import BURN_HEIGHT, BURN_WIDTH, LEAST_SEEN, PENDING, burn_down, meter
 
 SVG = "{http://www.w3.org/2000/svg}"
 # the page's card and its text, light and dark

@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dither.curator.answer import OLDER
+from dither.curator import Terms
+from dither.curator.answers.answer import OLDER
 from dither.curator.computation import OlderThanData, data_of, decode, encode
-from dither.curator.search import HEADER, Stored
+from dither.curator.run.bounds_search import HEADER, Stored
 from dither.privacy import PureLoss
+from dither.remote import reading
 from dither.server.http.formats import Answers, Format
-from dither.server.wire_form import answer_form, answer_from_arrow, answer_to_arrow
+from dither.server.wire.answers import answer_form, answer_to_arrow
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
 ASKED = {"epsilon": "1/2", "analyst": "ana"}
@@ -33,7 +35,7 @@ def grown(shop, tmp_path, opened, write_table, data):
         more = data.set_column(0, "customer", pa.array(np.asarray(data.column(0)) + 10**6))
         ledger = before.ledger
         # what is kept in memory isn't closed with its curator
-        before.curator._ledger.close = lambda: None
+        before.curator._vault.ledger.close = lambda: None
         before.curator.close()
         write_table(directory / "shop.duckdb", pa.concat_tables([data, more]))
         yield opened(directory=directory, ledger=ledger, version=second)
@@ -58,7 +60,7 @@ def test_a_fixed_version_answers_from_the_record_and_says_so(grown):
     assert OLDER in str(old)
     assert OLDER in old._repr_html_()
     # asked again in the same process, by the receipt, and by who is entitled to it as well
-    assert after.curator.remembered(COUNT, **ASKED).older_than_data is True
+    assert after.curator.analyst("ana").remembered(COUNT, Terms.of(epsilon="1/2")).older_than_data is True
     assert after.curator.answer(first.receipt.number, analyst="ana").older_than_data is True
     assert after.curator.answer(first.receipt.number).older_than_data is True
     # a question that wasn't asked before is of the new data
@@ -100,7 +102,7 @@ def test_answers_that_were_stored_before_are_of_unknown_data(opened, monkeypatch
 def test_it_travels_on_the_wire(opened):
     answer = opened().curator.sql(COUNT, **ASKED)
     assert answer_form(answer)["older_than_data"] is False
-    assert answer_from_arrow(answer_to_arrow(answer)).older_than_data is False
+    assert reading.answer(answer_to_arrow(answer)).older_than_data is False
     for form in Format:
         for older in (False, True):
             told = asyncio.run(Answers().response(replace(answer, older_than_data=older), form))

@@ -6,9 +6,10 @@ from itertools import pairwise
 import duckdb
 import pytest
 
-from dither.curator import Curator, execution
-from dither.curator.open_bounds import TRIALS, widened
-from dither.curator.search import Stored
+from dither.curator import Curator
+from dither.curator.price.open_bounds import TRIALS, widened
+from dither.curator.run import execution
+from dither.curator.run.bounds_search import Stored
 from dither.engines.base import EngineFailure
 from dither.errors import Failed, Refused
 from dither.ledger import Account, Amount

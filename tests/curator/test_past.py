@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import pytest
 
-from dither.curator import OWNER, AnswerPage, Curator, past
-from dither.curator.history import MOST_POINTS
-from dither.curator.past import PastQuestions
-from dither.curator.records import open_ledger
+from dither.curator import OWNER, AnswerPage, Curator, Terms
+from dither.curator.past import log as past
+from dither.curator.past.log import PastQuestions
+from dither.curator.past.records import open_ledger
+from dither.curator.past.spending import MOST_POINTS
 from dither.errors import Failed, InvalidParameter, OutOfBudget, Refused
 from dither.ledger import Account, Kind, Limit
 from dither.privacy import ZcdpLoss
@@ -77,7 +78,7 @@ def test_a_note_without_terms_has_none_to_tell(opened):
         note = {**entry.body["note"], "asked": form}
         db = past.sqlite3.connect(":memory:")
         db.executescript(past.TABLES)
-        made.curator._past._take(db, dataclasses.replace(entry, body={**entry.body, "note": note}))
+        made.curator._vault.past._take(db, dataclasses.replace(entry, body={**entry.body, "note": note}))
         (asked,) = db.execute("SELECT asked FROM charge").fetchone()
         db.close()
         assert json.loads(asked) == ({"epsilon": "1/2"} if isinstance(form, dict) else {})
@@ -238,9 +239,9 @@ def test_an_answer_on_earlier_data_is_kept_and_a_changed_table_is_not_mistaken(o
 @pytest.mark.parametrize("note", [{}, {"asked": 3}, {"asked": {"epsilon": "1"}}, {"asked": {"epsilon": "x"}}])
 def test_a_receipt_of_an_earlier_version_is_listed_and_refused_clearly(opened, monkeypatch, note):
     made = opened()
-    whole = made.curator._note
+    whole = made.curator._vault.note
     monkeypatch.setattr(
-        made.curator, "_note", lambda analyst, **about: {**whole(analyst, **{**about, "asked": None}), **note}
+        made.curator._vault, "note", lambda analyst, **about: {**whole(analyst, **{**about, "asked": None}), **note}
     )
     number = made.curator.sql(COUNTS, epsilon="1/2", analyst="ana").receipt.number
     assert numbers(made.curator.answers("ana")) == [number]
@@ -291,7 +292,7 @@ def views(curator):
     requests = [dataclasses.replace(one, number="", at="") for one in curator.requests("bob")]
     return (
         *(past_ones, page.next, spent, quotes, rooms, requests, curator.budget("bob"), curator.guarantee("bob")),
-        curator.remembered(counting(1), epsilon="1/5", analyst="bob") is None,
+        curator.analyst("bob").remembered(counting(1), Terms.of(epsilon="1/5")) is None,
     )
 
 
@@ -488,7 +489,7 @@ def test_the_index_follows_other_processes_and_survives_a_restart(policy_of, sho
         number = one.sql(COUNTS, epsilon="1/2", analyst="ana").receipt.number
         assert numbers(two.answers("ana")) == [number]
         assert two.answer(number, analyst="ana").table.equals(one.answer(number, analyst="ana").table)
-        assert two.remembered(COUNTS, epsilon="1/2", analyst="ana") is None
+        assert two.analyst("ana").remembered(COUNTS, Terms.of(epsilon="1/2")) is None
     with Curator.open(policy) as three:
         assert numbers(three.answers("ana")) == [number]
     with open_ledger(policy) as book:

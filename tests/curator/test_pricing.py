@@ -3,26 +3,24 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from dither.curator.exchange import Exchange
-from dither.curator.open_bounds import TRIALS, on_step, with_bounds
-from dither.curator.pricing import Asked
+from dither.curator import Terms
+from dither.curator.charge.currency import Exchange
+from dither.curator.price.open_bounds import TRIALS, on_step, with_bounds
 from dither.errors import InvalidParameter, Refused
 from dither.ledger import Amount, Currency
 from dither.privacy import PureLoss, ZcdpLoss
 from dither.privacy.renyi import zcdp_epsilon
-from dither.query.auto_bounds import BINS, NOTHING_FOUND, edges
 from dither.query.kinds import Interval, Kind
+from dither.query.price.auto_bounds import BINS, NOTHING_FOUND, edges
 from dither.query.schema import ColumnFacts
 
 SQL = "SELECT city, COUNT(*) AS n, AVG(amount) AS m, 2 * COUNT(*) AS twice, 'x' AS c FROM orders GROUP BY city"
 
 
 def asked(**changes):
-    wanted = {"epsilon": None, "error": None, "weights": None, "confidence": "0.95", "analyst": "ana"}
-    return Asked.of(**(wanted | changes))
+    return Terms.of(**changes)
 
 
 @pytest.mark.parametrize(

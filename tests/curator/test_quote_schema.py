@@ -1,22 +1,23 @@
 """The types of an answer are known with its price: for every question of the accept corpus and all kinds of keys."""
 
 import dataclasses
-import importlib.util
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
 
-from dither.curator import Curator, Policy
-from dither.curator.shape import _computed
+from dither.curator import Curator
+from dither.curator.answers.shape import _computed
 from dither.engines import DuckDBEngine
-from dither.engines.released import compute
+from dither.engines.duckdb.released import compute
 from dither.errors import Failed
+from dither.policy import Policy
 from dither.query.arrow import TYPES, array_of
-from dither.query.expressions import Column
+from dither.query.expressions.expressions import Column
 from dither.query.kinds import Kind
-from dither.query.plan import Output, Shape
+from dither.query.plan.plan import Output, Shape
+from support.schemas import SHOP
 
 CORPUS = Path(__file__).resolve().parents[1] / "sql"
 SQL_TYPES = {
@@ -52,15 +53,12 @@ def questions():
 
 @pytest.fixture(scope="module")
 def curator(tmp_path_factory, ledger_of):
-    spec = importlib.util.spec_from_file_location("sql_schemas_of_quotes", CORPUS / "schemas.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     directory = tmp_path_factory.mktemp("empty")
     with duckdb.connect(str(directory / "shop.duckdb")) as database:
-        for table in module.SHOP.tables.values():
+        for table in SHOP.tables.values():
             columns = ", ".join(f'"{c.name}" {SQL_TYPES[c.kind]}' for c in table.columns.values())
             database.execute(f'CREATE TABLE "{table.name}" ({columns})')
-    policy = dataclasses.replace(Policy.parse(POLICY, base=directory), schema=module.SHOP)
+    policy = dataclasses.replace(Policy.parse(POLICY, base=directory), schema=SHOP)
     engine = DuckDBEngine.open(policy.source.location, policy.schema, threads=1)
     with Curator(policy, engine, ledger_of(policy)) as opened:
         yield opened

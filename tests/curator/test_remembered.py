@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dither.curator import Answer, Bars, Cost, Curator
-from dither.curator.remember import Kept, Remembered
+from dither.curator import OWNER, Answer, Bars, Cost, Curator, Terms
+from dither.curator.answers.cache import MOST_ANSWERS, delivered
+from dither.curator.memory import Memory
 from dither.errors import Failed, OutOfBudget, Refused
 from dither.ledger import Account, Amount, Kind
 
@@ -37,11 +38,11 @@ def on_disk(policy_of, tmp_path):
 
 def test_what_was_delivered_is_remembered_as_free(opened):
     made = opened()
-    assert made.curator.remembered(COUNTS, epsilon="1/2", analyst="ana") is None
+    assert made.curator.analyst("ana").remembered(COUNTS, Terms.of(epsilon="1/2")) is None
     first = made.curator.sql(COUNTS, epsilon="1/2", analyst="ana")
     runs, entries = made.engine.runs, len(list(made.ledger.entries()))
     for epsilon in ("1/2", 0.5, Fraction(1, 2), "0.50"):
-        again = made.curator.remembered(COUNTS, epsilon=epsilon, analyst="ana", weights={}, confidence=0.95)
+        again = made.curator.analyst("ana").remembered(COUNTS, Terms.of(epsilon=epsilon, weights={}, confidence=0.95))
         assert again.table is first.table
         assert str(again.bars["n"]) == str(first.bars["n"])
         assert (again.receipt, again.notes, again.confidence) == (first.receipt, first.notes, first.confidence)
@@ -69,7 +70,8 @@ def test_anything_else_is_not_remembered(opened, sql, options):
     made = opened()
     made.curator.sql(COUNTS, epsilon="1/2", analyst="ana")
     made.curator.sql(COUNTS, epsilon=0.1, analyst="ana")
-    assert made.curator.remembered(sql, **options) is None
+    analyst = options.pop("analyst", OWNER)
+    assert made.curator.analyst(analyst).remembered(sql, Terms.of(**options)) is None
 
 
 def test_what_is_left_is_fresh(opened):
@@ -77,34 +79,34 @@ def test_what_is_left_is_fresh(opened):
     made.curator.sql(COUNTS, epsilon="1/4", analyst="bob")
     made.curator.sql(counting(1), epsilon="1/4", analyst="bob")
     left = str(made.curator.budget("bob")[0])
-    assert made.curator.remembered(COUNTS, epsilon="1/4", analyst="bob").cost.left == left
+    assert made.curator.analyst("bob").remembered(COUNTS, Terms.of(epsilon="1/4")).cost.left == left
 
 
 def test_what_is_left_is_fresh_though_others_charge_and_grant(on_disk):
     with on_disk() as one, on_disk() as two:
         one.sql(COUNTS, epsilon="1/10", analyst="bob")
-        before = one.remembered(COUNTS, epsilon="1/10", analyst="bob").cost.left
-        assert before == one.remembered(COUNTS, epsilon="1/10", analyst="bob").cost.left
+        before = one.analyst("bob").remembered(COUNTS, Terms.of(epsilon="1/10")).cost.left
+        assert before == one.analyst("bob").remembered(COUNTS, Terms.of(epsilon="1/10")).cost.left
         two.sql(counting(1), epsilon="1/10", analyst="bob")
-        after = one.remembered(COUNTS, epsilon="1/10", analyst="bob").cost.left
+        after = one.analyst("bob").remembered(COUNTS, Terms.of(epsilon="1/10")).cost.left
         assert after == str(two.budget("bob")[0]) != before
         two.decide(two.request_budget("bob", epsilon=1, why="").number, approve=True)
-        assert "of 1.5" in one.remembered(COUNTS, epsilon="1/10", analyst="bob").cost.left
+        assert "of 1.5" in one.analyst("bob").remembered(COUNTS, Terms.of(epsilon="1/10")).cost.left
 
 
 def test_nothing_is_remembered_where_times_are_rounded_or_nothing_was_delivered(opened):
     slow = opened(more="round_answer_time_up_to = 0.01")
     slow.curator.sql(COUNTS, epsilon="1/4", analyst="bob")
-    assert slow.curator.remembered(COUNTS, epsilon="1/4", analyst="bob") is None
+    assert slow.curator.analyst("bob").remembered(COUNTS, Terms.of(epsilon="1/4")) is None
     made = opened()
     made.engine.fails_with = RuntimeError("no")
     with pytest.raises(Failed):
         made.curator.sql(COUNTS, epsilon="1/4", analyst="bob")
-    assert made.curator.remembered(COUNTS, epsilon="1/4", analyst="bob") is None
+    assert made.curator.analyst("bob").remembered(COUNTS, Terms.of(epsilon="1/4")) is None
     with pytest.raises(Refused):
         made.curator.sql("SELECT 1", epsilon="1/4", analyst="bob")
     made.curator.sql(f"EXPLAIN PRIVACY {COUNTS}", epsilon="1/4", analyst="bob")
-    assert len(made.curator._memory) == 0
+    assert len(made.curator._vault.memory) == 0
 
 
 def test_changed_data_and_a_closed_curator_are_not_answered_from_memory(opened, monkeypatch):
@@ -112,10 +114,10 @@ def test_changed_data_and_a_closed_curator_are_not_answered_from_memory(opened, 
     made.curator.sql(COUNTS, epsilon="1/4", analyst="bob")
     with monkeypatch.context() as changed:
         changed.setattr(made.engine, "version", lambda: "another", raising=False)
-        assert made.curator.remembered(COUNTS, epsilon="1/4", analyst="bob") is None
-    assert made.curator.remembered(COUNTS, epsilon="1/4", analyst="bob") is not None
+        assert made.curator.analyst("bob").remembered(COUNTS, Terms.of(epsilon="1/4")) is None
+    assert made.curator.analyst("bob").remembered(COUNTS, Terms.of(epsilon="1/4")) is not None
     made.curator.close()
-    assert made.curator.remembered(COUNTS, epsilon="1/4", analyst="bob") is None
+    assert made.curator.analyst("bob").remembered(COUNTS, Terms.of(epsilon="1/4")) is None
 
 
 def test_who_changes_their_answer_changes_nobody_else_s(opened):
@@ -124,7 +126,7 @@ def test_who_changes_their_answer_changes_nobody_else_s(opened):
     kept = first.bars["n"].low.copy()
     first.bars["n"].low[:] = 0
     first.bars.clear()
-    again = made.curator.remembered(COUNTS, epsilon="1/2", analyst="ana")
+    again = made.curator.analyst("ana").remembered(COUNTS, Terms.of(epsilon="1/2"))
     assert again.bars["n"].low.tolist() == kept.tolist()
     with pytest.raises(ValueError, match="read-only"):
         again.bars["n"].low[:] = 0
@@ -142,23 +144,29 @@ def answer_of(size):
 
 
 def test_memory_is_bounded_by_number_and_by_size():
-    memory = Remembered(answers=3, size=10**6)
+    memory = delivered(answers=3, room=10**6)
     for place in range(5):
-        memory.keep(place, answer_of(10))
-        assert memory.get(2 if place > 2 else place) is not None
-    assert [memory.get(place) is None for place in range(5)] == [True, True, False, False, False]
+        memory.keep("ana", place, answer_of(10))
+        assert memory.get("ana", 2 if place > 2 else place) is not None
+    assert [memory.get("ana", place) is None for place in range(5)] == [True, True, False, False, False]
     # three quarters of the bytes in three answers, then two more
-    large = Remembered(answers=100, size=10**6)
+    large = delivered(answers=100, room=10**6)
     for place in range(5):
-        large.keep(place, answer_of(10_000))
-    assert [large.get(place) is None for place in range(5)] == [True, False, False, False, False]
-    large.keep("too large", answer_of(20_000))
-    assert large.get("too large") is None
-    large.keep(4, answer_of(10))
-    large.keep(5, answer_of(9_000))
-    assert [large.get(place) is None for place in range(1, 6)] == [False] * 5
+        large.keep("ana", place, answer_of(10_000))
+    assert [large.get("ana", place) is None for place in range(5)] == [True, False, False, False, False]
+    large.keep("ana", "too large", answer_of(20_000))
+    assert large.get("ana", "too large") is None
+    large.keep("ana", 4, answer_of(10))
+    large.keep("ana", 5, answer_of(9_000))
+    assert [large.get("ana", place) is None for place in range(1, 6)] == [False] * 5
     large.forget()
     assert len(large) == 0
+    # ordinary answers fill it soon, and take little
+    many = delivered()
+    for place in range(5000):
+        many.keep("ana", place, answer_of(3))
+    assert len(many) == MOST_ANSWERS
+    assert many.bytes < 3 * 2**20
 
 
 # ---------------------------------------------------------------- prices
@@ -180,7 +188,9 @@ SAMPLES = (
 def test_prices_that_were_kept_are_those_made_anew(opened, delta, monkeypatch):
     made = opened(delta=delta, more="default_epsilon = 0.3")
     fresh = opened(delta=delta, more="default_epsilon = 0.3", ledger=made.ledger)
-    monkeypatch.setattr(fresh.curator._pricing, "prepare", lambda s, a, again=None: fresh_price(fresh, s, a, again))
+    monkeypatch.setattr(
+        fresh.curator._vault.pricing, "prepare", lambda *asked, again=None: fresh_price(fresh, *asked, again)
+    )
     for sql in SAMPLES:
         if delta == "0" and "item" in sql:
             continue
@@ -195,9 +205,9 @@ def test_prices_that_were_kept_are_those_made_anew(opened, delta, monkeypatch):
                 )  # fmt: skip
 
 
-def fresh_price(made, sql, asked, again):
-    made.curator._pricing._bound.clear()
-    return made.curator._pricing._prepared(sql, asked, again)[0]
+def fresh_price(made, *asked):
+    made.curator._vault.pricing._bound.forget()
+    return made.curator._vault.pricing._prepared(*asked)[0]
 
 
 def test_a_kept_price_speaks_of_the_budget_as_it_is_now(opened):
@@ -219,7 +229,7 @@ def test_more_counts_both_parts_of_a_budget(opened):
     made = opened(more="[analysts.eve]\nepsilon_budget = 5\ndelta_budget = 2.5e-8")
     quote = made.curator.price(SAMPLES[5], epsilon="1/100", analyst="eve")
     amount = Amount.of(quote.priced.loss, made.ledger.currency)
-    limit = made.curator._accounts.limits()[Account(("shop", "eve"))]
+    limit = made.curator._vault.accounts.limits()[Account(("shop", "eve"))]
     assert quote.more == limit.delta // amount.delta == 2 < limit.main // amount.main
     assert quote.share == amount.delta / limit.delta
     anybody = opened(more='analysts = "any"')
@@ -229,18 +239,18 @@ def test_more_counts_both_parts_of_a_budget(opened):
 
 
 def test_kept_results_are_bounded_and_errors_are_not_kept():
-    kept, made = Kept(2), []
+    kept, made = Memory(2), []
 
     def make(value):
         made.append(value)
         return value
 
     for name in (1, 2, 1, 3, 1, 2):
-        assert kept.get(name, lambda name=name: make(name)) == name
+        assert kept.made("ana", name, lambda name=name: make(name)) == name
     assert made == [1, 2, 3, 2]
     with pytest.raises(ZeroDivisionError):
-        kept.get("x", lambda: 1 // 0)
-    assert kept.get("x", lambda: make("x")) == "x"
+        kept.made("ana", "x", lambda: 1 // 0)
+    assert kept.made("ana", "x", lambda: make("x")) == "x"
 
 
 # ---------------------------------------------------------------- many at once
@@ -269,7 +279,7 @@ def test_many_threads_at_once_leave_exact_balances(on_disk):
                     elif act == "budget":
                         curator.budget(name)
                     elif act == "remembered":
-                        found = curator.remembered(counting(number), epsilon="1/20", analyst=name)
+                        found = curator.analyst(name).remembered(counting(number), Terms.of(epsilon="1/20"))
                         if found is not None:
                             asked.append((name, number, found.table.to_pylist()[0]["n"]))
                     elif act == "again":

@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 
 from dither.curator import OWNER, Curator, RequestKind, RequestState
-from dither.curator.exchange import Exchange
+from dither.curator.charge.currency import Exchange
 from dither.curator.requests import LONGEST_WHY, MOST_WAITING, Requests
 from dither.errors import InvalidParameter, LedgerError, OutOfBudget, Refused
 from dither.ledger import Account, Kind
@@ -313,7 +313,8 @@ def test_what_was_granted_survives_a_kill(tmp_path):
     program = textwrap.dedent(
         """
         import os, pathlib, signal, sys
-        from dither.curator.requests import RequestKind, Requests
+        from dither.curator import RequestKind
+        from dither.curator.requests import Requests
         requests = Requests(pathlib.Path(sys.argv[1]))
         for place in range(3):
             made = requests.ask(
@@ -361,7 +362,7 @@ def test_many_threads_and_two_holders_lose_nothing(tmp_path):
 
 def test_a_cap_that_was_stated_late_by_another_process_stands_in_nobody_s_way(on_disk):
     with on_disk(delta="0") as one, on_disk(delta="0") as other:
-        late = other._accounts.limits()
+        late = other._vault.accounts.limits()
         for epsilon in ("0.25", "0.2"):
             one.sql(COUNTS, epsilon=epsilon, analyst="bob")
         one.decide(one.request_budget("bob", epsilon="0.5").number, approve=True)

@@ -12,7 +12,7 @@ import pytest
 from dither import Adjacency, DiscreteGaussian, DiscreteLaplace, Sensitivity
 from dither.curator import Computation
 from dither.engines import DuckDBEngine
-from dither.engines.reference import ReferenceEngine
+from dither.engines.reference.engine import ReferenceEngine
 from dither.errors import Failed, IncompatibleLosses, InvalidParameter, OutOfBudget, Refused
 from dither.ledger import Account, Amount
 from dither.privacy import PureLoss

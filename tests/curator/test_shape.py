@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dither.curator.answer import Bars
-from dither.curator.release import Released
-from dither.curator.shape import COMPUTED, SORTED, shape
-from dither.query.recipes import Mean
+from dither.curator.answers.answer import Bars
+from dither.curator.answers.release import Released
+from dither.curator.answers.shape import COMPUTED, SORTED, shape
+from dither.query.aggregates.mean import Mean
 from dither.query.sql import bind
 
 ALPHA = 1e-9

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dither.curator import Curator, Policy
+from dither.curator import Curator
 from dither.engines import DuckDBEngine
+from dither.policy import Policy
 from dither.privacy import Adjacency
-from dither.query.key_selection import SHOWN, WIDE, select_keys, shown_chance
+from dither.query.price.key_selection import SHOWN, WIDE, select_keys, shown_chance
 
 ADD = Adjacency.ADD_REMOVE
 KEPT = 2

@@ -10,6 +10,7 @@ line, for any lines. Noise is never compared.
   run. Numbers and bars in lines with `` ± `` are noise. A command must succeed, unless it shows ``dither: …`` or
   ``error: …``: then it must fail with status 1.
 - A ```toml block that begins with ``# dither.toml`` is written to that file, in place of what was there.
+- A script beside a page can be imported by its blocks, as by somebody who starts Python in that folder.
 - A page that says `dither demo --keep shop` in its prose, but not in a console, begins in the directory that it leaves.
 """
 
@@ -30,8 +31,9 @@ import dither as dp
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-# Libraries that only some pages use, and that may be missing where they have no wheel.
-OPTIONAL = ("opendp", "diffprivlib", "dp_accounting")
+# Libraries that only some pages use: `make oracles` runs those, in an environment that has them.
+OTHERS = ("opendp", "diffprivlib", "dp_accounting")
+OTHERS_USED = re.compile(rf"^(?:import|from) ({'|'.join(OTHERS)})\b", re.MULTILINE)
 PICTURE = ROOT / "docs" / "concepts" / "composition.svg"
 FENCE = re.compile(r"^```(python|console|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"#\s*→\s?(.*?)\s*$")
@@ -128,6 +130,13 @@ def run_console(source, name, installed):
         assert not expected or shows(expected, output), f"{name}:{number} shows\n{output}\nstated\n{expected}"
 
 
+def documents_to_run():
+    """All of them; those that use other libraries are marked."""
+    for document in DOCUMENTS:
+        uses_others = OTHERS_USED.search(document.read_text(encoding="utf-8"))
+        yield pytest.param(document, marks=[pytest.mark.oracle] if uses_others else [])
+
+
 @pytest.fixture
 def away(tmp_path, monkeypatch):
     """An empty directory to be in, nothing of the user's in reach."""
@@ -136,18 +145,18 @@ def away(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
 
 
-@pytest.mark.usefixtures("away")
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_snippets_run_and_show_what_they_say(document, installed):
+@pytest.mark.usefixtures("away", "audits_by_processor_time")
+@pytest.mark.parametrize("document", list(documents_to_run()), ids=lambda path: str(path.relative_to(ROOT)))
+def test_snippets_run_and_show_what_they_say(document, installed, monkeypatch):
+    monkeypatch.syspath_prepend(document.parent)
     name = str(document.relative_to(ROOT))
     namespace = {"__name__": f"snippets_of_{document.stem}"}
     text = document.read_text(encoding="utf-8")
     if LEAVES_A_SHOP in text and f"$ {LEAVES_A_SHOP}" not in text:
         run_console(f"$ {LEAVES_A_SHOP}\n$ cd shop", name, installed)
     for language, source in blocks(document):
-        for library in OPTIONAL:
-            if re.search(rf"^(import|from) {library}\b", source, re.MULTILINE):
-                pytest.importorskip(library)
+        for library in OTHERS_USED.findall(source):
+            pytest.importorskip(library)
         if language == "python":
             run_block(source, name, namespace)
         elif language == "console":

@@ -12,7 +12,7 @@ from packaging.markers import Marker
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from dither.engines.duckdb_behaviour import LOWEST_VERSION
+from dither.engines.duckdb.behaviour import LOWEST_VERSION
 
 ROOT = Path(__file__).resolve().parents[2]
 spec = importlib.util.spec_from_file_location("lowest_versions", ROOT / "tests" / "lowest.py")
@@ -43,7 +43,7 @@ def test_a_requirement_that_is_stated_twice_has_one_bound():
 
 
 def test_the_parser_is_pinned_to_tested_versions():
-    # its trees change with minor versions; see dither.query.sql.grammar
+    # its trees change with minor versions; see dither.query.sql.parser.grammar
     (bounds,) = [SpecifierSet(bounds) for name, _, bounds, _ in PARTS if name == "sqlglot"]
     newest = max(Version(each.version) for each in bounds if each.operator == "<")
     assert newest.major == 30

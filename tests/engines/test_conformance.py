@@ -1,21 +1,17 @@
 """DuckDB and the reference keep the contract of engines; engines with one fault each don't."""
 
 import dataclasses
-import importlib.util
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dither.checks import check_engine, engine, engine_tables
-from dither.engines import ReferenceEngine, reference
+from dither.engines import ReferenceEngine
+from dither.engines.reference import engine as reference
 from dither.errors import ConformanceFailed
-from dither.query.measures import Measured
-
-spec = importlib.util.spec_from_file_location("duckdb_files", Path(__file__).with_name("duckdb_files.py"))
-duckdb_files = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(duckdb_files)
+from dither.query.measure.measures import Measured
+from support import duckdb_files
 
 
 def load(tables, schema, threads, make=ReferenceEngine):
@@ -203,7 +199,7 @@ STEPS = {
     "functions": ("functions",),
     "units": ("equal_to_reference",),
     "neighbours": ("equal_to_reference", "neighbours"),
-    "rows of nobody": ("equal_to_reference", "nobody"),
+    "rows without a unit": ("equal_to_reference", "nobody"),
     "order and threads": ("equal_to_reference", "order_and_threads"),
     "choice of groups is fair": ("fair_groups",),
     "choice of rows is fair": ("fair_rows",),
@@ -219,7 +215,7 @@ STEPS = {
         (OneGroupMore, "neighbours"),
         (OneRowMore, "units"),
         (KeysNotFiltered, "units"),
-        (UnitOfNobody, "rows of nobody"),
+        (UnitOfNobody, "rows without a unit"),
         (FirstGroups, "order and threads"),
         (SmallestGroups, "choice of groups is fair"),
         (ChoiceOfOthers, "neighbours"),

@@ -8,9 +8,9 @@ import random
 import duckdb
 import pytest
 
-from dither.engines import strict_csv
-from dither.engines.duckdb_intake import _read_csv
-from dither.engines.strict_csv import check_csv, head_of
+from dither.engines.duckdb.intake import _read_csv
+from dither.engines.files import strict_csv
+from dither.engines.files.strict_csv import check_csv, head_of
 from dither.errors import SourceError
 
 HEAD = b"who,n\n"

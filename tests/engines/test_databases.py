@@ -1,6 +1,5 @@
 """Databases of one process: shared by engines, closed once and in peace, left alone by children."""
 
-import importlib.util
 import subprocess
 import sys
 import textwrap
@@ -13,15 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dither.engines import DuckDBEngine, EngineFailure, duckdb_connections
-from dither.engines.intake import Intake
+from dither.engines import DuckDBEngine, EngineFailure
+from dither.engines.duckdb import connections as duckdb_connections
 from dither.errors import SourceError
-from dither.query.expressions import Column
+from dither.query.expressions.expressions import Column
+from dither.query.intake import Intake
 from dither.query.kinds import Kind
+from support import duckdb_files
 
-spec = importlib.util.spec_from_file_location("duckdb_files", Path(__file__).with_name("duckdb_files.py"))
-duckdb_files = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(duckdb_files)
 ORDERS, SALT = duckdb_files.ORDERS, duckdb_files.SALT
 make, measure, scan, schema = duckdb_files.make, duckdb_files.measure, duckdb_files.scan, duckdb_files.schema
 
@@ -293,7 +291,7 @@ def test_a_forked_child_leaves_the_parents_database_alone(path, tmp_path, kind):
     if kind == "parquet":
         path = tmp_path / "orders.parquet"
         pq.write_table(pa.table({"who": [1, 2], "place": ["a", "b"], "amount": [1.0, 2.0]}), path)
-    helper = str(Path(__file__).with_name("duckdb_files.py"))
+    helper = str(Path(__file__).parents[1] / "support" / "duckdb_files.py")
     command = [sys.executable, "-c", textwrap.dedent(FORK), str(path), helper]
     done = subprocess.run(command, capture_output=True, timeout=120, check=False, text=True)
     assert done.stdout == "7 [] True False\n", done.stderr[-2000:]

@@ -5,31 +5,27 @@ Run on the lowest and on the newest allowed DuckDB: what raises for one row tell
 
 import dataclasses
 import datetime as dt
-import importlib.util
 import math
 import re
 import sys
 from collections import Counter
 from itertools import product
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
 
-from dither.engines import DuckDBEngine, duckdb_behaviour
-from dither.engines.duckdb_behaviour import misbehaving
-from dither.engines.duckdb_functions import DUCKDB
-from dither.engines.duckdb_sources import in_kind
-from dither.engines.reference_functions import evaluate
+from dither.engines import DuckDBEngine
+from dither.engines.duckdb import behaviour as duckdb_behaviour
+from dither.engines.duckdb.behaviour import misbehaving
+from dither.engines.duckdb.functions import DUCKDB
+from dither.engines.duckdb.sources import in_kind
+from dither.engines.reference.functions import evaluate
 from dither.errors import Refused, SourceError
-from dither.query.expressions import Call, Column
-from dither.query.functions import FUNCTIONS, Typed, apply, literal
+from dither.query.expressions.expressions import Call, Column
+from dither.query.expressions.functions import FUNCTIONS, Typed, apply, literal
 from dither.query.kinds import NOTHING, Kind
-
-spec = importlib.util.spec_from_file_location("duckdb_files", Path(__file__).with_name("duckdb_files.py"))
-duckdb_files = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(duckdb_files)
+from support import duckdb_files
 
 B, I, D, T, DA, TS = Kind.BOOLEAN, Kind.INTEGER, Kind.DOUBLE, Kind.TEXT, Kind.DATE, Kind.TIMESTAMP  # noqa: E741
 HIGHEST, LOWEST, LARGEST, INF, NAN = 2**63 - 1, -(2**63), sys.float_info.max, math.inf, math.nan

@@ -1,24 +1,20 @@
 """Whom a row is about: one person is one unit however the id is written, and nobody is called NA or NaN."""
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dither.engines import DuckDBEngine
-from dither.engines.intake import Intake
-from dither.engines.reference import ReferenceEngine
+from dither.engines.reference.engine import ReferenceEngine
 from dither.errors import SourceError
-from dither.query.expressions import Column
+from dither.query.expressions.expressions import Column
+from dither.query.intake import Intake
 from dither.query.kinds import Kind
-from dither.query.plan import Join, JoinKind
+from dither.query.plan.plan import Join, JoinKind
+from support import duckdb_files
 
-spec = importlib.util.spec_from_file_location("duckdb_files", Path(__file__).with_name("duckdb_files.py"))
-duckdb_files = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(duckdb_files)
 make, measure, scan, schema, table, write, SALT = (
     getattr(duckdb_files, name) for name in ("make", "measure", "scan", "schema", "table", "write", "SALT")
 )

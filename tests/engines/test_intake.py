@@ -1,7 +1,6 @@
 """Files are looked at when they are opened: what could fail a question fails there, and what is left out is counted."""
 
 import datetime as dt
-import importlib.util
 import json
 import os
 import stat
@@ -10,25 +9,23 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dither.engines import DuckDBEngine, EngineFailure, duckdb_intake, duckdb_sources
-from dither.engines import copies as copies_module
-from dither.engines.copies import Accepted, Record
-from dither.engines.duckdb_spellings import missing, read_text
-from dither.engines.intake import Intake, Limits, NotAccepted, TableReport
+from dither.engines import DuckDBEngine, EngineFailure
+from dither.engines.duckdb import intake as duckdb_intake, sources as duckdb_sources
+from dither.engines.duckdb.spellings import missing, read_text
+from dither.engines.files import copies as copies_module
+from dither.engines.files.copies import Accepted, Record
 from dither.errors import SourceError
+from dither.query.intake import Intake, Limits, NotAccepted, TableReport
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, TableFacts
+from support import duckdb_files
 
-spec = importlib.util.spec_from_file_location("duckdb_files", Path(__file__).with_name("duckdb_files.py"))
-duckdb_files = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(duckdb_files)
 make, measure, scan, schema, table, values, SALT = (
     getattr(duckdb_files, name) for name in ("make", "measure", "scan", "schema", "table", "values", "SALT")
 )
@@ -285,7 +282,7 @@ OPEN = """
 import sys
 from pathlib import Path
 from dither.engines import DuckDBEngine
-from dither.engines.intake import Intake
+from dither.query.intake import Intake
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 path = Path(sys.argv[1])
@@ -492,7 +489,7 @@ def test_a_view_that_fails_on_a_row_is_told_on_opening(tmp_path):
 def test_what_was_looked_at_once_is_not_read_again(tmp_path, monkeypatch):
     path = make(tmp_path / "data.duckdb", "CREATE TABLE orders AS SELECT 1 AS who, 2 AS n")
     looked, real = [], duckdb_intake.look_at
-    monkeypatch.setattr("dither.engines.duckdb_sources.look_at", lambda *given: looked.append(1) or real(*given))
+    monkeypatch.setattr("dither.engines.duckdb.sources.look_at", lambda *given: looked.append(1) or real(*given))
     for _ in range(2):
         DuckDBEngine.open(path, schema(ORDERS), intake=Intake(record=tmp_path / "record")).close()
     assert looked == [1]

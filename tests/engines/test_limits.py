@@ -1,26 +1,22 @@
 """Nothing that an analyst writes makes an engine fail, or work much longer, only where somebody is in the data."""
 
-import importlib.util
 from collections import Counter
 from fractions import Fraction
-from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from dither.engines import DuckDBEngine, ReferenceEngine, duckdb_choice
-from dither.engines.duckdb_functions import DUCKDB
-from dither.engines.reference_functions import evaluate
-from dither.query.expressions import Call, Column, Literal
+from dither.engines import DuckDBEngine, ReferenceEngine
+from dither.engines.duckdb import choice as duckdb_choice
+from dither.engines.duckdb.functions import DUCKDB
+from dither.engines.reference.functions import evaluate
+from dither.query.expressions.expressions import Call, Column, Literal
 from dither.query.kinds import LONGEST_TEXT, NOTHING, Kind
-from dither.query.measures import Bins, DistinctValues
-from dither.query.plan import Field, Gridded, Project
+from dither.query.measure.measures import Bins, DistinctValues
+from dither.query.plan.plan import Field, Gridded, Project
+from support import duckdb_files
 
-spec = importlib.util.spec_from_file_location("duckdb_files", Path(__file__).with_name("duckdb_files.py"))
-duckdb_files = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(duckdb_files)
 ORDERS, SALT = duckdb_files.ORDERS, duckdb_files.SALT
 make, measure, scan, schema = duckdb_files.make, duckdb_files.measure, duckdb_files.scan, duckdb_files.schema
 

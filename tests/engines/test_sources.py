@@ -1,10 +1,8 @@
 """Sources that would break a promise are refused on opening, and those that change are noticed."""
 
-import importlib.util
 import os
 import re
 import shutil
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +12,8 @@ from dither.engines import DuckDBEngine
 from dither.errors import SourceError
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, TableFacts
+from support import duckdb_files
 
-spec = importlib.util.spec_from_file_location("duckdb_files", Path(__file__).with_name("duckdb_files.py"))
-duckdb_files = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(duckdb_files)
 make, schema, table, values = duckdb_files.make, duckdb_files.schema, duckdb_files.table, duckdb_files.values
 
 ORDERS = table(who=Kind.INTEGER, n=Kind.INTEGER)

@@ -1,34 +1,30 @@
 """What the generated SQL leaves out, levels, columns and a second plan, has no influence on any result."""
 
-import importlib.util
 import math
 import struct
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from dither.engines import DuckDBEngine, EngineFailure, duckdb_results
+from dither.engines import DuckDBEngine, EngineFailure
 from dither.engines.cells import Cells
-from dither.engines.duckdb_choice import SAMPLING
-from dither.engines.duckdb_functions import DUCKDB, TYPES, _real_literal
-from dither.engines.duckdb_results import fetch, fetch_few, reader
+from dither.engines.duckdb import results as duckdb_results
+from dither.engines.duckdb.choice import SAMPLING
+from dither.engines.duckdb.functions import DUCKDB, TYPES, _real_literal
+from dither.engines.duckdb.results import fetch, fetch_few, reader
 from dither.engines.sql import Relations
 from dither.errors import Refused, SourceError
-from dither.query.expressions import Call, Column, Literal
-from dither.query.functions import FUNCTIONS, Typed, apply, literal
+from dither.query.expressions.expressions import Call, Column, Literal
+from dither.query.expressions.functions import FUNCTIONS, Typed, apply, literal
 from dither.query.kinds import NOTHING, Kind
-from dither.query.measures import Cap, Total
-from dither.query.plan import Distinct, Field, Filter, Gridded, Join, JoinKind, Project, Union
+from dither.query.measure.measures import Cap, Total
+from dither.query.plan.plan import Distinct, Field, Filter, Gridded, Join, JoinKind, Project, Union
+from support import duckdb_files
 
-spec = importlib.util.spec_from_file_location("duckdb_files", Path(__file__).with_name("duckdb_files.py"))
-duckdb_files = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(duckdb_files)
 SALT, ORDERS, make, measure, scan, schema = (
     getattr(duckdb_files, name) for name in ("SALT", "ORDERS", "make", "measure", "scan", "schema")
 )

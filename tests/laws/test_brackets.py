@@ -22,8 +22,8 @@ from dither.privacy import (
     composition,
     poisson,
 )
+from dither.privacy.distributions.lattice import _convex
 from dither.privacy.kinds import KINDS
-from dither.privacy.lattice import _convex
 from dither.privacy.sampling import PoissonSampled
 
 from .enumeration import Truth, approximate, binary, discrete_laplace, kary, pure

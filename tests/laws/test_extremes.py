@@ -96,7 +96,7 @@ def test_smaller_deltas_never_cost_less(loss, deltas):
     # and not far above the truth either: never beyond what the orders give
     from dither.privacy.renyi import renyi_epsilon
 
-    assert all(e <= renyi_epsilon(loss, d) * (1 + 1e-9) for e, d in zip(found, deltas, strict=True))
+    assert all(e <= renyi_epsilon(loss.renyi, d) * (1 + 1e-9) for e, d in zip(found, deltas, strict=True))
 
 
 def test_optimal_composition_is_not_exceeded_from_below():

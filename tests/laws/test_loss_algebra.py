@@ -7,8 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dither.errors import IncompatibleLosses, InvalidParameter
 from dither.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -150,7 +149,7 @@ def test_views_agree(name):
     loss = ALL[name]
     for delta in (1e-3, 1e-6):
         if loss.tight:
-            assert renyi_epsilon(loss, delta) >= loss.epsilon_bounds(delta)[0] - 1e-9
+            assert renyi_epsilon(loss.renyi, delta) >= loss.epsilon_bounds(delta)[0] - 1e-9
             assert zcdp_epsilon(loss.zcdp(), delta) >= loss.epsilon_bounds(delta)[0] - 1e-9
             if loss.gaussian() < math.inf:
                 mu = Fraction(loss.gaussian())
@@ -236,8 +235,8 @@ def test_bounds_bracket_the_known_values_of_private_sgd():
 
 def test_finer_lattices_nest():
     """Bounds computed with different steps must overlap: a wrong error term would part them."""
-    from dither.privacy import fourier, merge
-    from dither.privacy.lattice import upper
+    from dither.privacy.distributions import fourier, merge
+    from dither.privacy.distributions.lattice import upper
 
     part = poisson(Gaussian(scale=1).loss(L2), "0.01")
     lows, highs = [], []
@@ -254,8 +253,8 @@ def test_finer_lattices_nest():
 
 def test_lower_bounds_fail_if_their_safety_is_removed():
     """A mutant that rounds up instead of merging would claim more than the truth."""
-    from dither.privacy import fourier
-    from dither.privacy.lattice import upper
+    from dither.privacy.distributions import fourier
+    from dither.privacy.distributions.lattice import upper
 
     part = PureLoss("0.1")
     step = 0.03  # not a divisor: the polygon overstates

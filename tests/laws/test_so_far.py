@@ -12,10 +12,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dither.curator.exchange import Exchange
+from dither.curator.charge.currency import Exchange
 from dither.ledger import Amount, Currency
 from dither.privacy import PureLoss, ZcdpLoss
-from dither.privacy.currency import zcdp_epsilon_so_far
+from dither.privacy.filters import zcdp_epsilon_so_far
 from dither.privacy.renyi import epsilon_of_order, pure_renyi, pure_zcdp, zcdp_epsilon
 
 

@@ -100,7 +100,7 @@ class Fuse:
             setattr(os, name, fuse.around(name, getattr(os, name)))
         from dither.ledger import head
 
-        head._flush = fuse.around("fdatasync", head._flush)
+        head.flush = fuse.around("fdatasync", head.flush)
 
 
 def one_question(directory, out):
@@ -140,8 +140,8 @@ def head_first(directory, out):
 
     def hasty(job):
         work(job)
-        ledger._known = None
-        ledger._after()
+        ledger._guard._known = None
+        ledger._guard.advance()
 
     ledger._writer._one = hasty
     ledger.set_limits({DATASET: Limit(5 * PRICE.main, 0, Currency.PURE)})
@@ -204,12 +204,16 @@ def inspect(directory, name, left):
 
 # ------------------------------------------------------------------ random moments
 
+LINE = 25
+"""About the length of a line that tells of an answer."""
+
 
 def worker(directory, seed, out):
     ledger, chance = open_ledger(directory), random.Random(seed)
     while True:
-        # a window that moves on: workers meet at the same questions, and at those that the dead left open
-        question, who = int(time.monotonic() * 100) + chance.randrange(30), chance.choice(["ana", "bob", "eve"])
+        # a window that moves on with what was told: workers meet at the same questions, and at those that the dead left
+        # open, however slow the machine is
+        question, who = os.fstat(out).st_size // LINE + chance.randrange(30), chance.choice(["ana", "bob", "eve"])
         try:
             asked = ledger.reserve(key=key(question), account=Account(("shop", who)), loss=LOSS, note={}, timeout=5)
             if asked.answer is None:
@@ -240,7 +244,11 @@ def fuzz(root, kills, workers=3):
 
     living = [start() for _ in range(workers)]
     for _ in range(kills):
-        time.sleep(chance.random() * 0.08)
+        # by progress, of whichever of them, and not by the clock: on a busy machine all would die before they asked
+        enough = os.fstat(out).st_size + chance.randrange(8 * LINE)
+        while os.fstat(out).st_size < enough:
+            time.sleep(0.001)
+        time.sleep(chance.random() * 0.01)
         place = chance.randrange(workers)
         os.kill(living[place], signal.SIGKILL)
         _, status = os.waitpid(living[place], 0)

@@ -11,9 +11,9 @@ import pytest
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
 from dither.ledger import Account, Amount, Kind, Limit, MemoryLedger, SqliteLedger
 from dither.ledger.head import SLOT, SLOTS, HeadFile, Mark
-from dither.ledger.owners import OwnerLock
-from dither.ledger.schema import TRIGGERS
-from dither.ledger.writer import Writer
+from dither.ledger.process_locks import OwnerLock
+from dither.ledger.store.schema import TRIGGERS
+from dither.ledger.store.writer import Writer
 
 from .files import BOB, KEPT_FOR, SHOP, answer, ask
 
@@ -134,7 +134,7 @@ def test_a_head_that_someone_else_wrote_is_flushed_before_it_covers_anything(use
     flushed = []
     with opened(used) as first, opened(used) as second:
         answer(first, 10)
-        monkeypatch.setattr("dither.ledger.head._flush", flushed.append)
+        monkeypatch.setattr("dither.ledger.head.flush", flushed.append)
         assert ask(second, 10).replayed
         assert len(flushed) == 1
         assert ask(second, 10).replayed
@@ -147,7 +147,7 @@ def test_a_head_that_fails_after_the_charge_says_so(used, monkeypatch):
 
     with opened(used) as ledger:
         with monkeypatch.context() as patched:
-            patched.setattr("dither.ledger.head._flush", fails)
+            patched.setattr("dither.ledger.head.flush", fails)
             with pytest.raises(LedgerUncertain, match="no further cost") as refused:
                 ask(ledger, 10)
             assert "space" not in str(refused.value)

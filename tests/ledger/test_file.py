@@ -13,8 +13,8 @@ from dither.errors import LedgerBusy, LedgerCorrupt, LedgerError, LedgerMismatch
 from dither.ledger import Account, Amount, Currency, Limit
 from dither.ledger.entry import GENESIS, link
 from dither.ledger.head import SLOT, HeadFile
-from dither.ledger.units import Unit
 from dither.privacy import Adjacency, PureLoss
+from dither.privacy.unit import Unit
 
 from .files import ANA, BOB, SHOP, answer, ask, key, opened
 
@@ -50,7 +50,7 @@ def test_a_reservation_belongs_to_the_ledger_that_gave_it(used):
 def test_a_claim_taken_over_can_not_answer(used):
     first, second = opened(used), opened(used)
     stale = ask(first, 20)
-    first._owner.forget()  # as if the process were dead, though it isn't: a wrong verdict must do no harm
+    first._guard._owner.forget()  # as if the process were dead, though it isn't: a wrong verdict must do no harm
     fresh = ask(second, 20)
     assert fresh.charged == Amount()
     with pytest.raises(LedgerError, match="must not be released"):
@@ -200,7 +200,7 @@ def test_a_full_disk_refuses_and_loses_nothing(used):
 
 def test_no_home_and_no_locks_are_said_clearly(place, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("dither.ledger.owners.fcntl", None)
+        patched.setattr("dither.ledger.process_locks.fcntl", None)
         with pytest.raises(LedgerError, match="POSIX"):
             opened(place)
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
@@ -255,7 +255,7 @@ def test_what_is_written_is_permanent(place, tmp_path, monkeypatch):
     """Given the time and the random numbers, every entry and the head are the same bytes, for ever."""
     number, minute = itertools.count(1), itertools.count(1)
     monkeypatch.setattr(secrets, "token_hex", lambda size: f"{next(number):0{2 * size}x}")
-    monkeypatch.setattr("dither.ledger.books.now", lambda: f"2026-01-01T00:{next(minute):02d}:00.000Z")
+    monkeypatch.setattr("dither.ledger.store.transaction.now", lambda: f"2026-01-01T00:{next(minute):02d}:00.000Z")
     head = tmp_path / "head"
     with opened(place, head=head) as ledger:
         ledger.set_limits({SHOP: Limit.pure(2), BOB: Limit(10**12, 0, Currency.PURE, counts={"hits": 2})})
@@ -308,7 +308,7 @@ def test_another_process_is_waited_for_by_short_looks(used, monkeypatch):
             if len(pauses) == 5:
                 other.execute("ROLLBACK")
 
-        monkeypatch.setattr("dither.ledger.writer.time.sleep", paused)
+        monkeypatch.setattr("dither.ledger.store.writer.time.sleep", paused)
         assert ask(ledger, 20).charged != Amount()
         # and everything else still waits as long as was said
         assert ledger._db.execute("PRAGMA busy_timeout").fetchone() == (20_000,)

@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import dither as dp
-from dither.curator import Policy, records
+from dither.curator.past import records
 from dither.errors import LedgerCorrupt, LedgerMismatch, LedgerOutdated, LedgerRolledBack
-from dither.ledger import Account, Amount, Unit
+from dither.ledger import Account, Amount
 from dither.ledger.head import HeadFile, Mark
-from dither.ledger.replay import Replay
+from dither.ledger.log.replay import Replay
+from dither.policy import Policy
+from dither.privacy.unit import Unit
 
 KEPT = Path(__file__).parent / "format1"
 ASKED = [

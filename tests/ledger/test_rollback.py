@@ -215,7 +215,7 @@ def test_a_head_that_cant_be_written_releases_nothing(used, monkeypatch):
     with opened(used) as ledger:
         reservation = ask(ledger, 10)
         with monkeypatch.context() as patched:
-            patched.setattr("dither.ledger.head._flush", _fails)
+            patched.setattr("dither.ledger.head.flush", _fails)
             with pytest.raises(LedgerUncertain, match="head"):
                 ledger.record(reservation, b"x")
             with pytest.raises(LedgerError, match="head"):

@@ -9,11 +9,11 @@ import pytest
 
 from dither.errors import InvalidParameter, LedgerError, OutOfBudget
 from dither.ledger import Account, Currency, Limit, MemoryLedger
-from dither.ledger.memory import connect
-from dither.ledger.schema import create
-from dither.ledger.units import Unit
+from dither.ledger.store.connection import connect
+from dither.ledger.store.schema import create
 from dither.mechanisms import Gaussian
 from dither.privacy import PureLoss, Sensitivity, ZcdpLoss
+from dither.privacy.unit import Unit
 
 SHOP, ANA, BOB = Account(("shop",)), Account(("shop", "ana")), Account(("shop", "bob"))
 KEYS = [f"{n:08x}" * 2 for n in range(20)]

@@ -9,11 +9,11 @@ import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError
 from dither.ledger import Account, Limit
-from dither.ledger.books import Books
 from dither.ledger.entry import Kind, Opening
 from dither.ledger.head import SLOT
-from dither.ledger.replay import verify
-from dither.ledger.seals import ReplayedTree
+from dither.ledger.log.replay import verify
+from dither.ledger.store.seals import ReplayedTree
+from dither.ledger.store.transaction import Books
 
 from .files import SHOP, answer, ask, key, opened
 from .test_tampering import by_hand

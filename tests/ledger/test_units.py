@@ -3,10 +3,13 @@
 import pytest
 
 import dither as dp
-from dither.curator import Policy, drafts, records
+from dither.curator import drafts
+from dither.curator.past import records
 from dither.errors import LedgerMismatch
-from dither.ledger import Limit, MemoryLedger, Unit
+from dither.ledger import Limit, MemoryLedger
 from dither.ledger.units import units_in_note
+from dither.policy import Policy
+from dither.privacy.unit import Unit
 
 from .files import SHOP, answer, opened
 

@@ -11,16 +11,16 @@ import pytest
 from dither.checks import check_randomizer
 from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.attributes import Attributes
-from dither.local.choosing import MAKERS, best_oracle
 from dither.local.clients import client_of
-from dither.local.coins import law_of
-from dither.local.hadamard import HadamardResponse
-from dither.local.kary import Kary
-from dither.local.participation import Participation, answers_of
-from dither.local.projective import ProjectiveResponse
-from dither.local.protocol import load, protocol_of
-from dither.local.unary import Unary
+from dither.local.clients.coins import law_of
+from dither.local.core.protocol import load, protocol_of
+from dither.local.frequency.attributes import Attributes
+from dither.local.frequency.choose import MAKERS, best_oracle
+from dither.local.frequency.hadamard import HadamardResponse
+from dither.local.frequency.kary import Kary
+from dither.local.frequency.participation import Participation, answers_of
+from dither.local.frequency.projective import ProjectiveResponse
+from dither.local.frequency.unary import Unary
 from dither.mechanisms.response_estimates import Target
 from dither.mechanisms.response_surveys import SeveralResponses, Strategy
 from dither.privacy import Adjacency
@@ -269,7 +269,7 @@ def test_lists_and_descriptions():
             protocol_of(wrong)
         with pytest.raises(InvalidParameter):
             client_of(wrong)
-    with pytest.raises(InvalidParameter, match="nothing else"):
+    with pytest.raises(InvalidParameter, match="no others"):
         protocol_of({**form, "more": 1})
     with pytest.raises(InvalidParameter, match="3 values"):
         Participation(["no", "yes"], Kary(2, keep="3/4"))

@@ -7,17 +7,17 @@ import pytest
 
 from dither.checks import check_randomizer
 from dither.errors import ConformanceFailed, InvalidParameter
+from dither.local.clients.coins import SYSTEM as COINS
 from dither.local.clients.hashing import LocalHashingClient, bucket_of
 from dither.local.clients.kary import KaryClient
 from dither.local.clients.unary import UnaryClient
-from dither.local.coins import SYSTEM as COINS
-from dither.local.frequencies import FrequencyAggregator, row_numbers
-from dither.local.hadamard import HadamardResponse
-from dither.local.hashing import LocalHashing
-from dither.local.kary import Kary
-from dither.local.projective import ProjectiveResponse
-from dither.local.subset import SubsetSelection
-from dither.local.unary import Unary
+from dither.local.frequency.hadamard import HadamardResponse
+from dither.local.frequency.hashing import LocalHashing
+from dither.local.frequency.kary import Kary
+from dither.local.frequency.oracle import FrequencyAggregator, row_numbers
+from dither.local.frequency.projective import ProjectiveResponse
+from dither.local.frequency.subset import SubsetSelection
+from dither.local.frequency.unary import Unary
 from dither.privacy import Adjacency, PureLoss
 
 
@@ -341,7 +341,7 @@ def test_merging_that_counts_twice():
     class Mutant(FrequencyAggregator):
         def __add__(self, other):
             merged = super().__add__(other)
-            self._supports += other._supports
+            self.counters["supports"] += other.counters["supports"]
             return merged
 
     assert "merge, save and load" in failed(with_aggregator(Mutant))

@@ -8,12 +8,12 @@ import pytest
 from dither.checks import check_randomizer
 from dither.entropy import bernoulli_many
 from dither.errors import InvalidData
-from dither.local.bits import coin_rows, packed
+from dither.local.clients.coins import SYSTEM as COINS
 from dither.local.clients.kary import KaryClient
-from dither.local.coins import SYSTEM as COINS
-from dither.local.kary import Kary
-from dither.local.rappor import Rappor
-from dither.local.unary import Unary
+from dither.local.core.bits import coin_rows, packed
+from dither.local.frequency.kary import Kary
+from dither.local.frequency.unary import Unary
+from dither.local.rappor.protocol import Rappor
 from dither.privacy import Adjacency, PureLoss
 
 

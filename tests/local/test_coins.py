@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from dither.errors import InvalidParameter
-from dither.local.coins import SYSTEM, law_of
+from dither.local.clients.coins import SYSTEM, law_of
 
 HALF, THIRD = Fraction(1, 2), Fraction(1, 3)
 

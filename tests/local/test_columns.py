@@ -20,7 +20,7 @@ from dither.local import (
     SequenceFragments,
     Spelling,
 )
-from dither.local.columns import column_of
+from dither.local.core.columns import column_of
 
 pandas = pytest.importorskip("pandas")
 polars = pytest.importorskip("polars")

@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 
 from dither.errors import InvalidParameter
-from dither.local.catalogue import PROTOCOLS, Purpose, Wanted, known_protocol
-from dither.local.comparison import HEADINGS, central_epsilon, compare
-from dither.local.kary import Kary
-from dither.local.protocol import MODULES, protocol_of
-from dither.local.simulation import simulate, zipf_shares
-from dither.local.unary import Unary
+from dither.local.clients.base import PROTOCOLS as NAMES
+from dither.local.core.protocol import protocol_of
+from dither.local.frequency.kary import Kary
+from dither.local.frequency.unary import Unary
+from dither.local.lab.catalogue import PROTOCOLS, Purpose, Wanted, known_protocol
+from dither.local.lab.comparison import HEADINGS, central_epsilon, compare
+from dither.local.lab.simulation import simulate, zipf_shares
 
 
 def test_every_protocol_that_can_be_described_is_listed_but_several_attributes():
     made = {known.make(Wanted.of(1, domain=4)).name for known in PROTOCOLS.values()}
-    assert made == set(MODULES) - {"attributes"}
+    assert made == set(NAMES) - {"attributes"}
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)

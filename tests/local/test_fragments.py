@@ -14,13 +14,13 @@ import pytest
 from dither.checks import check_randomizer
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import client_of
+from dither.local.clients.coins import law_of
 from dither.local.clients.fragments import Letters, SequenceFragmentsClient, tag_of
-from dither.local.coins import law_of
-from dither.local.count_mean import CountMeanSketch
-from dither.local.fragments import LOWER_CASE, SequenceFragments, _spelled
-from dither.local.hadamard_sketch import HadamardSketch
-from dither.local.protocol import aggregator_of, protocol_of
-from dither.local.wire import Dropped, pack
+from dither.local.clients.wire import Dropped, pack
+from dither.local.core.protocol import aggregator_of, protocol_of
+from dither.local.sketches.count_mean import CountMeanSketch
+from dither.local.sketches.fragments import LOWER_CASE, SequenceFragments, _spelled
+from dither.local.sketches.hadamard import HadamardSketch
 
 SEED = "00112233445566778899aabbccddeeff"
 OTHER_SEED = "ffeeddccbbaa99887766554433221100"

@@ -5,19 +5,18 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dither.checks.statistics import proportion_at_most
 from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.bits import coin_rows, column_sums, packed, padding_is_zero
-from dither.local.consistent import Consistency
-from dither.local.frequencies import LARGEST_DOMAIN, number_rows, row_numbers, shares_from_supports
-from dither.local.hadamard import HadamardResponse
-from dither.local.kary import Kary
-from dither.local.losses import ThinnedResponseLoss, response_loss
-from dither.local.unary import Unary
+from dither.local.core.bits import coin_rows, column_sums, packed, padding_is_zero
+from dither.local.core.consistent import Consistency
+from dither.local.core.losses import ThinnedResponseLoss, response_loss
+from dither.local.frequency.hadamard import HadamardResponse
+from dither.local.frequency.kary import Kary
+from dither.local.frequency.oracle import LARGEST_DOMAIN, number_rows, row_numbers, shares_from_supports
+from dither.local.frequency.unary import Unary
 from dither.mechanisms import KaryResponse
 from dither.mechanisms.kary_response import KaryResponseLoss
 from dither.mechanisms.randomized_response import RandomizedResponseLoss

@@ -9,7 +9,7 @@ import pytest
 
 from dither.errors import InvalidParameter
 from dither.local.clients.hashing import bucket_of
-from dither.local.hashing import LONG_WORD, SHORT_WORD, LocalHashing
+from dither.local.frequency.hashing import LONG_WORD, SHORT_WORD, LocalHashing
 
 OVER = [(4, 4), (4, 3), (4, 2), (6, 8), (6, 5), (6, 7), (6, 2)]
 

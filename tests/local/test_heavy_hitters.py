@@ -13,15 +13,15 @@ from scipy import stats
 
 from dither.checks import check_randomizer
 from dither.errors import InvalidData, InvalidParameter
-from dither.local import sketch_reading
 from dither.local.clients.base import client_of
+from dither.local.clients.coins import law_of
 from dither.local.clients.heavy import HeavyHittersClient, Symbols
-from dither.local.coins import law_of
-from dither.local.count_mean import CountMeanSketch
-from dither.local.hadamard_sketch import HadamardSketch
-from dither.local.heavy_hitters import HeavyHitters, Spelling
-from dither.local.protocol import aggregator_of, protocol_of
-from dither.local.wire import Dropped, pack
+from dither.local.clients.wire import Dropped, pack
+from dither.local.core.protocol import aggregator_of, protocol_of
+from dither.local.sketches import sketch as sketch_reading
+from dither.local.sketches.count_mean import CountMeanSketch
+from dither.local.sketches.hadamard import HadamardSketch
+from dither.local.sketches.heavy_hitters import HeavyHitters, Spelling
 
 ALPHA = 1e-9
 SEED = "00112233445566778899aabbccddeeff"

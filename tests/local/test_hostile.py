@@ -13,27 +13,27 @@ import numpy as np
 import pytest
 
 from dither.errors import DitherError, InvalidData, InvalidParameter
-from dither.local.attributes import Attributes
 from dither.local.clients import client_of
-from dither.local.clients.base import Client, epsilon_up, sum_up
+from dither.local.clients.base import PROTOCOLS as NAMES, Client, epsilon_up, sum_up
+from dither.local.clients.coins import law_of
 from dither.local.clients.heavy import Spelling
-from dither.local.coins import law_of
-from dither.local.count_mean import CountMeanSketch
-from dither.local.fragments import SequenceFragments
-from dither.local.hadamard import HadamardResponse
-from dither.local.hadamard_sketch import HadamardSketch
-from dither.local.hashing import LocalHashing
-from dither.local.heavy_hitters import HeavyHitters
-from dither.local.kary import Kary
-from dither.local.means import HybridMean, LaplaceMean, OneBitMean, PiecewiseMean
-from dither.local.participation import Participation
-from dither.local.projective import ProjectiveResponse
-from dither.local.protocol import MODULES, aggregator_of, load, protocol_of
-from dither.local.ranges import HierarchicalRanges, WaveletRanges
-from dither.local.rappor import Rappor
-from dither.local.subset import SubsetSelection
-from dither.local.unary import Unary
-from dither.local.vectors import OneBitVector, SampledVector
+from dither.local.core.protocol import aggregator_of, load, protocol_of
+from dither.local.frequency.attributes import Attributes
+from dither.local.frequency.hadamard import HadamardResponse
+from dither.local.frequency.hashing import LocalHashing
+from dither.local.frequency.kary import Kary
+from dither.local.frequency.participation import Participation
+from dither.local.frequency.projective import ProjectiveResponse
+from dither.local.frequency.subset import SubsetSelection
+from dither.local.frequency.unary import Unary
+from dither.local.means.choose import HybridMean, LaplaceMean, OneBitMean, PiecewiseMean
+from dither.local.means.vectors import OneBitVector, SampledVector
+from dither.local.ranges.hierarchical import HierarchicalRanges, WaveletRanges
+from dither.local.rappor.protocol import Rappor
+from dither.local.sketches.count_mean import CountMeanSketch
+from dither.local.sketches.fragments import SequenceFragments
+from dither.local.sketches.hadamard import HadamardSketch
+from dither.local.sketches.heavy_hitters import HeavyHitters
 from dither.mechanisms.response_surveys import Strategy
 
 SEED = "00" * 16
@@ -83,7 +83,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.n
 
 
 def test_every_protocol_is_here():
-    assert {protocol.name for protocol in PROTOCOLS} == set(MODULES)
+    assert {protocol.name for protocol in PROTOCOLS} == set(NAMES)
 
 
 @each_protocol

@@ -16,11 +16,11 @@ from dither.checks.statistics import chi_square_counts, proportion_at_most
 from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients import client_of
-from dither.local.coins import law_of
-from dither.local.mean_estimates import chernoff_error, chernoff_interval, normal_factors
-from dither.local.means import HybridMean, LaplaceMean, OneBitMean, PiecewiseMean, best_mean
-from dither.local.protocol import load, protocol_of
-from dither.local.wire import Dropped
+from dither.local.clients.coins import law_of
+from dither.local.clients.wire import Dropped
+from dither.local.core.protocol import load, protocol_of
+from dither.local.means.choose import HybridMean, LaplaceMean, OneBitMean, PiecewiseMean, best_mean
+from dither.local.means.mean import chernoff_error, chernoff_interval, normal_factors
 from dither.privacy import Adjacency, PrivacyLoss
 
 ALPHA = 1e-9

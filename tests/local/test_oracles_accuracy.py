@@ -14,15 +14,15 @@ from dither.checks.statistics import chi_square_counts
 from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients import client_of
-from dither.local.coins import law_of
-from dither.local.hadamard import HadamardResponse, hadamard_transform
-from dither.local.hashing import LocalHashing
-from dither.local.kary import Kary
-from dither.local.projective import ProjectiveResponse
-from dither.local.protocol import aggregator_of, load, protocol_of
-from dither.local.subset import SubsetSelection
-from dither.local.unary import Unary
-from dither.local.wire import Dropped
+from dither.local.clients.coins import law_of
+from dither.local.clients.wire import Dropped
+from dither.local.core.protocol import aggregator_of, load, protocol_of
+from dither.local.frequency.hadamard import HadamardResponse, hadamard_transform
+from dither.local.frequency.hashing import LocalHashing
+from dither.local.frequency.kary import Kary
+from dither.local.frequency.projective import ProjectiveResponse
+from dither.local.frequency.subset import SubsetSelection
+from dither.local.frequency.unary import Unary
 
 ALPHA = 1e-9
 MAKERS = [

@@ -7,13 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dither.local.coins import law_of
-from dither.local.hadamard import HadamardResponse
-from dither.local.hashing import LocalHashing
-from dither.local.kary import Kary
-from dither.local.projective import ProjectiveResponse
-from dither.local.subset import SubsetSelection
-from dither.local.unary import Unary
+from dither.local.clients.coins import law_of
+from dither.local.frequency.hadamard import HadamardResponse
+from dither.local.frequency.hashing import LocalHashing
+from dither.local.frequency.kary import Kary
+from dither.local.frequency.projective import ProjectiveResponse
+from dither.local.frequency.subset import SubsetSelection
+from dither.local.frequency.unary import Unary
 from dither.mechanisms.kary_response import KaryResponseLoss
 from dither.privacy import PrivacyLoss
 

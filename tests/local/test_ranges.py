@@ -16,10 +16,13 @@ from dither.checks.statistics import chi_square_counts, proportion_at_most
 from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients import client_of
-from dither.local.coins import law_of
-from dither.local.kary import Kary
-from dither.local.protocol import load, protocol_of
-from dither.local.ranges import (
+from dither.local.clients.coins import law_of
+from dither.local.clients.wire import Dropped
+from dither.local.core.protocol import load, protocol_of
+from dither.local.frequency.kary import Kary
+from dither.local.frequency.unary import Unary
+from dither.local.means.vectors import OneBitVector, SampledVector
+from dither.local.ranges.hierarchical import (
     HierarchicalRanges,
     WaveletRanges,
     _coin_proxy,
@@ -27,9 +30,6 @@ from dither.local.ranges import (
     _prefixes,
     make_tree_consistent,
 )
-from dither.local.unary import Unary
-from dither.local.vectors import OneBitVector, SampledVector
-from dither.local.wire import Dropped
 from dither.privacy import Adjacency, PrivacyLoss
 
 ALPHA = 1e-9

@@ -16,10 +16,10 @@ import pytest
 
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import client_of
+from dither.local.clients.coins import law_of
 from dither.local.clients.rappor import RapporClient, bloom_places
-from dither.local.coins import law_of
-from dither.local.protocol import protocol_of
-from dither.local.rappor import Rappor
+from dither.local.core.protocol import protocol_of
+from dither.local.rappor.protocol import Rappor
 from dither.privacy import Adjacency, PrivacyLoss
 
 ALPHA = 1e-9

@@ -8,8 +8,8 @@ from scipy import stats
 
 from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.rappor import Rappor
-from dither.local.rappor_association import _climb, _likelihoods, associate, joint_loss
+from dither.local.rappor.associate import _climb, _likelihoods, associate
+from dither.local.rappor.protocol import Rappor
 
 ALPHA = 1e-9
 FIRST, SECOND = ["a", "b", "c"], ["x", "y"]
@@ -115,11 +115,6 @@ def test_dependence_tells_independent_values_from_others():
         scores.append(value / error)
     assert 0.4 < np.var(scores) < 2.2
     assert abs(np.mean(scores)) * np.sqrt(40) < 5
-
-
-def test_a_pair_of_reports_costs_both():
-    loss = joint_loss(*PROTOCOLS)
-    assert loss.pure() == pytest.approx(PROTOCOLS[0].loss().pure() + PROTOCOLS[1].loss().pure())
 
 
 def test_wrong_input_is_refused():

@@ -11,11 +11,11 @@ from scipy import stats
 
 from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData, InvalidParameter
+from dither.local.clients.coins import law_of
 from dither.local.clients.rappor import bloom_places
-from dither.local.coins import law_of
-from dither.local.protocol import aggregator_of, load
-from dither.local.rappor import Rappor, RapporAggregator
-from dither.local.wire import Dropped
+from dither.local.clients.wire import Dropped
+from dither.local.core.protocol import aggregator_of, load
+from dither.local.rappor.protocol import Rappor, RapporAggregator
 
 ALPHA = 1e-9
 PAPER = {"f": Fraction(1, 2), "p": Fraction(1, 2), "q": Fraction(3, 4)}

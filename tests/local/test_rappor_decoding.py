@@ -10,8 +10,8 @@ from scipy import stats
 
 from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.rappor import Rappor
-from dither.local.rappor_decoding import FEWEST_REPORTS, Control, _present, decode, detection_limit
+from dither.local.rappor.decode import FEWEST_REPORTS, Control, _present, decode, detection_limit
+from dither.local.rappor.protocol import Rappor
 
 ALPHA = 1e-9
 WORDS = [f"word{i}" for i in range(100)]
@@ -136,7 +136,7 @@ def test_a_frequent_value_that_is_missing_shows_and_does_no_harm(monkeypatch):
         assert result.listed_interval[0] <= 0.8 <= result.listed_interval[1]
         assert aggregate.decode(names).misfit > ALPHA
         with monkeypatch.context() as patch:
-            patch.setattr("dither.local.rappor_decoding.ENOUGH_COHORTS", protocol.cohorts + 1)
+            patch.setattr("dither.local.rappor.decode.ENOUGH_COHORTS", protocol.cohorts + 1)
             false_of_the_mutant += bool(aggregate.decode(names[1:] + nobody).present[4:].any())
     assert stats.binom.sf(false - 1, rounds, 0.05) > 1e-3
     assert stats.binom.sf(false_of_the_mutant - 1, rounds, 0.05) < 1e-3  # errors that don't look at the cohorts

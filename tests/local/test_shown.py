@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dither.local import Consistency, HeavyHitters, Kary, LaplaceMean, OneBitVector, Spelling, WaveletRanges
-from dither.local.frequencies import Shares, shares_from_supports
-from dither.local.mean_estimates import MeanEstimate
-from dither.local.rappor_decoding import Control, Decoding
-from dither.local.shown import BEYOND, MOST_ROWS, Row, Table, meaning
+from dither.local.core.tables import BEYOND, MOST_ROWS, Row, Table, meaning
+from dither.local.frequency.oracle import Shares, shares_from_supports
+from dither.local.means.mean import MeanEstimate
+from dither.local.rappor.decode import Control, Decoding
 from dither.mechanisms.response_estimates import Target
 
 

@@ -11,15 +11,15 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import binom
 
-from dither.local.coins import law_of
-from dither.local.hadamard import HadamardResponse
-from dither.local.kary import Kary
-from dither.local.participation import Participation
-from dither.local.rappor import Rappor
-from dither.local.shuffle import ShuffledLoss, shuffled
-from dither.local.shuffle_curve import Randomiser, ShuffledCurve, half_binomial
-from dither.local.subset import SubsetSelection
-from dither.local.unary import Unary
+from dither.local.clients.coins import law_of
+from dither.local.frequency.hadamard import HadamardResponse
+from dither.local.frequency.kary import Kary
+from dither.local.frequency.participation import Participation
+from dither.local.frequency.subset import SubsetSelection
+from dither.local.frequency.unary import Unary
+from dither.local.rappor.protocol import Rappor
+from dither.local.shuffling.curve import Randomiser, ShuffledCurve, half_binomial
+from dither.local.shuffling.shuffle import ShuffledLoss, shuffled
 
 THREE, QUARTER = Fraction(3), Fraction(1, 4)
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from dither.errors import InvalidParameter
-from dither.local import shuffle_curve
-from dither.local.hadamard import HadamardResponse
-from dither.local.kary import Kary
-from dither.local.participation import Participation
-from dither.local.rappor import Rappor
-from dither.local.shuffle import ShuffledLoss, local_epsilon_for, shuffled
-from dither.local.shuffle_curve import OVERSTATED, Randomiser, ShuffledCurve
-from dither.local.unary import Unary
+from dither.local.frequency.hadamard import HadamardResponse
+from dither.local.frequency.kary import Kary
+from dither.local.frequency.participation import Participation
+from dither.local.frequency.unary import Unary
+from dither.local.rappor.protocol import Rappor
+from dither.local.shuffling import curve as shuffle_curve
+from dither.local.shuffling.curve import OVERSTATED, Randomiser, ShuffledCurve
+from dither.local.shuffling.shuffle import ShuffledLoss, local_epsilon_for, shuffled
 from dither.mechanisms.kary_response import KaryResponseLoss
 from dither.mechanisms.randomized_response import RandomizedResponseLoss
 from dither.privacy import Adjacency, ApproximateLoss, Direction, PrivacyLoss, PureLoss, without_replacement

@@ -9,13 +9,13 @@ import pytest
 from scipy import stats
 
 from dither.errors import InvalidData, InvalidParameter
-from dither.local import sketch_reading
-from dither.local.consistent import Consistency
-from dither.local.count_mean import CountMeanSketch
-from dither.local.frequencies import Shares
-from dither.local.hadamard_sketch import HadamardSketch
-from dither.local.sketch_reading import Concentration, concentration, read, smallest_seen, strays
-from dither.mechanisms.response_estimates import clopper_pearson
+from dither.local.core.consistent import Consistency
+from dither.local.frequency.oracle import Shares
+from dither.local.sketches import sketch as sketch_reading
+from dither.local.sketches.count_mean import CountMeanSketch
+from dither.local.sketches.hadamard import HadamardSketch
+from dither.local.sketches.sketch import Concentration, concentration, read, smallest_seen, strays
+from dither.numeric.binomial import clopper_pearson
 
 ALPHA = 1e-9
 MAKERS = [CountMeanSketch.for_epsilon, CountMeanSketch.optimized, HadamardSketch.for_epsilon]

@@ -15,14 +15,14 @@ from scipy import stats
 from dither.checks import check_randomizer
 from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData, InvalidParameter
-from dither.local import sketch_hashing
 from dither.local.clients.base import client_of
+from dither.local.clients.coins import law_of
 from dither.local.clients.sketch import CountMeanSketchClient, HadamardSketchClient
-from dither.local.coins import law_of
-from dither.local.count_mean import CountMeanSketch
-from dither.local.hadamard_sketch import HadamardSketch, transform_rows
-from dither.local.protocol import aggregator_of, load, protocol_of
-from dither.local.wire import Dropped, pack
+from dither.local.clients.wire import Dropped, pack
+from dither.local.core.protocol import aggregator_of, load, protocol_of
+from dither.local.sketches import hash_functions as sketch_hashing
+from dither.local.sketches.count_mean import CountMeanSketch
+from dither.local.sketches.hadamard import HadamardSketch, transform_rows
 from dither.privacy import Adjacency, PrivacyLoss
 
 ALPHA = 1e-9
@@ -387,7 +387,7 @@ def test_damaged_states_are_refused():
     aggregate = HADAMARD.aggregator().add(HADAMARD.randomize(np.arange(8)))
     saved = aggregate.to_json()
     more = HADAMARD.aggregator()
-    more.sums = aggregate.sums * 0 + 9
+    more.sums[:] = 9
     with pytest.raises(InvalidData, match="damaged"):
         aggregator_of(saved | {"state": saved["state"] | {"sums": more.to_json()["state"]["sums"]}})
     with pytest.raises(InvalidData):

@@ -14,11 +14,11 @@ from dither.checks.statistics import chi_square_counts, proportion_at_most
 from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients import client_of
-from dither.local.coins import law_of
-from dither.local.means import HybridMean, LaplaceMean, OneBitMean, PiecewiseMean
-from dither.local.protocol import load, protocol_of
-from dither.local.vectors import OneBitVector, SampledVector, best_vector
-from dither.local.wire import Dropped
+from dither.local.clients.coins import law_of
+from dither.local.clients.wire import Dropped
+from dither.local.core.protocol import load, protocol_of
+from dither.local.means.choose import HybridMean, LaplaceMean, OneBitMean, PiecewiseMean
+from dither.local.means.vectors import OneBitVector, SampledVector, best_vector
 from dither.privacy import Adjacency, PrivacyLoss
 
 ALPHA = 1e-9

@@ -4,11 +4,10 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from dither.local import wire
-from dither.local.wire import Dropped
+from dither.local.clients import wire
+from dither.local.clients.wire import Dropped
 
 PRINT = wire.fingerprint({"protocol": "kary", "domain": 5, "keep": "1/2"})
 OTHER = wire.fingerprint({"protocol": "kary", "domain": 6, "keep": "1/2"})

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dither.curator.release import Released
-from dither.curator.shape import alone, shape
-from dither.engines.released import compute
+from dither.curator.answers.release import Released
+from dither.curator.answers.shape import alone, shape
+from dither.engines.duckdb.released import compute
 from dither.mechanisms import DiscreteGaussian
-from dither.query.estimates import Noisy, values
-from dither.query.moments import _limits, _statistic
-from dither.query.spread import multiplier, standard_deviation
+from dither.query.aggregates.base import Noisy
+from dither.query.aggregates.moments import _limits, _statistic
+from dither.query.aggregates.spread import multiplier, standard_deviation
 
 ALPHA, RUNS = 1e-9, 20_000
 
@@ -118,7 +118,7 @@ def simulated(quote, released, draws=200):
         drawn = np.rint(law(0.0, float(noise.scale), size * draws)).astype(np.int64)
         cells.append(np.tile(cell, draws) - drawn)
     noisy = Noisy(size=size * draws, cells=cells, noise=released.noise, choices=())
-    table = pa.table({f"a{i}": values(recipe, noisy) for i, recipe in enumerate(released.recipes)})
+    table = pa.table({f"a{i}": recipe.points(noisy) for i, recipe in enumerate(released.recipes)})
     found = compute(table, [("x", quote.shape.outputs[0].expression)]).column("x").cast(pa.float64()).to_numpy()
     ordered = np.sort(found.reshape(draws, size), axis=0)
     return ordered[draws // 40], ordered[-1 - draws // 40]

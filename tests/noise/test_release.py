@@ -12,18 +12,18 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dither.curator.release import Released, release
+from dither.curator.answers.release import Released, release
 from dither.entropy import InsecureSeededSource
 from dither.errors import InvalidData
 from dither.mechanisms import GaussianThreshold, PartitionSelection
 from dither.privacy import Adjacency
-from dither.query.estimates import Noisy, estimate
-from dither.query.expressions import Column
-from dither.query.key_selection import _ladder
+from dither.query.aggregates.base import Noisy
+from dither.query.expressions.expressions import Column
 from dither.query.kinds import Facts, Interval, Kind
-from dither.query.measures import Histogram, Measured
-from dither.query.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
-from dither.query.price import QueryBudget, price
+from dither.query.measure.measures import Histogram, Measured
+from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
+from dither.query.price.key_selection import _ladder
+from dither.query.price.price import QueryBudget, price
 
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE
 SCAN = Scan(table="t", private=True, unit_column="u", columns=(), fields=())
@@ -219,7 +219,7 @@ def covered(function, budget, size, *, trials=100_000, wrong=F(1), confidence=F(
         drawn = type(noise)(noise.scale * wrong).release(np.full(trials, grid_sum(total, table)))
         cells.append(drawn)
     noisy = Noisy(size=trials, cells=cells, noise=question.noise, choices=())
-    found = estimate(question.lowered.recipes[0], noisy, confidence)
+    found = question.lowered.recipes[0].estimate(noisy, confidence)
     truth = truth_of(function, table)
     low, high = found.low.to_numpy(), found.high.to_numpy()
     return int(((low <= truth + 1e-9) & (truth - 1e-9 <= high)).sum())

@@ -23,12 +23,12 @@ NO_CHANCE = {
     "tests/attacks/test_detection.py::test_the_error_of_detection_is_that_of_repeated_runs",
     "tests/attacks/test_differencing.py::test_without_a_budget_averaging_finds_the_bit_and_with_one_it_does_not",
     "tests/curator/test_run.py::test_equal_rows_have_a_chance_each",
-    "tests/local/test_against_central.py::test_what_is_measured_is_what_theory_says",
+    "tests/docs/test_local_and_central_page.py::test_what_is_measured_is_what_theory_says",
     "tests/local/test_rappor_decoding.py::test_more_candidates_than_bits_are_picked_by_half_of_the_cohorts",
     "tests/local/test_shuffle.py::test_many_users_with_a_third_law_against_chance",
     "tests/server/test_soak.py::test_what_can_not_be_told_is_a_fault",
-    "tests/unit/test_estimates.py::test_ratios_of_coarse_noise_are_covered_too",
-    "tests/unit/test_estimates.py::test_sums_of_three_coarse_noises_are_covered_too",
+    "tests/query/test_estimates.py::test_ratios_of_coarse_noise_are_covered_too",
+    "tests/query/test_estimates.py::test_sums_of_three_coarse_noises_are_covered_too",
 }
 # Other statistics than a p-value, with the law of each under its mutant; margins are beyond the 6 of α.
 ELSEWHERE = {
@@ -73,13 +73,13 @@ ELSEWHERE = {
     "tests/noise/test_release.py::test_the_error_of_an_average_is_as_predicted_at_the_end_of_its_bounds": (
         "binomial: 10 % of the scale are 10 standard errors beyond what passes"
     ),
-    "tests/unit/test_auto_bounds.py::test_a_single_unit_changes_what_is_found_no_more_than_the_loss_allows": (
+    "tests/query/test_auto_bounds.py::test_a_single_unit_changes_what_is_found_no_more_than_the_loss_allows": (
         "binomial: noise of half the scale is 8.6 standard errors or more beyond the limit; right noise stays 8 away"
     ),
-    "tests/unit/test_noise_mechanisms.py::test_precision_attack_sees_nothing": (
+    "tests/mechanisms/test_noise_mechanisms.py::test_precision_attack_sees_nothing": (
         "binomial: a low bit that is 0 in 57 % is 7.9 standard errors beyond the limit, which is 6.3 away"
     ),
-    "tests/unit/test_tree_counter.py::test_sessions_have_the_stated_error": (
+    "tests/mechanisms/test_tree_counter.py::test_sessions_have_the_stated_error": (
         "by the kurtosis of sums: variances of two and of four draws are 9 and 6 of their deviations beyond the limit"
     ),
     "tests/ways_in/test_channels.py::test_c17_answers_are_not_clamped_to_the_truth": (
@@ -127,9 +127,9 @@ ELSEWHERE = {
     "tests/noise/test_coverage.py::test_asked_and_charged_they_cover_too": "its mutant isn't drawn",
     "tests/noise/test_laws.py::test_moments": "normal: the mutants are moved by 12.6 standard errors or more",
     "tests/noise/test_release.py::test_errors_are_as_predicted": "binomial: 5 % of the scale are 20 standard errors",
-    "tests/unit/test_conformance.py::test_cheaper_mutants_fail": "test_cheaper_mutants_are_hardly_ever_missed",
-    "tests/unit/test_subsampled.py::test_scaled_error_covers": "binomial: 2600 of 3000 where 403 are allowed",
-    "tests/unit/test_tree_counter.py::test_error_is_the_quantile": "binomial: 12,600 of 10^5 where 10,574 are allowed",
+    "tests/mechanisms/test_conformance.py::test_cheaper_mutants_fail": "test_cheaper_mutants_are_hardly_ever_missed",
+    "tests/mechanisms/test_subsampled.py::test_scaled_error_covers": "binomial: 2600 of 3000 where 403 are allowed",
+    "tests/mechanisms/test_tree_counter.py::test_error_is_the_quantile": "binomial: 12,600 of 10^5, 10,574 allowed",
 }
 # what a clock says, and how long something says that it took; an ``own_clock`` is none
 CLOCK = re.compile(

@@ -16,10 +16,10 @@ import dither as dp
 from dither.curator import OWNER, Curator, Request
 from dither.errors import InvalidParameter
 from dither.ledger import Kind
-from dither.server.client import Client
-from dither.server.http.app import make_app
+from dither.remote import Client
+from dither.server.app import make_app
+from dither.server.limits import Limits
 from dither.server.service import Service
-from dither.server.settings import Limits
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
 CITIES = "SELECT city, COUNT(*) AS n, AVG(amount) AS mean FROM orders GROUP BY city ORDER BY city"

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 
 import dither as dp
 from dither.errors import InvalidParameter, LedgerBusy
-from dither.server.client import ServerError, TookTooLong, Unreachable
+from dither.remote import ServerError, TookTooLong, Unreachable
 
 FACTS = {"dataset": "shop"}
 
@@ -243,7 +243,7 @@ for name in ("fastapi", "starlette", "uvicorn", "orjson", "jinja2", "httptools",
 import dither
 dither.client("http://127.0.0.1", "token").close()
 try:
-    import dither.server.http.app
+    import dither.server.app
 except dither.DitherError as problem:
     print(problem)
 """

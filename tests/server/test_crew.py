@@ -13,16 +13,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dither.curator import Curator, Policy
+from dither.curator import Curator
 from dither.errors import Failed, InvalidPolicy, LedgerUncertain, OutOfBudget, Refused, SourceError
-from dither.server.crew import Crew
-from dither.server.frames import LENGTH, framed
-from dither.server.identity import Identity, Scope
-from dither.server.member import _answer
+from dither.policy import Policy
+from dither.server.auth.identity import Identity, Scope
+from dither.server.auth.tokens import TokenFile
+from dither.server.limits import Limits
 from dither.server.run import Place, access_path, running
 from dither.server.service import Service, Wanted
-from dither.server.settings import Limits
-from dither.server.tokens import TokenFile
+from dither.server.workers.frames import LENGTH, framed
+from dither.server.workers.pool import Crew
+from dither.server.workers.worker import _answer
 
 ANA = Identity(analyst="ana", scope=Scope.ASK, token="1")
 BOB = Identity(analyst="bob", scope=Scope.ASK, token="2")
@@ -42,8 +43,8 @@ def test_many_questions_at_once_are_charged_once_each(shop, with_crew):
         wanted = [question(number % 8) for number in range(40)]
         answers = await asyncio.gather(*(service.ask(ANA, one) for one in wanted))
         # the curator of this process answered none of them, and delivers all of them again
-        again = [service.curator.remembered(one.sql, analyst="ana", **one.terms) for one in wanted]
-        return answers, again, service.curator.ledger.balance(service.curator._accounts.account("ana")).spent.main
+        again = [service.curator.analyst("ana").remembered(one.sql, one.terms) for one in wanted]
+        return answers, again, service.curator.ledger.balance(service.curator._vault.accounts.account("ana")).spent.main
 
     answers, again, spent = with_crew(shop, story, size=2)
     receipts = {answer.receipt.number for answer in answers}
@@ -127,8 +128,8 @@ def test_members_leave_when_the_server_dies(shop):
     # a server that can't say goodbye: its end of the socket is closed by the system
     script = (
         "import asyncio, os, sys\n"
-        "from dither.curator import Policy\n"
-        "from dither.server.crew import Crew\n"
+        "from dither.policy import Policy\n"
+        "from dither.server.workers.pool import Crew\n"
         "async def main():\n"
         "    crew = Crew(Policy.load(sys.argv[1]), size=1, threads=1)\n"
         "    await crew.start()\n"
@@ -217,7 +218,7 @@ def test_policies_are_the_same_in_another_process(shop):
 
 
 def test_a_member_without_a_sign_of_life_is_replaced(shop, monkeypatch, with_crew):
-    monkeypatch.setattr("dither.server.crew.PULSE", 0.2)
+    monkeypatch.setattr("dither.server.workers.pool.HEARTBEAT", 0.2)
 
     async def story(service, crew):
         (process,) = processes(crew)
@@ -225,7 +226,7 @@ def test_a_member_without_a_sign_of_life_is_replaced(shop, monkeypatch, with_cre
         with pytest.raises(LedgerUncertain, match="ask the same again"):
             await service.ask(ANA, question(1))
         # from here on members may be as slow as this machine
-        monkeypatch.setattr("dither.server.crew.PULSE", 10.0)
+        monkeypatch.setattr("dither.server.workers.pool.HEARTBEAT", 10.0)
         while not crew.ready:
             await asyncio.sleep(0.02)
         return process.returncode, await service.ask(ANA, question(1)), service.under_way
@@ -236,7 +237,7 @@ def test_a_member_without_a_sign_of_life_is_replaced(shop, monkeypatch, with_cre
 
 
 def test_a_member_that_answers_nothing_for_long_lives_on(shop, monkeypatch, with_crew):
-    monkeypatch.setattr("dither.server.crew.PULSE", 0.2)
+    monkeypatch.setattr("dither.server.workers.pool.HEARTBEAT", 0.2)
 
     async def story(service, crew):
         # more pulses than may be missed: each is answered
@@ -334,7 +335,7 @@ def test_what_the_owner_decides_reaches_all_processes(shop_with, with_crew):
         owner.decide(owner.request_budget("bob", epsilon=5).number, approve=True)
         for place in (4, 5):
             wanted = replace(question(place), epsilon="0.45")
-            owner.decide(owner.request_question(wanted.sql, analyst="bob", **wanted.terms).number, approve=True)
+            owner.decide(owner.request_question(wanted.sql, analyst="bob", **wanted.asked).number, approve=True)
         return [*await everyone(2, "0.39"), *await everyone(4, "0.45")]
 
     answers = with_crew(shop_with(more="needs_approval_above = 0.4"), story, size=2)

@@ -13,14 +13,15 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from dither.curator import Curator, Policy
-from dither.engines import duckdb_sources
-from dither.engines.intake import TableReport
+from dither.curator import Curator, Terms
+from dither.engines.duckdb import sources as duckdb_sources
 from dither.errors import DitherError, Failed, SourceError
-from dither.server import crew as crews
-from dither.server.crew import Crew
-from dither.server.identity import Identity, Scope
+from dither.policy import Policy
+from dither.query.intake import TableReport
+from dither.server.auth.identity import Identity, Scope
 from dither.server.service import Wanted
+from dither.server.workers import pool as crews
+from dither.server.workers.pool import Crew
 
 ANA = Identity(analyst="ana", scope=Scope.ASK, token="1")
 POISONED = """
@@ -89,14 +90,18 @@ def test_what_a_broken_engine_can_not_run_is_not_charged(poisoned):
                 curator.sql(wanted.sql, epsilon=wanted.epsilon, analyst="ana")
         assert curator.budget("ana") == spent
         # what was paid for stays free
-        assert not curator.remembered("SELECT COUNT(*) AS n FROM orders", epsilon="0.1", analyst="ana").cost.charged
+        assert (
+            not curator.analyst("ana")
+            .remembered("SELECT COUNT(*) AS n FROM orders", Terms.of(epsilon="0.1"))
+            .cost.charged
+        )
     with Curator.open(poisoned / "dither.toml") as curator:
         assert curator.sql(question(1).sql, epsilon="0.01", analyst="ana").cost.charged
 
 
 def test_a_failure_that_leaves_the_engine_usable_is_none_that_breaks_it(shop):
     with Curator.open(shop / "dither.toml") as curator:
-        engine = curator._execution._engine
+        engine = curator._vault.execution._engine
         with pytest.raises(Exception, match="could not run") as failure, engine._cursor() as cursor:
             cursor.execute("SELECT no_such_function()")
         assert type(failure.value).__name__ == "EngineFailure"
@@ -169,10 +174,10 @@ def test_a_member_that_does_not_start_is_given_up(shop, monkeypatch):
 SERVE = """
     import subprocess, sys
     from pathlib import Path
-    from dither.curator import Policy
-    from dither.server import crew as crews
+    from dither.policy import Policy
+    from dither.server.workers import pool as crews
     from dither.server.run import Place, serve
-    from dither.server.settings import Limits
+    from dither.server.limits import Limits
 
     def sleeper():
         ours, theirs = crews.socket.socketpair()
@@ -220,7 +225,7 @@ def test_curators_that_share_a_machine_share_its_memory(shop):
     def limit(sharing: int) -> float:
         with (
             Curator.open(shop / "dither.toml", sharing=sharing) as curator,
-            curator._execution._engine._cursor() as cursor,
+            curator._vault.execution._engine._cursor() as cursor,
         ):
             (text,) = cursor.execute("SELECT current_setting('memory_limit')").fetchone()
         number, unit = text.split()

@@ -8,8 +8,8 @@ import pytest
 
 import dither as dp
 from dither.curator import Curator
+from dither.server.limits import Limits
 from dither.server.run import Place, background
-from dither.server.settings import Limits
 
 HEAD = b"POST /v1/ask HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer x\r\n"
 GOOD = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -20,11 +20,11 @@ from types import SimpleNamespace
 import pytest
 
 import dither as dp
-from dither.curator.records import open_ledger
-from dither.server.identity import Scope
+from dither.curator.past.records import open_ledger
+from dither.server.auth.identity import Scope
+from dither.server.auth.tokens import TokenFile
+from dither.server.limits import Limits
 from dither.server.run import Place, access_path, background
-from dither.server.settings import Limits
-from dither.server.tokens import TokenFile
 
 NUMBER = int(os.environ.get("DITHER_FUZZ", "6000"))
 SEED = int(os.environ.get("DITHER_SEED", "20261"))

@@ -6,7 +6,6 @@ More by command: ``DITHER_FUZZ=100000 DITHER_SEED=7 pytest tests/server/test_fuz
 import asyncio
 import contextlib
 import gc
-import importlib.util
 import logging
 import os
 import random
@@ -22,15 +21,12 @@ from types import SimpleNamespace
 import pytest
 
 import dither as dp
-from dither.curator.records import open_ledger
-from dither.server.identity import Scope
+from dither.curator.past.records import open_ledger
+from dither.server.auth.identity import Scope
+from dither.server.auth.tokens import TokenFile
+from dither.server.limits import Limits
 from dither.server.run import access_path, background
-from dither.server.settings import Limits
-from dither.server.tokens import TokenFile
-
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from support import raw_client as raw
 
 NUMBER = int(os.environ.get("DITHER_FUZZ", "6000"))
 SEED = int(os.environ.get("DITHER_SEED", "20262"))

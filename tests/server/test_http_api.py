@@ -10,10 +10,10 @@ import pytest
 
 from dither.curator import Curator
 from dither.ledger import Kind
-from dither.server.http.app import make_app
+from dither.remote import reading
+from dither.server.app import make_app
+from dither.server.limits import Limits
 from dither.server.service import Service
-from dither.server.settings import Limits
-from dither.server.wire_form import answer_from_arrow
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
 CITIES = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city ORDER BY city"
@@ -123,7 +123,7 @@ def test_an_answer_in_three_formats_is_one_answer(call, curator):
     as_json = call("POST", "/v1/ask", json=body).json()
     as_csv = call("POST", "/v1/ask", json=body, headers={"Accept": "text/csv"})
     as_arrow = call("POST", "/v1/ask", json=body, headers={"Accept": ARROW})
-    answer = answer_from_arrow(as_arrow.content)
+    answer = reading.answer(as_arrow.content)
     assert as_json["rows"] == [[row["city"], row["n"]] for row in answer.to_pylist()]
     rows = list(csv.DictReader(io.StringIO(as_csv.text)))
     assert [[row["city"], int(row["n"])] for row in rows] == as_json["rows"]

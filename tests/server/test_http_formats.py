@@ -20,7 +20,7 @@ from dither.server.http.formats import (
     format_for,
 )
 from dither.server.problems import ServerRefusal
-from dither.server.wire_form import answer_form
+from dither.server.wire.answers import answer_form
 
 
 def answer_of(values, *, left="much", charged=True):

@@ -2,35 +2,30 @@
 
 import csv
 import datetime as dt
+import gc
 import io
 import json
 import math
+import tracemalloc
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from dither.curator import Answer, Bars, Cost, Policy, PublicReceipt
+from dither.curator import Answer, Bars, BudgetLine, Cost, PublicReceipt
 from dither.errors import InvalidParameter
 from dither.ledger import Amount
 from dither.numeric import as_fraction
+from dither.policy import Policy
 from dither.privacy import PureLoss
+from dither.remote import reading
 from dither.server.http.bodies import Question
-from dither.server.wire_form import (
-    answer_form,
-    answer_from_arrow,
-    answer_to_arrow,
-    answer_to_csv,
-    budget_form,
-    budget_from_form,
-    quote_form,
-    quote_from_form,
-    schema_form,
-)
+from dither.server.wire.answers import answer_form, answer_to_arrow, answer_to_csv
+from dither.server.wire.facts import budget_form, schema_form
+from dither.server.wire.forms import QuoteForm
 
 COLUMNS = {
     "key": (pa.string(), st.none() | st.text(max_size=5)),
@@ -87,7 +82,7 @@ def same_bits(one, other):
 @given(answers())
 @settings(max_examples=80, deadline=None)
 def test_an_arrow_stream_gives_the_same_answer_back(sent):
-    got = answer_from_arrow(answer_to_arrow(sent))
+    got = reading.answer(answer_to_arrow(sent))
     assert got.table.schema.equals(sent.table.schema, check_metadata=True)
     for mine, theirs in zip(got.table.columns, sent.table.columns, strict=True):
         if pa.types.is_floating(mine.type):
@@ -169,7 +164,7 @@ def test_other_arrow_streams_are_refused():
     with pa.ipc.new_stream(sink, pa.schema([("n", pa.int64())])):
         pass
     with pytest.raises(InvalidParameter, match="expected an answer of dither"):
-        answer_from_arrow(sink.getvalue().to_pybytes())
+        reading.answer(sink.getvalue().to_pybytes())
 
 
 @pytest.mark.parametrize(
@@ -183,8 +178,8 @@ def test_other_arrow_streams_are_refused():
 )
 def test_a_quote_comes_back_but_for_its_internals(curator, sql):
     quote = curator.price(sql, epsilon=0.25, analyst="ana")
-    form = json.loads(json.dumps(quote_form(quote), allow_nan=False))
-    got = quote_from_form(form)
+    form = json.loads(json.dumps(QuoteForm.of(quote), allow_nan=False))
+    got = reading.quote(form)
     assert isinstance(got, type(quote))
     assert str(got) == str(quote)
     assert got.error == quote.error
@@ -197,7 +192,7 @@ def test_a_quote_comes_back_but_for_its_internals(curator, sql):
 def test_budgets_come_back(curator):
     curator.sql("SELECT COUNT(*) FROM orders", epsilon=0.5, analyst="bob")
     lines = curator.budget()
-    assert budget_from_form(json.loads(json.dumps(budget_form(lines)))) == lines
+    assert reading.read_all(BudgetLine, json.loads(json.dumps(budget_form(lines)))) == lines
 
 
 def test_public_facts_are_said_as_the_owner_wrote_them():
@@ -262,3 +257,24 @@ def test_one_tenth_has_many_names_and_one_value():
         body = Question.model_validate_json('{"sql": "SELECT 1", "epsilon": ' + text + "}")
         assert as_fraction(body.wanted().epsilon) == Fraction(1, 10), text
     assert as_fraction(Question(sql="SELECT 1").wanted().confidence) == Fraction(19, 20)
+
+
+def test_texts_that_clients_send_are_not_kept():
+    """The library that reads JSON would keep texts of up to 63 letters, 16,384 of them."""
+
+    def read(number):
+        Question.model_validate_json(json.dumps({"sql": f"SELECT {number}", "epsilon": f"0.{number + 1:012d}"}))
+
+    read(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(2000):
+            read(number)
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    # each would take more than fifty
+    assert held < 10_000

@@ -15,9 +15,9 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from dither.server.http.app import OPENAPI, make_app
+from dither.server.app import OPENAPI, make_app
+from dither.server.limits import Limits
 from dither.server.service import Service
-from dither.server.settings import Limits
 
 CHECKS = (
     not_a_server_error,

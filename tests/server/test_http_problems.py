@@ -8,8 +8,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
@@ -22,10 +21,10 @@ from dither.errors import (
     Refused,
     SourceError,
 )
-from dither.server.http.app import make_app
-from dither.server.identity import Identity, Scope
+from dither.server.app import make_app
+from dither.server.auth.identity import Identity, Scope
+from dither.server.limits import Limits
 from dither.server.service import Service
-from dither.server.settings import Limits
 
 SECRET = "/srv/secret/orders.duckdb: row ('Anna', 42) of SELECT name FROM people"
 QUESTION = {"sql": "SELECT COUNT(*) AS n FROM orders", "epsilon": 0.1}
@@ -53,6 +52,9 @@ class Broken:
             raise self.problem
 
         return broken
+
+    def analyst(self, _name):
+        return self
 
     def remembered(self, *arguments, **more):
         return None

@@ -4,40 +4,30 @@ What is asserted never depends on how fast the machine is: times are there so th
 """
 
 import contextlib
-import importlib.util
 import signal
 import socket
 import ssl
 import struct
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import psycopg
 import pytest
 
-from dither.curator import Policy
-from dither.server.identity import Scope
+from dither.policy import Policy
+from dither.server.auth.identity import Scope
+from dither.server.auth.tokens import TokenFile
 from dither.server.run import access_path
-from dither.server.tokens import TokenFile
+from support import raw_client as raw
 
-HERE = Path(__file__).parent
+from . import test_tls as certificates
+
 SQL = "SELECT COUNT(*) AS n FROM orders"
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 IDLE = 600
 PROXY = "127.0.0.9"
 HANG = 60
-
-
-def _load(name):
-    spec = importlib.util.spec_from_file_location(name, HERE / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-raw, certificates = _load("raw_client"), _load("test_tls")
 
 
 @contextlib.contextmanager

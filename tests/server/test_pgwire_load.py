@@ -1,10 +1,8 @@
 """Whatever a client sends is read in proportion to its length, beside the event loop, in turn and not too often."""
 
 import contextlib
-import importlib.util
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,19 +10,20 @@ import pytest
 from dither.errors import Refused
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, Schema, TableFacts
-from dither.server.pgwire import policy_tables, preparing, relay, session, statements, types
-from dither.server.pgwire.guessing import guess_types
-from dither.server.pgwire.parameters import placeholders
-from dither.server.pgwire.reading import Kept
-from dither.server.pgwire.statements import Route, Router
+from dither.query.sql.parser import parse
+from dither.server.limits import Limits
+from dither.server.pgwire.catalogue import relay
+from dither.server.pgwire.protocol import types
+from dither.server.pgwire.session import preparing, session
+from dither.server.pgwire.sql import routing as statements, table_use as policy_tables
+from dither.server.pgwire.sql.parameter_types import guess_types
+from dither.server.pgwire.sql.parameters import placeholders
+from dither.server.pgwire.sql.reading import Kept
+from dither.server.pgwire.sql.routing import Route, Router
 from dither.server.problems import ServerRefusal
-from dither.server.settings import Limits
+from support import raw_client as raw
 
 from .test_pgwire_limits import Catalogue
-
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
 
 SCHEMA = Schema(
     {
@@ -145,7 +144,7 @@ def test_the_statements_of_a_message_share_its_steps(router, steps):
     assert len(found) > 20
     assert {each.route for each in found} == {Route.REFUSED}
     assert {each.detail.sqlstate for each in found} == {"54001"}
-    assert len(steps) < 2 * policy_tables._MOST_STEPS + policy_tables._MOST_STEPS_EACH * len(text)
+    assert len(steps) < 2 * parse.MOST_STEPS + parse.MOST_STEPS_EACH * len(text)
 
 
 def test_the_tree_of_a_statement_is_read_once(router, monkeypatch):

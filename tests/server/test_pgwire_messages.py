@@ -4,11 +4,10 @@ import re
 import struct
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from dither.server.pgwire import messages
-from dither.server.pgwire.messages import Bind, Execute, Named, Parse, ProtocolError
+from dither.server.pgwire.protocol import messages
+from dither.server.pgwire.protocol.messages import Bind, Execute, Named, Parse, ProtocolError
 
 READERS = [
     messages.read_query,

@@ -5,18 +5,17 @@ import math
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sqlglot import exp
 
 from dither.errors import Refused
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, Schema, TableFacts
-from dither.query.sql.dialect import parse
+from dither.query.sql.parser.parse import parse
 from dither.query.sql.scalars import Scalars
-from dither.server.pgwire.guessing import guess_types
-from dither.server.pgwire.parameters import BoundText, bind_text, placeholders
-from dither.server.pgwire.values import NAMES, Null
+from dither.server.pgwire.protocol.values import NAMES, Null
+from dither.server.pgwire.sql.parameter_types import guess_types
+from dither.server.pgwire.sql.parameters import BoundText, bind_text, placeholders
 from dither.server.problems import ServerRefusal
 
 NUMBERS = {"a": Kind.INTEGER, "x": Kind.DOUBLE, "s": Kind.TEXT, "d": Kind.DATE, "at": Kind.TIMESTAMP, "b": Kind.BOOLEAN}

@@ -2,16 +2,15 @@
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from dither.server.pgwire.commands import CopyOut, Fetch
-from dither.server.pgwire.copying import CopyWriter
-from dither.server.pgwire.errors import WireError
-from dither.server.pgwire.parameters import BoundText
-from dither.server.pgwire.portals import Portal, Rows, formats_of
-from dither.server.pgwire.statements import Route, Statement
-from dither.server.pgwire.types import columns_of
+from dither.server.pgwire.protocol.errors import WireError
+from dither.server.pgwire.protocol.types import columns_of
+from dither.server.pgwire.session.portals import Portal, Rows, formats_of
+from dither.server.pgwire.sql.commands import CopyOut, Fetch
+from dither.server.pgwire.sql.copying import CopyWriter
+from dither.server.pgwire.sql.parameters import BoundText
+from dither.server.pgwire.sql.routing import Route, Statement
 
 STATEMENT = Statement(route=Route.PRIVATE, sql="", offset=0)
 

@@ -1,21 +1,14 @@
 """PREPARE and EXECUTE in SQL: of questions here, of anything else in the shadow, under names that both sides share."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dither.query.schema import Schema, TableFacts
-from dither.server.pgwire.lexer import words
-from dither.server.pgwire.prepare_commands import ExecuteNamed, PrepareAs, literals_of, types_of
-from dither.server.pgwire.shadow import Reply
-from dither.server.pgwire.statements import Route, Router
-
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from dither.server.pgwire.catalogue.shadow import Reply
+from dither.server.pgwire.sql.commands import ExecuteNamed, PrepareAs, literals_of, types_of
+from dither.server.pgwire.sql.lexer import words
+from dither.server.pgwire.sql.routing import Route, Router
+from support import raw_client as raw
 
 BELOW = "SELECT COUNT(*) AS n FROM orders WHERE amount < $1"
 OF_CITY = "SELECT COUNT(*) AS n FROM orders WHERE city = $1"

@@ -1,16 +1,13 @@
 """A first real client: psycopg 3, without a shadow; its habits charge nothing twice."""
 
 import datetime as dt
-import importlib.util
-from pathlib import Path
 
 import pytest
 
+from support import raw_client as raw
+
 psycopg = pytest.importorskip("psycopg")
 
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
 
 CITIES = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city ORDER BY city"
 FILTERED = "SELECT COUNT(*) AS n FROM orders WHERE amount > %s AND city = %s AND day >= %s"

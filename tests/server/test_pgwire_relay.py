@@ -1,16 +1,10 @@
 """What isn't a question: passed on to the shadow as it came, in the same transaction; a stand-in plays the shadow."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-from dither.server.pgwire.shadow import Reply
+from dither.server.pgwire.catalogue.shadow import Reply
 from dither.server.problems import Problem, ServerRefusal
-
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from support import raw_client as raw
 
 CITIES = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city ORDER BY city"
 ERROR = raw.message(b"E", b"SERROR\0VERROR\0C42P01\0Mno such P9 thing\0P8\0\0")

@@ -2,25 +2,22 @@
 
 import contextlib
 import datetime as dt
-import importlib.util
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from dither.query.schema import Schema, TableFacts
-from dither.server.access import ScramChallenge
-from dither.server.pgwire import lexer, portals, session, statements, types
-from dither.server.pgwire.errors import WireError
-from dither.server.pgwire.parameters import BoundText
-from dither.server.pgwire.portals import Names, Portal, Prepared, Rows
-from dither.server.pgwire.statements import Route, Router, Statement
-from dither.server.pgwire.values import InvalidValue, read_value
-from dither.server.settings import Limits
-
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from dither.server.auth.identity import ScramChallenge
+from dither.server.limits import Limits
+from dither.server.pgwire.protocol import types
+from dither.server.pgwire.protocol.errors import WireError
+from dither.server.pgwire.protocol.values import InvalidValue, read_value
+from dither.server.pgwire.session import portals, session
+from dither.server.pgwire.session.portals import Names, Portal, Prepared, Rows
+from dither.server.pgwire.sql import lexer, routing as statements
+from dither.server.pgwire.sql.parameters import BoundText
+from dither.server.pgwire.sql.routing import Route, Router, Statement
+from support import raw_client as raw
 
 
 @pytest.fixture(scope="module")

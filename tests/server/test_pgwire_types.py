@@ -7,13 +7,12 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from dither.server.pgwire import types
-from dither.server.pgwire.parameters import made_up
-from dither.server.pgwire.types import columns_of, encoded_column, float_text, oid_of, timestamp_text
-from dither.server.pgwire.values import NAMES, InvalidValue, Null, read_value
+from dither.server.pgwire.protocol import types
+from dither.server.pgwire.protocol.types import columns_of, encoded_column, float_text, oid_of, timestamp_text
+from dither.server.pgwire.protocol.values import NAMES, InvalidValue, Null, read_value
+from dither.server.pgwire.sql.parameters import made_up
 
 
 def moment(*parts):

@@ -5,18 +5,14 @@ import contextlib
 import importlib.util
 import struct
 import time
-from pathlib import Path
 
 import pytest
 
-from dither.server.pgwire import shadow as shadow_module
-from dither.server.pgwire.connection import Gone
-from dither.server.pgwire.shadow import Shadow, ShadowConnection, ShadowLimits
+from dither.server.pgwire.catalogue import shadow as shadow_module
+from dither.server.pgwire.catalogue.shadow import Shadow, ShadowConnection, ShadowLimits
+from dither.server.pgwire.protocol.connection import Gone
 from dither.server.problems import ServerRefusal
-
-_SPEC = importlib.util.spec_from_file_location("raw_client", Path(__file__).parent / "raw_client.py")
-raw = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(raw)
+from support import raw_client as raw
 
 PART = shadow_module._PART
 READY = raw.message(b"Z", b"I")

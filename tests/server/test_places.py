@@ -6,9 +6,9 @@ from ipaddress import ip_network
 
 import pytest
 
-from dither.server.listening import Listener, bound
-from dither.server.places import NoPlace, Places
-from dither.server.settings import Limits
+from dither.server.limits import Limits
+from dither.server.traffic.listening import Listener, bound
+from dither.server.traffic.places import NoPlace, Places
 
 
 class Crowd:

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 import dither as dp
-from dither.curator import Policy
 from dither.errors import InvalidParameter
+from dither.policy import Policy
+from dither.server.auth.tokens import TokenFile
 from dither.server.run import Place, Running, access_path, background, serve
-from dither.server.tokens import TokenFile
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.8.8"])

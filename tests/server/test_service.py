@@ -8,10 +8,10 @@ import pytest
 
 from dither.curator import Curator
 from dither.errors import Failed, LedgerBusy, LedgerCorrupt, OutOfBudget, Refused, SourceError
-from dither.server.identity import Identity, Scope
+from dither.server.auth.identity import Identity, Scope
+from dither.server.limits import Limits
 from dither.server.problems import INTERNAL, STOPPED_WAITING, ServerRefusal, problem_of
 from dither.server.service import Service, Wanted
-from dither.server.settings import Limits
 
 ANA = Identity(analyst="ana", scope=Scope.ASK, token="1")
 LOOKER = Identity(analyst="looker", scope=Scope.PRICE, token="2")
@@ -24,6 +24,9 @@ class Slow:
 
     def __init__(self) -> None:
         self.go, self.begun, self.ended = threading.Event(), threading.Semaphore(0), threading.Semaphore(0)
+
+    def analyst(self, _: str):
+        return self
 
     def remembered(self, *_: object, **__: object) -> None:
         return None

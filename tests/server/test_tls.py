@@ -15,9 +15,9 @@ from cryptography.x509.oid import NameOID
 
 import dither as dp
 from dither.errors import InvalidParameter
-from dither.server.client import Unreachable
+from dither.remote import Unreachable
+from dither.server.auth.tokens import TokenFile
 from dither.server.run import Place, access_path, background
-from dither.server.tokens import TokenFile
 
 SQL = "SELECT COUNT(*) AS n FROM orders"
 

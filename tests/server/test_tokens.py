@@ -9,8 +9,8 @@ import stat
 import pytest
 
 from dither.errors import DitherError, InvalidParameter
-from dither.server.identity import Identity, Scope
-from dither.server.tokens import ITERATIONS, SESSION_SECONDS, TokenFile, scram_keys
+from dither.server.auth.identity import Identity, Scope
+from dither.server.auth.tokens import ITERATIONS, SESSION_SECONDS, TokenFile, scram_keys
 
 DAY = 86400
 

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from dither.curator import Quote
-from dither.server.identity import Identity, Scope
+from dither.server.auth.identity import Identity, Scope
+from dither.server.limits import Limits
 from dither.server.problems import ServerRefusal
-from dither.server.rate import Rate
 from dither.server.service import Service, Wanted
-from dither.server.settings import Limits
-from dither.server.turns import MUCH, Turns
+from dither.server.traffic.rate_limit import Rate
+from dither.server.traffic.turns import MUCH, Turns
 
 ANA, BOB = (Identity(analyst=name, scope=Scope.ASK, token=name) for name in ("ana", "bob"))
 

@@ -1,18 +1,14 @@
 """Who may come in at the web page, who sees what, and that no other site can act for them."""
 
-import importlib.util
 import re
-from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
-from dither.server.identity import Scope
-from dither.server.tokens import TokenFile
+from dither.server.auth.identity import Scope
+from dither.server.auth.tokens import TokenFile
+from support import web_site
 
-_SPEC = importlib.util.spec_from_file_location("web_site", Path(__file__).parent / "web_site.py")
-web_site = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(web_site)
 CITIES = web_site.CITIES
 COUNT = web_site.COUNT
 FORMS = web_site.FORMS

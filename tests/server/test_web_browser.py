@@ -1,7 +1,6 @@
 """The web page in a real Chromium: prices while typing, answers, keyboard, two people at once, phone and dark."""
 
 import contextlib
-import importlib.util
 import io
 import json
 import re
@@ -12,10 +11,8 @@ import pyarrow.ipc as pa_ipc
 import pytest
 
 from dither.errors import OutOfBudget
+from support import web_browser
 
-_SPEC = importlib.util.spec_from_file_location("web_browser", Path(__file__).parent / "web_browser.py")
-web_browser = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(web_browser)
 PATIENCE, expect, priced, run = web_browser.PATIENCE, web_browser.expect, web_browser.priced, web_browser.run
 site, browser, visitor = web_browser.site, web_browser.browser, web_browser.visitor
 pytestmark = web_browser.NEEDED

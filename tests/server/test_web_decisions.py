@@ -2,20 +2,16 @@
 
 import contextlib
 import html
-import importlib.util
 import re
-from pathlib import Path
 
 import pytest
 
 from dither.curator import Curator
 from dither.errors import OutOfBudget
-from dither.server.http.app import make_app
-from dither.server.identity import Scope
+from dither.server.app import make_app
+from dither.server.auth.identity import Scope
+from support import web_site
 
-_SPEC = importlib.util.spec_from_file_location("web_site", Path(__file__).parent / "web_site.py")
-web_site = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(web_site)
 CITIES, COUNT = web_site.CITIES, web_site.COUNT
 
 

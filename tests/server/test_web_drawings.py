@@ -1,8 +1,6 @@
 """An answer on the page: digits, columns without intervals, which drawings are offered, and all of it on a phone."""
 
-import importlib.util
 import re
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +8,8 @@ import pytest
 
 from dither.curator import Answer, Bars, Cost
 from dither.server.web.showing import shown_answer
+from support import web_browser
 
-_SPEC = importlib.util.spec_from_file_location("web_browser", Path(__file__).parent / "web_browser.py")
-web_browser = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(web_browser)
 site, browser, visitor, expect = web_browser.site, web_browser.browser, web_browser.visitor, web_browser.expect
 CITIES, HTMX = web_browser.web_site.CITIES, web_browser.web_site.HTMX
 MONTHS = "SELECT EXTRACT(month FROM day) AS month, COUNT(*) AS n FROM orders GROUP BY month"

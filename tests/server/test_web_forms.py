@@ -1,10 +1,8 @@
 """What the forms of the page do, with and without a script, and what they do with odd input."""
 
-import importlib.util
 import io
 import json
 import re
-from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pyarrow.csv as pa_csv
@@ -12,10 +10,8 @@ import pyarrow.ipc as pa_ipc
 import pytest
 
 from dither.server.web.visits import STATIC, static_file
+from support import web_site
 
-_SPEC = importlib.util.spec_from_file_location("web_site", Path(__file__).parent / "web_site.py")
-web_site = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(web_site)
 CITIES = web_site.CITIES
 COUNT = web_site.COUNT
 HTMX = web_site.HTMX

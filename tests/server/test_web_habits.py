@@ -1,12 +1,9 @@
 """Odd habits in a real Chromium: double clicks, the back button, a sign-in that ends, no script."""
 
-import importlib.util
 import re
-from pathlib import Path
 
-_SPEC = importlib.util.spec_from_file_location("web_browser", Path(__file__).parent / "web_browser.py")
-web_browser = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(web_browser)
+from support import web_browser
+
 PATIENCE, expect, priced, run = web_browser.PATIENCE, web_browser.expect, web_browser.priced, web_browser.run
 site, browser, visitor = web_browser.site, web_browser.browser, web_browser.visitor
 pytestmark = web_browser.NEEDED

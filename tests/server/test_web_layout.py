@@ -1,14 +1,11 @@
 """How the page looks and behaves in a real Chromium: with little room, with much to show, and while one waits."""
 
-import importlib.util
 import re
-from pathlib import Path
 
 import pytest
 
-_SPEC = importlib.util.spec_from_file_location("web_browser", Path(__file__).parent / "web_browser.py")
-web_browser = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(web_browser)
+from support import web_browser
+
 PATIENCE, expect, priced = web_browser.PATIENCE, web_browser.expect, web_browser.priced
 site, browser, visitor = web_browser.site, web_browser.browser, web_browser.visitor
 LONG_NAME, CITIES = web_browser.LONG_NAME, web_browser.web_site.CITIES

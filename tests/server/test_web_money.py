@@ -1,19 +1,15 @@
 """What is charged is what was meant: links back to a question, amounts as people write them, keys that don't pay."""
 
 import html
-import importlib.util
 import re
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from dither.curator import OWNER
 from dither.server.web.links import ask_link, needs_more, plain
+from support import web_browser
 
-_SPEC = importlib.util.spec_from_file_location("web_browser", Path(__file__).parent / "web_browser.py")
-web_browser = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(web_browser)
 web_site = web_browser.web_site
 PATIENCE, expect, priced = web_browser.PATIENCE, web_browser.expect, web_browser.priced
 site, browser, visitor = web_browser.site, web_browser.browser, web_browser.visitor

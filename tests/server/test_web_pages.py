@@ -1,9 +1,7 @@
 """What gets into the pages, and what is said about privacy: text that people write stays text, and nothing leaks."""
 
-import importlib.util
 import json
 import re
-from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import numpy as np
@@ -13,13 +11,11 @@ import pytest
 from dither.curator import Answer, Bars, Cost
 from dither.errors import Failed
 from dither.privacy import Adjacency, Guarantee
-from dither.server.identity import Scope
+from dither.server.auth.identity import Scope
 from dither.server.web.meaning import meaning_of
 from dither.server.web.showing import shown_answer
+from support import web_site
 
-_SPEC = importlib.util.spec_from_file_location("web_site", Path(__file__).parent / "web_site.py")
-web_site = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(web_site)
 CITIES = web_site.CITIES
 COUNT = web_site.COUNT
 HOSTILE = web_site.HOSTILE
@@ -158,8 +154,9 @@ def test_an_error_inside_says_nothing(asked, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("/home/owner/shop.duckdb row 17")
 
-    for name in ("answers", "price", "sql", "remembered", "history", "records", "verify", "requests", "answer"):
+    for name in ("answers", "price", "sql", "history", "records", "verify", "requests", "answer"):
         monkeypatch.setattr(asked.curator.__class__, name, broken)
+    monkeypatch.setattr(asked.curator.analyst("ana").__class__, "remembered", broken)
     for path in ("/answers", "/budget", "/ledger", "/approvals", f"/answers/{asked.number}/download?form=csv"):
         page = asked.get(path, "owner")
         assert page.status_code == 500

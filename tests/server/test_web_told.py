@@ -1,9 +1,7 @@
 """What the page tells is true: of what waits, what is left, what is in the ledger, and of a question half typed."""
 
 import html
-import importlib.util
 import re
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -11,10 +9,8 @@ import pytest
 from dither.curator import OWNER, Curator
 from dither.server.web.links import ask_link
 from dither.server.web.owning import shown_records
+from support import web_site
 
-_SPEC = importlib.util.spec_from_file_location("web_site", Path(__file__).parent / "web_site.py")
-web_site = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(web_site)
 CITIES, COUNT, HTMX = web_site.CITIES, web_site.COUNT, web_site.HTMX
 AVERAGE = "SELECT city, AVG(amount) AS mean, STDDEV(amount) AS spread FROM orders GROUP BY city"
 

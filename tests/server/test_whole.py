@@ -18,11 +18,11 @@ import dither as dp
 from dither.curator import Curator
 from dither.errors import Refused
 from dither.ledger import Amount, Kind
-from dither.server.client import TookTooLong
-from dither.server.identity import Scope
+from dither.remote import TookTooLong
+from dither.server.auth.identity import Scope
+from dither.server.auth.tokens import TokenFile
+from dither.server.limits import Limits
 from dither.server.run import Place, access_path, background
-from dither.server.settings import Limits
-from dither.server.tokens import TokenFile
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
 HTTP_ONLY = Place(port=0, pg_port=None)

@@ -9,30 +9,20 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from dither.engines.reference_functions import evaluate
+from dither.engines.reference.functions import evaluate
 from dither.errors import Refused
-from dither.query.canonical import canonical_aggregation, normal
-from dither.query.expressions import Call, Column, Literal
-from dither.query.functions import FUNCTIONS, Typed, apply, literal
+from dither.query.expressions.expressions import Call, Column, Literal
+from dither.query.expressions.functions import FUNCTIONS, Typed, apply, literal
 from dither.query.kinds import Facts, Interval, Kind
-from dither.query.plan import Distinct, Filter, Function, Inner, Join, JoinKind, PerUnit, Project, Union, Window
+from dither.query.plan.canonical import canonical_aggregation, normal
+from dither.query.plan.plan import Distinct, Filter, Function, Inner, Join, JoinKind, PerUnit, Project, Union, Window
 from dither.query.schema import Schema
 from dither.query.sql import bind
+from support.schemas import SHOP
 
 HERE = Path(__file__).resolve().parent
-
-
-def _load():
-    spec = importlib.util.spec_from_file_location("sql_schemas", HERE / "schemas.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SHOP = _load().SHOP
 
 
 def aggregation(text):
@@ -220,7 +210,9 @@ def test_a_wrong_rule_is_noticed(name, monkeypatch):
         for v in range(-9, -3)
     )
     monkeypatch.setitem(
-        importlib.import_module("dither.query.ranges").RULES, name, lambda known, _: Interval(Fraction(0), Fraction(3))
+        importlib.import_module("dither.query.expressions.ranges").RULES,
+        name,
+        lambda known, _: Interval(Fraction(0), Fraction(3)),
     )
     wrong = apply(name, arguments)
     assert not all(0 <= evaluate(wrong.expression, {"c0": v}) <= 3 for v in range(-9, -3))

@@ -1,29 +1,19 @@
 """Questions of the accept corpus are bound as their headers say; those of the other refused for their reason."""
 
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
 from dither.errors import Refused
-from dither.query.functions import FUNCTIONS
+from dither.query.expressions.functions import FUNCTIONS
 from dither.query.sql import CODES, _bound, bind
 from dither.query.sql.calls import AGGREGATES, NAMED
 from dither.query.sql.options import NAMES
+from support.schemas import SHOP
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-
-
-def _load():
-    spec = importlib.util.spec_from_file_location("sql_schemas", HERE / "schemas.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SHOP = _load().SHOP
 
 
 def corpus(folder):

@@ -1,19 +1,12 @@
 """Pairs that read alike and mean different things: one text for both would replay one's answer for the other."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from dither.errors import Refused
-from dither.query import canonical
-from dither.query.canonical import canonical_aggregation
+from dither.query.plan import canonical
+from dither.query.plan.canonical import canonical_aggregation
 from dither.query.sql import bind
-
-_SPEC = importlib.util.spec_from_file_location("sql_schemas", Path(__file__).parent / "schemas.py")
-_MODULE = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(_MODULE)
-SHOP = _MODULE.SHOP
+from support.schemas import SHOP
 
 
 def text(sql: str) -> str:

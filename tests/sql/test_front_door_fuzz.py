@@ -1,19 +1,17 @@
 """Whatever text comes in: a refusal, or a question whose plan mentions nothing but the schema. Nothing else, ever."""
 
-import importlib.util
 import random
 import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from dither.errors import Refused
-from dither.query.canonical import canonical_aggregation
-from dither.query.expressions import Call, Column, Literal, walk
-from dither.query.functions import FUNCTIONS
-from dither.query.plan import (
+from dither.query.expressions.expressions import Call, Column, Literal, walk
+from dither.query.expressions.functions import FUNCTIONS
+from dither.query.plan.canonical import canonical_aggregation
+from dither.query.plan.plan import (
     Distinct,
     Filter,
     Join,
@@ -26,18 +24,11 @@ from dither.query.plan import (
     Window,
 )
 from dither.query.sql import CODES, _bound, bind
+from support.schemas import SHOP
 
 HERE = Path(__file__).resolve().parent
 
 
-def _load(name):
-    spec = importlib.util.spec_from_file_location(f"sql_{name}", HERE / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SHOP = _load("schemas").SHOP
 CORPUS = [
     part.strip("\n").partition("\n")[2]
     for path in sorted(HERE.glob("*/*.sql"))

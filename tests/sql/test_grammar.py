@@ -1,30 +1,20 @@
 """All that a tree can say is read or refused, with the lowest and the newest parser alike."""
 
-import importlib.util
 from functools import cache
-from pathlib import Path
 
 import pytest
 from sqlglot import exp
 
 from dither.errors import Refused
 from dither.query.sql import _bound
-from dither.query.sql.dialect import parse
-from dither.query.sql.grammar import READ, REFUSED, expect_known
+from dither.query.sql.parser.grammar import READ, REFUSED, expect_known
+from dither.query.sql.parser.parse import parse
 from dither.query.sql.queries import Queries
+from support.schemas import SHOP
 
-HERE = Path(__file__).resolve().parent
+from .test_corpora import corpus
 
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(f"sql_{name}", HERE / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SHOP = load("schemas").SHOP
-TEXTS = [parameter.values[1] for parameter in load("test_corpora").corpus("accept")]
+TEXTS = [parameter.values[1] for parameter in corpus("accept")]
 
 # What may be left out of a tree without a change: words that say how, and what the parser notes about its dialect.
 HARMLESS = {
@@ -118,7 +108,7 @@ def test_a_kind_of_node_that_isnt_listed_is_refused():
 
 def test_a_mark_is_refused_at_the_door(monkeypatch):
     """The check is part of binding, not only of these tests."""
-    monkeypatch.setattr("dither.query.sql.grammar.READ", {**READ, exp.Where: ()})
+    monkeypatch.setattr("dither.query.sql.parser.grammar.READ", {**READ, exp.Where: ()})
     with pytest.raises(Refused, match="THIS"):
         _bound("SELECT COUNT(*) FROM orders WHERE amount > 3", SHOP)
 

@@ -1,28 +1,21 @@
 """Time ranges and lists as clients write them: one constant for one meaning, folded into the question's normal form."""
 
 import datetime as dt
-import importlib.util
-from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from dither.engines.duckdb_functions import DUCKDB
-from dither.engines.reference_functions import evaluate
+from dither.engines.duckdb.functions import DUCKDB
+from dither.engines.reference.functions import evaluate
 from dither.errors import Refused
-from dither.query.canonical import canonical_aggregation
-from dither.query.dates import by_format, moment
-from dither.query.expressions import Literal, columns, walk
+from dither.query.expressions.dates import by_format, moment
+from dither.query.expressions.expressions import Literal, columns, walk
 from dither.query.kinds import Kind
-from dither.query.plan import Filter
+from dither.query.plan.canonical import canonical_aggregation
+from dither.query.plan.plan import Filter
 from dither.query.sql import _bound, bind
-
-_SPEC = importlib.util.spec_from_file_location("sql_schemas", Path(__file__).parent / "schemas.py")
-_MODULE = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(_MODULE)
-SHOP = _MODULE.SHOP
+from support.schemas import SHOP
 
 
 def at(text):

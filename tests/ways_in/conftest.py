@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 from dither import Curator
-from dither.curator import Policy
 from dither.engines import DuckDBEngine
-from dither.query.measures import Measured, Measurement
+from dither.policy import Policy
+from dither.query.measure.measures import Measured, Measurement
 
 COLUMNS = {
     "user_id": "BIGINT",
@@ -133,7 +133,7 @@ class Shop:
 
     def spent(self):
         """Every account's exact spending."""
-        nothing = {"/".join(account.path): (0, 0) for account in self.curator._accounts.limits()}
+        nothing = {"/".join(account.path): (0, 0) for account in self.curator._vault.accounts.limits()}
         booked = self.curator.ledger.balances()
         return nothing | {"/".join(b.account.path): (b.spent.main, b.spent.delta) for b in booked}
 

@@ -76,7 +76,7 @@ def recorded(make, tmp_path, monkeypatch):
     """A shop all of whose SQL is written down, from the first question on."""
     log, connect = [], duckdb.connect
     directory = make.write_shop(tmp_path / "recorded", make.crowd(), **ZCDP)
-    monkeypatch.setattr("dither.engines.released._OPEN", {})
+    monkeypatch.setattr("dither.engines.duckdb.released._OPEN", {})
     monkeypatch.setattr(duckdb, "connect", lambda *given, **named: Recorder(connect(*given, **named), log))
     one = make.open_shop(directory)
     assert log, "opening is recorded too"
@@ -89,7 +89,7 @@ def test_c25_only_selects_that_we_wrote_reach_the_engine(recorded, monkeypatch):
     """C25: SQL is generated from the plan. The analyst's names and comments aren't in it, and literals are literals."""
     one, log = recorded
     # as for many rows: the sums of a few aren't left to the database, so that half of the SQL wouldn't be seen
-    monkeypatch.setattr("dither.engines.duckdb_choice.MOST_ADDED", -1)
+    monkeypatch.setattr("dither.engines.duckdb.choice.MOST_ADDED", -1)
     for sql in BATTERY:
         one.curator.sql(sql, epsilon=2)
     engine = [text for text in log if not re.fullmatch(r"SET (enable_external_access|lock_configuration) = \w+", text)]
@@ -179,7 +179,7 @@ def test_c25_a_database_is_read_only(locked, text):
 
 def test_c25_files_can_be_read_where_declared_and_nowhere_else(make, tmp_path):
     """C25: a source of files opens those files, and neither their neighbours nor a way to write."""
-    from dither.curator import Policy
+    from dither.policy import Policy
 
     data, other = tmp_path / "orders.csv", tmp_path / "other.csv"
     data.write_text("user_id,amount\n1,2.5\n2,3.5\n")

@@ -174,7 +174,7 @@ class Broken:
 def test_c11_no_message_of_the_engine_reaches_an_analyst(shop, caplog):
     """C11: neither in the error, nor in its traceback, nor in what the ledger notes beside the charge."""
     one = shop([])
-    one.curator._execution._engine = Broken(one.engine)
+    one.curator._vault.execution._engine = Broken(one.engine)
     with caplog.at_level(logging.DEBUG), pytest.raises(Failed) as caught:
         one.curator.sql("SELECT COUNT(*) AS n FROM orders", epsilon=1, analyst="ana")
     assert SECRET not in "".join(traceback.format_exception(caught.value))
@@ -193,14 +193,14 @@ def test_c11_no_message_of_the_engine_reaches_an_analyst(shop, caplog):
 def test_c11_failing_costs_the_same_and_is_redeemed_once(shop):
     """C11, C20: no refund after a failure, which may depend on the data; the same question uses the receipt."""
     one = shop([])
-    healthy = one.curator._execution._engine
-    one.curator._execution._engine = Broken(one.engine)
+    healthy = one.curator._vault.execution._engine
+    one.curator._vault.execution._engine = Broken(one.engine)
     sql = "SELECT COUNT(*) AS n FROM orders"
     with pytest.raises(Failed):
         one.curator.sql(sql, epsilon=1, analyst="ana")
     spent = one.spent()
     assert spent["shop"] == spent["shop/ana"] == (10**12, 0)
-    one.curator._execution._engine = healthy
+    one.curator._vault.execution._engine = healthy
     assert one.curator.sql(sql, epsilon=1, analyst="ana").cost.charged is False
     assert one.spent() == spent
 

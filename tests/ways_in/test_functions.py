@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dither import Curator
-from dither.query.functions import FUNCTIONS
+from dither.query.expressions.functions import FUNCTIONS
 
 MOST, LEAST = 2**63 - 1, -(2**63)
 INTEGERS = [None, 0, 1, -1, 7, MOST, LEAST, 2**53 + 1]

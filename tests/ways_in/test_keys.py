@@ -61,7 +61,7 @@ def test_c15_c22_singletons_are_shown_with_probability_delta_at_most(singletons,
     shown = singletons.curator.sql(BY_PRODUCT, epsilon=epsilon).table.num_rows
     assert proportion_at_most(shown, SINGLETONS, float(delta)) > ALPHA
     # the selection isn't so strict that the test could not fail
-    singletons.curator._execution._engine = OneMore(singletons.engine)
+    singletons.curator._vault.execution._engine = OneMore(singletons.engine)
     off_by_one = singletons.curator.sql(BY_PRODUCT, epsilon=epsilon + Fraction(1, 1000)).table.num_rows
     assert proportion_at_most(off_by_one, SINGLETONS, float(delta)) < ALPHA
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dither.curator.release import release
+from dither.curator.answers.release import release
 from dither.errors import InvalidParameter, LedgerError, OutOfBudget, Refused
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from dither.mechanisms import DiscreteGaussian
-from dither.query.measures import Total
+from dither.query.measure.measures import Total
 
 CITIES = ["Bern", "Lyon", "Oslo"]
 SALT = b"a salt of sixteen"

@@ -4,41 +4,6 @@ What is released this way has no privacy loss that could be stated: whoever know
 concept page "Why k-anonymity is not enough" shows how. For answers with a guarantee, ask a curator.
 """
 
-from dither.anonymize.attributes import Attribute, Configuration, Kind, Role
-from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.lattice import full_domain
-from dither.anonymize.models import (
-    BetaLikeness,
-    DeltaDisclosure,
-    DistinctDiversity,
-    EntropyDiversity,
-    KAnonymity,
-    KMap,
-    RecursiveDiversity,
-    TCloseness,
-)
-from dither.anonymize.mondrian import mondrian
-from dither.anonymize.release import Release
-from dither.anonymize.risk import risk
-from dither.anonymize.verify import verify
+import lazy_loader
 
-__all__ = [
-    "Attribute",
-    "BetaLikeness",
-    "Configuration",
-    "DeltaDisclosure",
-    "DistinctDiversity",
-    "EntropyDiversity",
-    "Hierarchy",
-    "KAnonymity",
-    "KMap",
-    "Kind",
-    "RecursiveDiversity",
-    "Release",
-    "Role",
-    "TCloseness",
-    "full_domain",
-    "mondrian",
-    "risk",
-    "verify",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

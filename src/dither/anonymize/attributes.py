@@ -1,23 +1,19 @@
-"""What each column is, and what the release has to satisfy: the configuration of an anonymisation."""
+"""What each column is: its role, its kind, its order and its hierarchy."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as types
 
-from dither.anonymize.columns import kind_for
-from dither.anonymize.hierarchies import Hierarchy
-from dither.anonymize.models import KAnonymity, Model, TCloseness
-from dither.anonymize.tables import as_table
-from dither.anonymize.values import Kind as Kind
+from dither.anonymize.hierarchy.hierarchies import Hierarchy
+from dither.anonymize.table.values import Kind as Kind, kind_of
 from dither.errors import InvalidParameter
-from dither.numeric import Number, probability
 
 
 class Role(Enum):
@@ -81,173 +77,18 @@ class Attribute:
             raise InvalidParameter(f"the order of {self.name!r} names a value twice")
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """What each column is, the models that every class must satisfy, and how many rows may be suppressed."""
-
-    attributes: tuple[Attribute, ...]
-    models: tuple[Model, ...]
-    suppression: Fraction = Fraction(0)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "suppression", probability(self.suppression, "suppression"))
-        names = [attribute.name for attribute in self.attributes]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InvalidParameter(f"every column has one role; these have several: {', '.join(map(repr, twice))}")
-        if not self.quasi:
-            raise InvalidParameter(
-                "at least one column must be quasi-identifying: what others may know of a person, such as age or "
-                "postcode"
-            )
-        if not self.models or not all(isinstance(model, Model) for model in self.models):
-            raise InvalidParameter("at least one model is needed, such as k=10 or models=(KAnonymity(10),)")
-        if all(model.asks_nothing for model in self.models):
-            asked = "; ".join(model.sentence() for model in self.models)
-            only_k = all(isinstance(model, KAnonymity) for model in self.models)
-            raise InvalidParameter(
-                "k = 1 protects nobody: use a k of at least 2, or a further model"
-                if only_k
-                else f"every table satisfies that ({asked}), so nobody is protected: use a k of at least 2, or a "
-                "stricter model"
-            )
-        sensitive = {attribute.name for attribute in self.sensitive}
-        for model in self.models:
-            if model.sensitive is not None and model.sensitive not in sensitive:
-                raise InvalidParameter(
-                    f"{model.sentence()} speaks about {model.sensitive!r}, which is not among the sensitive columns: "
-                    f"add it to sensitive=[…]"
-                )
-
-    @classmethod
-    def of(
-        cls,
-        table: Any = None,
-        *,
-        quasi: Sequence[str | Attribute] | Mapping[str, Hierarchy | None],
-        sensitive: Sequence[str | Attribute] | Mapping[str, Hierarchy | None] = (),
-        identifying: Sequence[str] = (),
-        insensitive: Sequence[str] = (),
-        k: int | None = None,
-        models: Iterable[Model] = (),
-        weights: Mapping[str, float] | None = None,
-        suppression: Number = 0,
-    ) -> Configuration:
-        """A configuration for a table, checked against it; without a table only against itself.
-
-        Columns that are named nowhere count as identifying and are removed: a forgotten column must not leave.
-
-        Example:
-            >>> table = pa.table({"name": ["A", "B"], "age": [31, 47], "ill": [True, False]})
-            >>> found = Configuration.of(table, quasi=["age"], sensitive=["ill"], k=2)
-            >>> [(attribute.name, attribute.role.value) for attribute in found.attributes]
-            [('name', 'identifying'), ('age', 'quasi'), ('ill', 'sensitive')]
-        """
-        named = [
-            *_attributes(quasi, Role.QUASI, weights or {}),
-            *_attributes(sensitive, Role.SENSITIVE, {}),
-            *_attributes(identifying, Role.IDENTIFYING, {}),
-            *_attributes(insensitive, Role.INSENSITIVE, {}),
-        ]
-        _expect_weights(weights or {}, named)
-        if isinstance(models, Model):
-            raise InvalidParameter(f"models must be a list: [{models!r}]")
-        wanted = tuple(models) if k is None else (KAnonymity(k), *models)
-        if table is None:
-            return cls(tuple(named), wanted, probability(suppression, "suppression"))
-        arrow = as_table(table)
-        by_name = {attribute.name: attribute for attribute in named}
-        rest = [by_name.get(name) or Attribute(name=name, role=Role.IDENTIFYING) for name in arrow.column_names]
-        if len(by_name) == len(named):
-            extra = [attribute for attribute in named if attribute.name not in arrow.column_names]
-            named = [*rest, *extra]
-        found = cls(tuple(named), wanted, probability(suppression, "suppression"))
-        found.check(arrow)
-        return found
-
-    def check(self, table: pa.Table) -> None:
-        """Raise if the table lacks a column, or has too few rows for any class."""
-        have = table.column_names
-        lacking = [attribute.name for attribute in self.attributes if attribute.name not in have]
-        if lacking:
-            raise InvalidParameter(
-                f"there is no column {', '.join(map(repr, lacking))}; the table has {', '.join(map(repr, have))}"
-            )
-        if not table.num_rows:
-            raise InvalidParameter("the table is empty: there is nothing to anonymise")
-        if self.least > table.num_rows:
-            raise InvalidParameter(
-                f"every class needs at least {self.least} rows, and the table has {table.num_rows}: no release can "
-                "satisfy that"
-            )
-        for attribute in self.quasi:
-            kind_for(attribute, table.schema.field(attribute.name).type)
-        for model in self.models:
-            if model.sensitive is not None:
-                self._expect_comparable(model, table.schema.field(model.sensitive).type)
-
-    def _expect_comparable(self, model: Model, sort: pa.DataType) -> None:
-        attribute = self.attribute(model.sensitive or "")
-        kind = kind_for(attribute, sort)
-        if isinstance(model, TCloseness):
-            model.expect(attribute.name, ordered=kind.on_a_line, hierarchy=attribute.hierarchy is not None)
-
-    @property
-    def quasi(self) -> tuple[Attribute, ...]:
-        """The quasi-identifying columns."""
-        return self._with(Role.QUASI)
-
-    @property
-    def sensitive(self) -> tuple[Attribute, ...]:
-        """The sensitive columns."""
-        return self._with(Role.SENSITIVE)
-
-    @property
-    def insensitive(self) -> tuple[Attribute, ...]:
-        """The columns that are kept and not protected."""
-        return self._with(Role.INSENSITIVE)
-
-    @property
-    def identifying(self) -> tuple[Attribute, ...]:
-        """The columns that are removed."""
-        return self._with(Role.IDENTIFYING)
-
-    @property
-    def least(self) -> int:
-        """The smallest class that could satisfy every model."""
-        return max(model.needs() for model in self.models)
-
-    def attribute(self, name: str) -> Attribute:
-        """The attribute of a column."""
-        for attribute in self.attributes:
-            if attribute.name == name:
-                return attribute
-        raise InvalidParameter(f"the configuration has no column {name!r}")
-
-    def _with(self, role: Role) -> tuple[Attribute, ...]:
-        return tuple(attribute for attribute in self.attributes if attribute.role is role)
-
-
-def _attributes(columns: Any, role: Role, weights: Mapping[str, float]) -> list[Attribute]:
-    if isinstance(columns, str):
-        raise InvalidParameter(f"{role.value} must be a list of column names, not one text: [{columns!r}]")
-    hierarchies = dict(columns) if isinstance(columns, Mapping) else {}
-    found = []
-    for column in columns:
-        if isinstance(column, Attribute):
-            if column.role is not role:
-                raise InvalidParameter(f"{column.name!r} is listed as {role.value} but its role is {column.role.value}")
-            found.append(replace(column, weight=weights.get(column.name, column.weight)))
-            continue
-        weight = weights.get(column, 1.0)
-        found.append(Attribute(name=column, role=role, hierarchy=hierarchies.get(column), weight=weight))
-    return found
-
-
-def _expect_weights(weights: Mapping[str, float], named: list[Attribute]) -> None:
-    quasi = {attribute.name for attribute in named if attribute.role is Role.QUASI}
-    strangers = sorted(set(weights) - quasi)
-    if strangers:
+def kind_for(attribute: Attribute, sort: pa.DataType) -> Kind:
+    """How a column of this Arrow type is cut for an attribute; raises if the two don't go together."""
+    name = attribute.name
+    sort = sort.value_type if types.is_dictionary(sort) else sort
+    found = kind_of(sort, name)
+    kind = attribute.kind or (Kind.ORDERED if attribute.order is not None else found)
+    if kind is Kind.ORDERED and attribute.order is None and found is Kind.CATEGORY and not types.is_boolean(sort):
+        raise InvalidParameter(f"column {name!r} is ordered text: say in which order, smallest first: order=(…)")
+    if kind in (Kind.NUMBER, Kind.DATE) and found is not kind:
+        wanted = "numbers" if kind is Kind.NUMBER else "dates or timestamps"
         raise InvalidParameter(
-            f"weights are for quasi-identifying columns; these are none: {', '.join(map(repr, strangers))}"
+            f"column {name!r} is to be cut as {kind.value} but has the type {sort}: convert it to {wanted}, or give it "
+            "the kind CATEGORY or ORDERED"
         )
+    return kind

@@ -1,9 +1,9 @@
-"""Attacks on releases of data, on data that they make themselves: against exact releases and against private ones.
+"""Attacks on releases of data that they make up themselves: on exact ones, and on private ones.
 
 Each attack is a module with a function of its name and the attacker's tools: ``from dither.attacks.linkage import
 linkage, link``. ``dither.attacks.registry`` has them all by name.
 """
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score
+import lazy_loader
 
-__all__ = ["Attack", "Outcome", "Published", "Release", "Score"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

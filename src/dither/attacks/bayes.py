@@ -23,6 +23,7 @@ from scipy.special import expit
 from dither.attacks.base import Attack, Outcome, Published, Release, Score, chance_error
 from dither.errors import InvalidParameter
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace, Laplace, RandomizedResponse
+from dither.mechanisms.base import Floats
 from dither.numeric import Number, as_fraction, positive, positive_int, probability
 from dither.pictures import EXACT, FAINT, LINE, MORE, PRIVATE
 from dither.privacy import Guarantee, Sensitivity, calibrate
@@ -31,7 +32,6 @@ from dither.progress import Watch, unwatched
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Bits: TypeAlias = npt.NDArray[np.bool_]
 Known: TypeAlias = DiscreteLaplace | Laplace | DiscreteGaussian | RandomizedResponse
 

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dither.curator import Curator, Policy
+from dither.curator import Curator
 from dither.errors import InvalidParameter
 from dither.mechanisms import DiscreteLaplace
 from dither.numeric import Number, as_fraction, positive
+from dither.policy import Policy
 
 Ask: TypeAlias = Callable[[str], pa.Table]
 

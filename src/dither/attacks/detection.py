@@ -7,15 +7,14 @@ promise to that person. So members found are counted at few false alarms (Carlin
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dither.errors import InvalidData, InvalidParameter
+from dither.mechanisms.base import Floats
 from dither.privacy import Guarantee
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 # Where curves are drawn.
 RATES: Floats = np.geomspace(1e-3, 1.0, 61)
 

@@ -45,6 +45,7 @@ from dither.attacks.salaries import (
 from dither.curator import Curator
 from dither.errors import InvalidParameter, OutOfBudget
 from dither.mechanisms import DiscreteLaplace
+from dither.mechanisms.base import Floats
 from dither.numeric import Number, positive_int, probability
 from dither.pictures import EXACT, FAINT, LINE, MORE, PRIVATE
 from dither.privacy import Guarantee
@@ -53,7 +54,6 @@ from dither.progress import Watch, part_of, unwatched
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Bits: TypeAlias = npt.NDArray[np.bool_]
 
 TABLES = """\

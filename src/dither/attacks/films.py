@@ -9,16 +9,13 @@ tastes have more structure than that: without dates, real records are harder to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from dither.errors import InvalidParameter
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
+from dither.mechanisms.base import Ints
 
 FILMS = 17_770
 DAYS = 2_190
@@ -67,14 +64,12 @@ class Ratings:
 
     def among(self, chosen: npt.NDArray[np.bool_]) -> Ratings:
         """The ratings of some subscribers, who keep their numbers."""
-        kept = chosen[self.subscriber]
-        return Ratings(
-            subscribers=self.subscribers,
-            films=self.films,
-            subscriber=self.subscriber[kept],
-            film=self.film[kept],
-            stars=self.stars[kept],
-            day=self.day[kept],
+        return self.at(np.flatnonzero(chosen[self.subscriber]))
+
+    def at(self, rows: Ints) -> Ratings:
+        """The ratings in these rows."""
+        return replace(
+            self, subscriber=self.subscriber[rows], film=self.film[rows], stars=self.stars[rows], day=self.day[rows]
         )
 
 
@@ -162,17 +157,7 @@ def records(ratings: Ratings, subscribers: Ints) -> list[Ratings]:
     order = np.argsort(theirs.subscriber, kind="stable")
     edges = np.searchsorted(theirs.subscriber[order], np.arange(ratings.subscribers + 1))
     parts = (order[edges[one] : edges[one + 1]] for one in subscribers.tolist())
-    return [
-        Ratings(
-            subscribers=ratings.subscribers,
-            films=ratings.films,
-            subscriber=theirs.subscriber[part],
-            film=theirs.film[part],
-            stars=theirs.stars[part],
-            day=theirs.day[part],
-        )
-        for part in parts
-    ]
+    return [theirs.at(part) for part in parts]
 
 
 class Informant:

@@ -25,9 +25,10 @@ import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
 from dither.attacks.base import Attack, Outcome, Published, Release, Score
-from dither.attacks.detection import RATES, Floats, detected, detection_error, most_detected
+from dither.attacks.detection import RATES, detected, detection_error, most_detected
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms import DiscreteGaussian
+from dither.mechanisms.base import Floats, Ints
 from dither.numeric import Number, positive_int
 from dither.pictures import EXACT, FAINT, LINE, PRIVATE
 from dither.privacy import Guarantee, Sensitivity, calibrate
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Genotypes: TypeAlias = npt.NDArray[np.int8]
-Ints: TypeAlias = npt.NDArray[np.int64]
 # What publishes counts: a mechanism's release, or the counts as they are.
 Counts: TypeAlias = Callable[[Ints], Ints]
 

@@ -16,9 +16,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from dither.attacks.bayes import Floats, posterior
+from dither.attacks.bayes import posterior
 from dither.attacks.databases import ATTACKER, column, noise_of
 from dither.curator import Curator
+from dither.mechanisms.base import Floats
 
 COUNT = "SELECT {key}, COUNT(*) AS n FROM {table} WHERE {bit} GROUP BY {key}"
 SIGNED = "SELECT {key}, SUM(CASE WHEN {bit} THEN 1 ELSE -1 END) AS n FROM {table} GROUP BY {key}"

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dither.attacks.population import Floats, Ints, Population, age_of
+from dither.attacks.population import Population, age_of
 from dither.errors import InvalidParameter
+from dither.mechanisms.base import Floats, Ints
 
 ADULT = 18
 # The bands in which the curator counts.

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.attacks.base import Attack, Outcome, Published, Release, Score
 from dither.attacks.training import NoisyDescent, Objective, Publish, Trained
 from dither.errors import InvalidData, InvalidParameter
+from dither.mechanisms.base import Floats, Ints
 from dither.numeric import Number, positive_int
 from dither.pictures import EXACT, FAINT, LINE, PRIVATE
 from dither.privacy import Guarantee
@@ -35,8 +35,6 @@ from dither.progress import Watch, unwatched
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
 Fit: TypeAlias = Callable[["Patients"], Floats]
 
 # Variants of the gene, in Hardy–Weinberg proportions at the frequency 0.4; everything here is public knowledge.

@@ -17,9 +17,9 @@ from scipy.sparse.linalg import lsmr
 
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms import DiscreteLaplace
+from dither.mechanisms.base import Floats
 from dither.numeric import Number, probability
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Bits: TypeAlias = npt.NDArray[np.bool_]
 
 # Of the residual, relative: bits are rounded at a half, so this is far more than is needed.

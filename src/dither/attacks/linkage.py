@@ -44,19 +44,9 @@ from dither.attacks.hospital import (
     diagnosis_rates,
     register,
 )
-from dither.attacks.population import (
-    Areas,
-    Births,
-    Floats,
-    Ints,
-    Uniqueness,
-    areas,
-    births,
-    keys,
-    populate,
-    uniqueness_table,
-)
+from dither.attacks.population import Areas, Births, Uniqueness, areas, births, keys, populate, uniqueness_table
 from dither.errors import InvalidParameter
+from dither.mechanisms.base import Floats, Ints
 from dither.pictures import EXACT, FAINT, LINE, PRIVATE
 from dither.progress import Watch, part_of, unwatched
 

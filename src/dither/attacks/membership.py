@@ -24,9 +24,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.attacks.base import Attack, Outcome, Published, Release, Score, percent
-from dither.attacks.detection import RATES, Floats, best_accuracy, detected, detection_error, most_detected
+from dither.attacks.detection import RATES, best_accuracy, detected, detection_error, most_detected
 from dither.attacks.training import NoisyDescent, Objective, fitted, watched_ratio
 from dither.errors import InvalidData, InvalidParameter
+from dither.mechanisms.base import Floats
 from dither.numeric import Number, positive_int
 from dither.pictures import EXACT, FAINT, LINE, PRIVATE
 from dither.privacy import Guarantee

@@ -12,16 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dither.errors import InvalidParameter
+from dither.mechanisms.base import Floats, Ints
 from dither.progress import Watch, unwatched
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
 
 # Per cent of the population by age, from the first number to below the second (United States, census of 2000).
 PYRAMID = (

@@ -28,9 +28,10 @@ import numpy.typing as npt
 
 from dither.attacks.base import Attack, Outcome, Published, Release, Score
 from dither.attacks.detection import RATES, detected, most_detected
-from dither.attacks.films import Floats, Informant, Ints, Knowledge, Known, Ratings, rate, records
+from dither.attacks.films import Informant, Knowledge, Known, Ratings, rate, records
 from dither.errors import InvalidParameter
 from dither.mechanisms import DiscreteGaussian
+from dither.mechanisms.base import Floats, Ints
 from dither.numeric import Number
 from dither.pictures import EXACT, FAINT, LINE, MORE, PRIVATE
 from dither.privacy import Guarantee, PrivacyLoss, Sensitivity, calibrate
@@ -181,14 +182,7 @@ class FilmTotals:
         first = np.searchsorted(ratings.subscriber[order], np.arange(ratings.subscribers))
         rank = np.arange(order.size) - first[ratings.subscriber[order]]
         kept = np.sort(order[rank < self.kept])
-        return Ratings(
-            subscribers=ratings.subscribers,
-            films=ratings.films,
-            subscriber=ratings.subscriber[kept],
-            film=ratings.film[kept],
-            stars=ratings.stars[kept],
-            day=ratings.day[kept],
-        )
+        return ratings.at(kept)
 
     def exact(self, bounded: Ratings) -> Ints:
         """What noise is added to: a row of twice the counts and a row of the sums of stars above 3."""

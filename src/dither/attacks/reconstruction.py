@@ -34,6 +34,7 @@ from dither.attacks.linear import reconstruct_least_squares, reconstruct_lp, var
 from dither.curator import Curator
 from dither.errors import OutOfBudget
 from dither.mechanisms import DiscreteLaplace
+from dither.mechanisms.base import Floats
 from dither.numeric import Number, positive_int
 from dither.pictures import EXACT, FAINT, LINE, MORE, PRIVATE
 from dither.privacy import Guarantee
@@ -42,7 +43,6 @@ from dither.progress import Watch, part_of, unwatched
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Bits: TypeAlias = npt.NDArray[np.bool_]
 
 TABLES = """\

@@ -6,20 +6,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr
 
 from dither.attacks.databases import ATTACKER, column, noise_of
 from dither.curator import Curator
 from dither.errors import InvalidParameter
 from dither.mechanisms import DiscreteLaplace
+from dither.mechanisms.base import Floats, Ints
 from dither.numeric import positive_int
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
 
 LARGEST, STEP, BAND = 200_000, 100, 5_000
 # Salaries are made lognormal; the attacker knows that, as somebody who has seen the statistics of the country does.

@@ -18,10 +18,10 @@ from scipy.special import expit
 
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms import Gaussian
+from dither.mechanisms.base import Floats
 from dither.numeric import Number, fraction_down, positive, positive_int
 from dither.privacy import Guarantee, PrivacyLoss, Sensitivity, calibrate, compose
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 # What is added up: takes the exact sum and returns what is released. Attacks and tests put other things in its place.
 Publish: TypeAlias = Callable[[Floats], Floats]
 

@@ -30,6 +30,11 @@ CORNERS = 100
 POINTS_AT_CORNER = 24
 # A curve is named by the first of these δ at which it has a finite ε.
 SHOWN_DELTAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1)
+# Where on a curve a bound says most: a pure ε above the first needs events so rare that few draws would show them, a
+# stated δ below the second is too rare to be met, and of δ(0) events at the third part are frequent.
+LARGEST_SEEN = 6.0
+SMALLEST_SEEN = 1e-3
+PART = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,21 @@ def claim_of(claim: Claimable | Claim) -> Claim:
     from dither.privacy.stated import nonnegative
 
     return Claim(PureLoss(nonnegative(claim, "claim")))
+
+
+def telling_delta(loss: PrivacyLoss) -> float:
+    """The δ at which to state a bound: 0 for a small pure ε, a claim's own δ if it can be met, else a quarter of δ(0).
+
+    δ(0) is the largest difference between the probabilities of an event, so events at a quarter of it are frequent.
+    The verdict is about the whole curve either way.
+    """
+    if loss.pure() <= LARGEST_SEEN:
+        return 0.0
+    if isinstance(loss, ApproximateLoss) and loss.exact_delta >= SMALLEST_SEEN:
+        return float(loss.exact_delta)
+    zero = np.zeros(1)
+    most = max(float(np.asarray(loss.profile(zero, direction))[0]) for direction in loss.directions)
+    return 0.0 if most <= 0 or not math.isfinite(most) else float(f"{PART * most:.1e}")
 
 
 def _curve(loss: PrivacyLoss) -> tuple[Floats, Floats]:

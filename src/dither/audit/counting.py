@@ -1,7 +1,7 @@
-"""Exact statements about probabilities from counts, and how the allowed failure is shared among several of them.
+"""What counts of an event say about its probabilities, and how the allowed failure is shared among several statements.
 
-Clopper & Pearson's intervals hold for every probability and every number of draws; nothing here is an approximation,
-except ``likely_bounds``, which only ever helps to choose what is counted later on other draws.
+Nothing here is an approximation, except ``likely_bounds``, which only ever helps to choose what is counted later on
+other draws.
 """
 
 from __future__ import annotations
@@ -12,16 +12,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from scipy.special import betainccinv, betaincinv
 
 from dither.mechanisms.base import Floats
 from dither.numeric import down
+from dither.numeric.binomial import at_least_down, at_most_up
 
-# What the inverse of the incomplete beta function may be off by, and much more.
-INVERSE_SLACK = 1e-11
-# The same in the failure that its result has, as a share of it, for every draw: a tail is a power by the number of
-# draws and magnifies what a float rounds. Measured with 40 digits: 4e-10 at 1e7 draws, 5e-8 at 1e9, 8e-7 at 1e11.
-SLACK_OF_A_DRAW = 1e-15
 # Of the failure that an event may have: what decides (p from below, q from above) and what is only shown beside it.
 DECIDING = 0.45
 SHOWN = 0.05
@@ -38,31 +33,6 @@ class Interval:
     def complement(self) -> Interval:
         """The same about the complement of the event; moved outward by what the subtraction rounds."""
         return Interval(max(0.0, down(1 - self.high, 2.0**-50)), min(1.0, (1 - self.low) * (1 + 2.0**-50)))
-
-
-def at_least_down(inside: int, draws: int, failure: float) -> float:
-    """A bound that the probability is below with a chance of at most ``failure`` (Clopper & Pearson 1934).
-
-    Example:
-        >>> round(at_least_down(10, 10, 0.05), 6)  # the tenth root of 0.05
-        0.741134
-    """
-    if inside <= 0 or draws <= 0:
-        return 0.0
-    found = float(betaincinv(float(inside), float(draws - inside + 1), _spent(draws, failure)))
-    return max(0.0, found * (1 - INVERSE_SLACK)) if math.isfinite(found) else 0.0
-
-
-def _spent(draws: int, failure: float) -> float:
-    return failure * max(0.0, 1 - SLACK_OF_A_DRAW * draws)
-
-
-def at_most_up(inside: int, draws: int, failure: float) -> float:
-    """A bound that the probability is above with a chance of at most ``failure``."""
-    if inside >= draws or draws <= 0:
-        return 1.0
-    found = float(betainccinv(float(inside + 1), float(draws - inside), _spent(draws, failure)))
-    return min(1.0, found * (1 + INVERSE_SLACK)) if math.isfinite(found) else 1.0
 
 
 def event_intervals(in_p: int, p_draws: int, in_q: int, q_draws: int, failure: float) -> tuple[Interval, Interval]:

@@ -17,13 +17,13 @@ import re
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from dither.audit import clock
-from dither.audit.certify import by_sampling
+from dither.audit.certify.by_normal_law import by_normal_law
+from dither.audit.certify.by_sampling import by_sampling
+from dither.audit.certify.task import Task, best_of
 from dither.audit.claims import Claim, Claimable, claim_of
-from dither.audit.normal import by_normal_law
+from dither.audit.drawing import clock
+from dither.audit.drawing.draws import Batched, batched, cores
 from dither.audit.result import Assumption, LowerBound, Sketch, Verdict
-from dither.audit.sampling import Batched, batched, cores
-from dither.audit.task import Task, best_of
 from dither.errors import InvalidParameter
 from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, as_fraction, fraction_up, positive_int

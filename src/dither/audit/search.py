@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from dither.audit import clock
 from dither.audit.claims import Claim, Claimable
-from dither.audit.events import choose, objectives
+from dither.audit.drawing import clock
+from dither.audit.drawing.draws import Batched, Draws, batched, collect
+from dither.audit.events.choose import choose, objectives
 from dither.audit.lower_bound import Budget, claimed, lower_bound, seconds_of
-from dither.audit.outputs import layout_of
+from dither.audit.outputs.layout import layout_of
 from dither.audit.result import Assumption, LowerBound
-from dither.audit.sampling import Batched, Draws, batched, collect
 from dither.errors import InvalidParameter, MissingLibrary
 from dither.numeric import Number, fraction_up, positive_int
 from dither.numeric.exact import as_fraction
@@ -34,7 +34,6 @@ Pair: TypeAlias = tuple[Any, Any]
 # Part of the budget for looking around, and draws of each input for one pair.
 SCREENING = 0.3
 MOST_SCREENED = 8_000
-FEWEST_SCREENED = 200
 
 
 def search(

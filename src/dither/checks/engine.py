@@ -18,16 +18,15 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from dither.checks import engine_cases as cases
-from dither.checks import engine_tables as tables
+from dither.checks import engine_cases as cases, engine_tables as tables
 from dither.checks.mechanism import ALPHA, Finding, Report
 from dither.checks.statistics import chi_square_counts
 from dither.engines import Engine, ReferenceEngine
 from dither.errors import ConformanceFailed
-from dither.query.expressions import Call, Column
+from dither.query.expressions.expressions import Call, Column
 from dither.query.kinds import Kind
-from dither.query.measures import Bins, Measured, Measurement
-from dither.query.plan import Gridded
+from dither.query.measure.measures import Bins, Measured, Measurement
+from dither.query.plan.plan import Gridded
 from dither.query.schema import Schema
 
 SALT = b"a salt that is public"
@@ -234,8 +233,8 @@ class _Suite:
             for name, measurement in cases.relations().items():
                 without = self._run(engine, name, measurement)
                 if without is not None and name in self.whole and not _same(self.whole[name], without):
-                    self.problems.append(f"{name} counts rows of nobody")
-        return _finding("rows of nobody", self._taken(), "change nothing", "one such row")
+                    self.problems.append(f"{name} counts rows without a unit")
+        return _finding("rows without a unit", self._taken(), "change nothing", "one such row")
 
     # ------------------------------------------------------------------ order and threads
 

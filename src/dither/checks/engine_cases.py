@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import Any
 
 from dither.checks.engine_tables import DA, HIGHEST, INF, LOWEST, NAN, TS, B, D, I, T, field, scan
-from dither.query.expressions import Call, Column, Expression, Literal
+from dither.query.expressions.expressions import Call, Column, Expression, Literal
 from dither.query.kinds import Kind
-from dither.query.measures import Bins, Cap, DistinctValues, Measurement, Total
-from dither.query.plan import (
+from dither.query.measure.measures import Bins, Cap, DistinctValues, Measurement, Total
+from dither.query.plan.plan import (
     Distinct,
     Filter,
     Gridded,

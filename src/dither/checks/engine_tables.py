@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from dither.query.arrow import TYPES
 from dither.query.kinds import NOTHING, Kind
-from dither.query.plan import Field, Scan
+from dither.query.plan.plan import Field, Scan
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
@@ -38,14 +39,6 @@ KINDS: Mapping[str, Mapping[str, Kind]] = MappingProxyType(
     }
 )
 UNITS = MappingProxyType({'vis"its': "who", "people": "who", "nothing": "who", "notes": "writer"})
-_ARROW: Mapping[Kind, Any] = {
-    B: pa.bool_(),
-    I: pa.int64(),
-    D: pa.float64(),
-    T: pa.string(),
-    DA: pa.date32(),
-    TS: pa.timestamp("us"),
-}
 
 
 def schema() -> Schema:
@@ -137,7 +130,7 @@ def as_arrow(tables: Tables) -> dict[str, pa.Table]:
                 days = [v if v is None or isinstance(v, int) else (v - dt.date(1970, 1, 1)).days for v in values]
                 columns[column] = pa.array(days, type=pa.int32()).cast(pa.date32())
             else:
-                columns[column] = pa.array(values, type=_ARROW[kind])
+                columns[column] = pa.array(values, type=TYPES[kind])  # type: ignore[arg-type]
         result[name] = pa.table(columns)
     return result
 

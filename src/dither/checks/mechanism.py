@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from dither.checks.statistics import (
-    Floats,
     chi_square,
     chi_square_counts,
     largest_gap,
@@ -25,7 +24,7 @@ from dither.checks.statistics import (
     serial_dependence,
 )
 from dither.errors import ConformanceFailed, InvalidParameter, InvalidSensitivity
-from dither.mechanisms.base import FiniteLaw, NoiseMechanism, RealLaw
+from dither.mechanisms.base import FiniteLaw, Floats, NoiseMechanism, RealLaw
 from dither.privacy import Direction, PrivacyLoss, Sensitivity
 from dither.privacy.renyi import epsilon_of_order
 

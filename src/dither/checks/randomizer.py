@@ -31,9 +31,9 @@ from dither.checks.randomizer_law import (
 )
 from dither.checks.statistics import proportion_at_most, serial_dependence
 from dither.errors import ConformanceFailed, DitherError
-from dither.local.frequencies import FrequencyOracle
-from dither.local.protocol import Aggregator, Payloads, Protocol, aggregator_of, protocol_of
-from dither.local.wire import VERSION, Dropped, pack, to_text, unpack
+from dither.local.clients.wire import VERSION, Dropped, pack, to_text, unpack
+from dither.local.core.protocol import Aggregator, Payloads, Protocol, aggregator_of, protocol_of
+from dither.local.frequency.oracle import FrequencyOracle
 from dither.privacy import PrivacyLoss
 
 # How many people each of the repeated surveys asks.
@@ -57,7 +57,7 @@ def check_randomizer(
     few values.
 
     Example:
-        >>> from dither.local.kary import Kary
+        >>> from dither.local.frequency.kary import Kary
         >>> check_randomizer(Kary.for_epsilon(3, epsilon=1), draws=20_000).passed
         True
     """

@@ -19,9 +19,9 @@ from dither.checks.mechanism import ALPHA, Finding
 from dither.checks.statistics import chi_square_counts
 from dither.errors import InvalidParameter
 from dither.local.clients import Client
-from dither.local.coins import Coins, law_of
-from dither.local.frequencies import FrequencyOracle
-from dither.local.protocol import Payloads, Protocol
+from dither.local.clients.coins import Coins, law_of
+from dither.local.core.protocol import Payloads, Protocol
+from dither.local.frequency.oracle import FrequencyOracle
 from dither.privacy import PrivacyLoss
 
 Law = dict[bytes, Fraction]

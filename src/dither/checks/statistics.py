@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-Floats = npt.NDArray[np.float64]
+from dither.mechanisms.base import Floats
+from dither.numeric.binomial import at_least_down, at_most_up
 
 
 def chi_square(values: Floats, cdf: Callable[[Floats], Floats], cells: int = 200) -> float:
@@ -96,8 +97,7 @@ def largest_gap(
             (in_p, p_sorted.size, in_q, q_sorted.size, ""),
             (in_q, q_sorted.size, in_p, p_sorted.size, " (reversed)"),
         ):
-            low = float(stats.beta.ppf(level, inside, size - inside + 1)) if inside else 0.0
-            high = float(stats.beta.ppf(1 - level, others + 1, other_size - others)) if others < other_size else 1.0
+            low, high = at_least_down(inside, size, level), at_most_up(others, other_size, level)
             for epsilon in epsilons:
                 excess = low - math.exp(float(epsilon)) * high - claimed(float(epsilon))
                 if excess > worst:
@@ -125,12 +125,12 @@ def gap_missed(
     best = 1.0
     for deviations in np.linspace(0.5, 12.0, 47):
         x = int(n * p - deviations * math.sqrt(n * p * (1 - p)))
-        room = (float(stats.beta.ppf(level, x, n - x + 1)) - delta) * math.exp(-epsilon) if x > 0 else 0.0
+        room = (at_least_down(x, n, level) - delta) * math.exp(-epsilon) if x > 0 else 0.0
         # the largest number of the others that still leaves a gap
         low, high = -1, n - 1
         while low < high:
             middle = (low + high + 1) // 2
-            shows = float(stats.beta.ppf(1 - level, middle + 1, n - middle)) < room
+            shows = at_most_up(middle, n, level) < room
             low, high = (middle, high) if shows else (low, middle - 1)
         if low >= 0:
             best = min(best, float(stats.binom.cdf(x - 1, n, p) + stats.binom.sf(low, n, q)))

@@ -12,9 +12,9 @@ import typer
 from dither.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from dither.anonymize.attributes import Configuration
-    from dither.anonymize.hierarchies import Hierarchy
-    from dither.anonymize.models import Model
+    from dither.anonymize.configuration import Configuration
+    from dither.anonymize.hierarchy.hierarchies import Hierarchy
+    from dither.anonymize.models.catalogue import Model
 
 Quasi = Annotated[
     list[str],
@@ -84,13 +84,13 @@ def share(text: str) -> Fraction:
 
 def of_columns(folder: Path | None, columns: Sequence[str]) -> dict[str, Hierarchy | None]:
     """The hierarchies that a directory has for these columns."""
-    from dither.anonymize import arx
+    from dither.anonymize.hierarchy.hierarchies import hierarchies_in
 
     if folder is None:
         return dict.fromkeys(columns)
     if not folder.is_dir():
         raise InvalidParameter(f"--hierarchies takes a directory of CSV files; {str(folder)!r} isn't one")
-    found = arx.hierarchies_in(folder, columns)
+    found = hierarchies_in(folder, columns)
     if not found:
         raise InvalidParameter(
             f"{str(folder)!r} has no hierarchy for {', '.join(columns)}: name the files after columns, as age.csv"
@@ -106,7 +106,7 @@ def models(
     likeness: Sequence[str] | None,
 ) -> list[Model]:
     """The models about sensitive columns."""
-    from dither.anonymize.models import BetaLikeness, DeltaDisclosure
+    from dither.anonymize.models.catalogue import BetaLikeness, DeltaDisclosure
 
     found = [_diverse(text, name) for text, name in _for_columns(diversity, sensitive, "--l-diversity")]
     found += [_close(text, name) for text, name in _for_columns(closeness, sensitive, "--t-closeness")]
@@ -130,7 +130,7 @@ def configured(
     likeness: Sequence[str] | None,
 ) -> Configuration:
     """The configuration of what was typed, checked against a table if there is one."""
-    from dither.anonymize.attributes import Configuration
+    from dither.anonymize.configuration import Configuration
 
     secret = listed(sensitive)
     wanted = models(secret, diversity, closeness, disclosure, likeness)
@@ -163,7 +163,7 @@ def _for_columns(values: Sequence[str] | None, sensitive: Sequence[str], option:
 
 
 def _diverse(text: str, column: str) -> Model:
-    from dither.anonymize.models import DistinctDiversity, EntropyDiversity, RecursiveDiversity
+    from dither.anonymize.models.catalogue import DistinctDiversity, EntropyDiversity, RecursiveDiversity
 
     kind, *numbers = text.split(":")
     if kind == "entropy" and len(numbers) == 1:
@@ -178,7 +178,7 @@ def _diverse(text: str, column: str) -> Model:
 
 
 def _close(text: str, column: str) -> Model:
-    from dither.anonymize.models import Distance, TCloseness
+    from dither.anonymize.models.catalogue import Distance, TCloseness
 
     kind, colon, number = text.rpartition(":")
     if not colon:

@@ -34,8 +34,8 @@ from dither.cli.screen import console, printable, say
 from dither.errors import InvalidParameter, MissingLibrary
 
 if TYPE_CHECKING:
-    from dither.anonymize.release import Release
-    from dither.anonymize.risk import RiskReport
+    from dither.anonymize.releases.release import Release
+    from dither.anonymize.risks.report import RiskReport
 
 DEFAULT = "table"
 HELP = """Anonymise a table, check one, or see who stands out in it.
@@ -107,7 +107,7 @@ def risk(
 
     Example:  dither anonymize risk patients.csv --most 2 --html risk.html
     """
-    from dither.anonymize.risk import risk as found_in
+    from dither.anonymize.risks.risk import risk as found_in
 
     if html is not None:
         _expect_place(html, (".html",), "--html")
@@ -135,7 +135,7 @@ def table(
     method: Annotated[
         Method,
         typer.Option(
-            "--method", help="Cut into ever smaller parts; the same, equal values apart; or one level for each column."
+            "--method", help="mondrian; relaxed (may split equal values); or lattice (one level for each column)."
         ),
     ] = Method.MONDRIAN,
     hierarchies: Hierarchies = None,
@@ -153,10 +153,10 @@ def table(
 
     Example:  dither anonymize patients.csv --k 10 --quasi age,postcode,sex --sensitive disease -o out.parquet
     """
-    from dither.anonymize.lattice import full_domain
-    from dither.anonymize.mondrian import mondrian
-    from dither.anonymize.tables import as_table
-    from dither.anonymize.verify import verify as verified
+    from dither.anonymize.lattice.full_domain import full_domain
+    from dither.anonymize.partition.mondrian import mondrian
+    from dither.anonymize.table.read import as_table
+    from dither.anonymize.verifier.verify import verify as verified
     from dither.progress import part_of
 
     _expect_place(out, (".parquet", ".csv"), "-o")
@@ -225,7 +225,7 @@ def verify(
 
     Example:  dither anonymize verify out.parquet --k 10 --quasi age,postcode,sex --sensitive disease
     """
-    from dither.anonymize.verify import verify as verified
+    from dither.anonymize.verifier.verify import verify as verified
 
     configuration = configured(
         None,
@@ -248,8 +248,7 @@ def verify(
 
 def show_risk(report: RiskReport, screen: Console) -> None:
     """Columns, the worst combinations of each size, the classes of the worst, and what that means."""
-    from dither.anonymize.risk import FOR_THE_OWNER
-    from dither.anonymize.risk_report import gain, joined, notice, percent, size_of, summary, worst
+    from dither.anonymize.risks.report import FOR_THE_OWNER, gain, joined, notice, percent, size_of, summary, worst
 
     screen.print(Text(f"{size_of(report)}. {FOR_THE_OWNER}", style="bold"))
     screen.print()
@@ -291,7 +290,7 @@ def show_risk(report: RiskReport, screen: Console) -> None:
 
 def show_release(release: Release, rows: int, screen: Console) -> None:
     """What became of the table."""
-    from dither.anonymize.risk_report import percent
+    from dither.anonymize.risks.report import percent
 
     quality = release.quality()
     facts = _grid(("", "left"), ("", "left"))
@@ -312,7 +311,7 @@ def _show_verified(checked: Any, screen: Console, *, removed: str = "") -> None:
     if not checked.good:
         say("dither: the table doesn't hold what it should" + (f": {removed}" if removed else ""))
         raise typer.Exit(1)
-    screen.print(Text("This is no privacy guarantee: it doesn't hold against what is known besides.", style="dim"))
+    screen.print(Text("This is no privacy guarantee: it doesn't protect against background knowledge.", style="dim"))
 
 
 def _grid(*columns: tuple[str, str]) -> Table:

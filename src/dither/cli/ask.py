@@ -23,7 +23,7 @@ from dither.cli.options import (
     wanted_error,
 )
 from dither.cli.screen import console, say, show_answer
-from dither.curator.owner import OWNER
+from dither.curator import OWNER
 
 if TYPE_CHECKING:
     from dither.curator import Answer
@@ -58,7 +58,9 @@ def ask(
     # before the charge: what isn't installed must be missed while nothing is paid for
     import pyarrow.csv as arrow_csv
 
-    from dither.curator import Curator, Policy, drafts, records
+    from dither.curator import Curator, drafts
+    from dither.curator.past import records
+    from dither.policy import Policy
 
     rules = Policy.load(policy)
     wanted: dict[str, Any] = {

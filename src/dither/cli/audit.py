@@ -18,11 +18,11 @@ from rich.text import Text
 from dither.cli.bar import bar
 from dither.cli.options import Analyst, Epsilon
 from dither.cli.screen import console, explain, printable, say
-from dither.curator.owner import OWNER
+from dither.curator import OWNER
 from dither.errors import InvalidParameter, MissingLibrary, Refused
 
 if TYPE_CHECKING:
-    from dither.audit.everything import Row
+    from dither.audit.suite.run import Row
 
 HELP = """Test what is claimed about privacy, on running code.
 
@@ -90,8 +90,8 @@ def query(
 
     Example:  dither audit query dither.toml "SELECT city, COUNT(*) AS n FROM orders GROUP BY city" --budget 20s
     """
-    from dither.audit.everything import rows_of
-    from dither.audit.queries import audit_query
+    from dither.audit.queries.audit import audit_query
+    from dither.audit.suite.run import rows_of
 
     try:
         with bar() as watch:
@@ -139,7 +139,7 @@ def everything(
 
     Example:  dither audit all --budget-each 1s --report audit-report
     """
-    from dither.audit.everything import audit_everything
+    from dither.audit.suite.run import audit_everything
 
     rows: list[Row] = []
     try:
@@ -168,8 +168,8 @@ def mechanism(
 
     Example:  dither audit mechanism Laplace --budget 10s
     """
-    from dither.audit.everything import audit_subject
-    from dither.audit.subjects import subject, subjects
+    from dither.audit.suite.mechanisms import subject, subjects
+    from dither.audit.suite.run import audit_subject
 
     if name is None:
         _list([(each.name, each.about) for each in subjects()], "mechanism")
@@ -199,7 +199,7 @@ def zoo(
 
     Examples:  dither audit zoo   ·   dither audit zoo sparse-vector-5   ·   dither audit zoo --all
     """
-    from dither.audit.everything import Part, audit_everything, audit_named_specimen
+    from dither.audit.suite.run import Part, audit_everything, audit_named_specimen
     from dither.audit.zoo import specimens
 
     if every:
@@ -251,8 +251,8 @@ def call(
 
     Example:  dither audit call mypackage.noise:add_noise --x 0 --neighbour 1 --claim 1.0 --budget 20s
     """
+    from dither.audit.drawing.draws import Batched
     from dither.audit.lower_bound import lower_bound
-    from dither.audit.sampling import Batched
     from dither.numeric import as_fraction
     from dither.privacy import Guarantee
 
@@ -322,7 +322,7 @@ def _list(entries: Sequence[tuple[str, str]], command: str) -> None:
 
 
 def _write(rows: Sequence[Row], folder: Path, confidence: float, title: str | None = None) -> None:
-    from dither.audit.report import TITLE, write_report
+    from dither.audit.report.write import TITLE, write_report
 
     try:
         page = write_report(rows, folder, confidence=confidence, title=title or TITLE)

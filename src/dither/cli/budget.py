@@ -5,7 +5,7 @@ from __future__ import annotations
 from dither.cli.looking import looking
 from dither.cli.options import DEFAULT_POLICY, Analyst, PolicyFile
 from dither.cli.screen import console, show_budget
-from dither.curator.owner import OWNER
+from dither.curator import OWNER
 
 
 def budget(analyst: Analyst = OWNER, policy: PolicyFile = DEFAULT_POLICY) -> None:
@@ -13,7 +13,7 @@ def budget(analyst: Analyst = OWNER, policy: PolicyFile = DEFAULT_POLICY) -> Non
 
     Every account for the owner; with --as, what that analyst may know.
     """
-    from dither.curator import records
+    from dither.curator.past import records
 
     with looking(policy) as curator:
         show_budget(curator.budget(analyst), console())

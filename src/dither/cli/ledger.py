@@ -26,7 +26,8 @@ def list_entries(
 
     Times are in UTC. A question has an entry when it is charged (reserve, charge) and one when its answer is on record.
     """
-    from dither.curator import Policy, records
+    from dither.curator.past import records
+    from dither.policy import Policy
 
     screen = console()
     rules = Policy.load(policy)
@@ -45,7 +46,8 @@ def verify(policy: PolicyFile = DEFAULT_POLICY) -> None:
 
     Replays every entry and checks balances, losses and answers.
     """
-    from dither.curator import Policy, records
+    from dither.curator.past import records
+    from dither.policy import Policy
 
     found, balances = records.verify(Policy.load(policy))
     screen = console()
@@ -72,7 +74,8 @@ def adopt(
     Needed after moving the ledger to another machine, or after its head was lost. Spending that this copy doesn't know
     of is forgotten, so it is recorded for ever that this was done.
     """
-    from dither.curator import Policy, records
+    from dither.curator.past import records
+    from dither.policy import Policy
 
     rules = Policy.load(policy)
     if not records.is_begun(rules):
@@ -104,7 +107,8 @@ def upgrade(
     Everything is verified first, and kept: entries, answers, what was spent. End all processes that use the ledger
     before, and keep no copy that could be put back.
     """
-    from dither.curator import Policy, records
+    from dither.curator.past import records
+    from dither.policy import Policy
 
     rules = Policy.load(policy)
     if rebind and not yes:
@@ -127,7 +131,8 @@ def rebind(
     A ledger is kept for the units that it was charged for. After a unit column was renamed, or for a table whose unit
     column has another name, only the owner knows whether these are the same people. The word is recorded for ever.
     """
-    from dither.curator import Policy, records
+    from dither.curator.past import records
+    from dither.policy import Policy
 
     rules = Policy.load(policy)
     if not yes:

@@ -19,7 +19,7 @@ from dither.cli.local_trials import compare, simulate
 from dither.cli.screen import console, say
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Client, client_of
-from dither.local.consistent import Consistency
+from dither.local.core.consistent import Consistency
 from dither.progress import Watch
 
 STDIN = "-"
@@ -78,8 +78,8 @@ def describe(
     """
     # loaded here: the other commands start without it
     from dither.cli.local_lines import lines_of
-    from dither.local.catalogue import Wanted, known_protocol
-    from dither.local.wire import HEADER
+    from dither.local.clients.wire import HEADER
+    from dither.local.lab.catalogue import Wanted, known_protocol
     from dither.numeric import as_fraction
 
     known = known_protocol(protocol)
@@ -178,7 +178,7 @@ def aggregate(
     Example:  dither local aggregate survey.json reports.txt --merge monday.json --save tuesday.json
     """
     from dither.cli.local_lines import estimated, lines_of, show_lines, write_csv
-    from dither.local.protocol import load, protocol_of
+    from dither.local.core.protocol import load, protocol_of
 
     made = protocol_of(_description(collection))
     counted = made.aggregator()

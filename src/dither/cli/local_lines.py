@@ -18,17 +18,16 @@ from rich.text import Text
 
 from dither.cli.screen import printable
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.consistent import Consistency
-from dither.local.frequencies import Shares
-from dither.local.mean_estimates import MeanEstimate
-from dither.local.participation import Attendance
-from dither.local.protocol import Aggregator
-from dither.local.range_estimates import RangeEstimates
-from dither.local.rappor import RapporAggregator
-from dither.local.shown import within
-from dither.local.sketch_reading import Discovered
-from dither.local.sketches import SketchAggregator
-from dither.local.vectors import VectorEstimate
+from dither.local.core.consistent import Consistency
+from dither.local.core.protocol import Aggregator
+from dither.local.core.tables import within
+from dither.local.frequency.oracle import Shares
+from dither.local.frequency.participation import Attendance
+from dither.local.means.mean import MeanEstimate
+from dither.local.means.vectors import VectorEstimate
+from dither.local.ranges.estimates import RangeEstimates
+from dither.local.rappor.protocol import RapporAggregator
+from dither.local.sketches.sketch import Discovered, SketchAggregator
 
 Reader: TypeAlias = Callable[[str], Any]
 STDIN = "-"

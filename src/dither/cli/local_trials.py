@@ -16,10 +16,10 @@ from dither.cli.screen import console, printable, say
 from dither.errors import InvalidParameter, MissingLibrary
 
 if TYPE_CHECKING:
-    from dither.local.catalogue import Known
-    from dither.local.comparison import ProtocolTable
-    from dither.local.simulation import Simulation
-from dither.local.shown import within
+    from dither.local.lab.catalogue import Known
+    from dither.local.lab.comparison import ProtocolTable
+    from dither.local.lab.simulation import Simulation
+from dither.local.core.tables import within
 
 Epsilon = Annotated[str, typer.Option("--epsilon", "-e", metavar="NUMBER", help="The ε of one report.")]
 Users = Annotated[int, typer.Option("--users", "-n", metavar="NUMBER", min=2, help="How many people there are.")]
@@ -49,8 +49,8 @@ def simulate(
 
     Example:  dither local simulate --protocol rappor --epsilon 2 --users 200000 --domain 100 --plot rappor.svg
     """
-    from dither.local.catalogue import Wanted, known_protocol
-    from dither.local.simulation import simulate as run
+    from dither.local.lab.catalogue import Wanted, known_protocol
+    from dither.local.lab.simulation import simulate as run
 
     known = known_protocol(protocol)
     if plot is not None and plot.suffix not in (".svg", ".png"):
@@ -105,8 +105,8 @@ def _show(known: Known, tried: Simulation, screen: Console) -> None:
 
 
 def _show_cost(tried: Simulation, delta: float, screen: Console) -> None:
-    from dither.local.comparison import central_epsilon
-    from dither.local.wire import HEADER
+    from dither.local.clients.wire import HEADER
+    from dither.local.lab.comparison import central_epsilon
 
     local = tried.protocol.loss().pure()
     central = central_epsilon(tried.protocol, tried.people, delta)
@@ -154,7 +154,7 @@ def compare(
 
     Example:  dither local compare --epsilon 1 --domain 100 --users 100000
     """
-    from dither.local.comparison import compare as run
+    from dither.local.lab.comparison import compare as run
 
     names = None if only is None else [name.strip() for name in only.split(",")]
     with bar() as watch:
@@ -167,8 +167,8 @@ def compare(
 
 
 def _show_table(found: ProtocolTable, screen: Console) -> None:
-    from dither.local.catalogue import Purpose
-    from dither.local.comparison import HEADINGS
+    from dither.local.lab.catalogue import Purpose
+    from dither.local.lab.comparison import HEADINGS
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for heading in HEADINGS:

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 @contextmanager
 def looking(policy: Path) -> Iterator[Curator]:
     """The policy's ledger and the names of its data; where no ledger was begun, none is made, and nothing was spent."""
-    from dither.curator import Curator, Policy, drafts, records
+    from dither.curator import Curator, drafts
+    from dither.curator.past import records
+    from dither.policy import Policy
 
     rules = Policy.load(policy)
     with ExitStack() as undo:

@@ -18,7 +18,7 @@ from dither.cli.options import (
     wanted_error,
 )
 from dither.cli.screen import console, show_choices, show_quote
-from dither.curator.owner import OWNER
+from dither.curator import OWNER
 
 if TYPE_CHECKING:
     from dither.curator import Curator, Quote

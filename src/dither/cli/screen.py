@@ -74,9 +74,7 @@ def show_answer(answer: Answer, screen: Console) -> None:
 
 def _texts(answer: Answer) -> list[list[str]]:
     """The values with their half widths, as far as they are shown."""
-    from dither.curator.answer import column_texts
-
-    columns = [column_texts(answer, name, LONGEST) for name in answer.table.column_names]
+    columns = [answer.texts(name, LONGEST) for name in answer.table.column_names]
     return [[printable(str(text)) for text in row] for row in zip(*columns, strict=True)]
 
 

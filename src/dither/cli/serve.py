@@ -19,10 +19,10 @@ from rich.text import Text
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console
 from dither.cli.shop import POLICY, make_shop
-from dither.curator.owner import OWNER
+from dither.curator import OWNER
 from dither.errors import InvalidParameter
-from dither.server.logs import writing_logs
-from dither.server.settings import Limits, Network
+from dither.server.limits import Limits, Network
+from dither.server.observe.logs import writing_logs
 
 if TYPE_CHECKING:
     from dither.server.run import Running
@@ -78,9 +78,8 @@ def serve(
 
     Example:  dither serve --demo
     """
-    from dither.curator import Policy
-    from dither.server.run import Place
-    from dither.server.run import serve as serve_policy
+    from dither.policy import Policy
+    from dither.server.run import Place, serve as serve_policy
 
     with ExitStack() as stack:
         if not 0 < rate < float("inf"):

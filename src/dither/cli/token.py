@@ -12,13 +12,13 @@ from rich.text import Text
 
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console, say
-from dither.curator.owner import OWNER
+from dither.curator import OWNER
 from dither.errors import InvalidParameter, Refused
-from dither.server.identity import Scope
+from dither.server.auth.identity import Scope
 
 if TYPE_CHECKING:
-    from dither.curator import Policy
-    from dither.server.tokens import Token
+    from dither.policy import Policy
+    from dither.server.auth.tokens import Token
 
 # of a time of ISO 8601, the date
 DATE = 10
@@ -41,8 +41,8 @@ def create(
 
     The token is the password on the web page, in psql (with the name as user), and for the HTTP API.
     """
-    from dither.curator import Policy
-    from dither.server.tokens import TokenFile, access_path
+    from dither.policy import Policy
+    from dither.server.auth.tokens import TokenFile, access_path
 
     rules = Policy.load(policy)
     chosen = scope or (Scope.OWNER if name == OWNER else Scope.ASK)
@@ -59,8 +59,8 @@ def create(
 @app.command("list")
 def show(policy: PolicyFile = DEFAULT_POLICY) -> None:
     """List the tokens that were made."""
-    from dither.curator import Policy
-    from dither.server.tokens import TokenFile, access_path
+    from dither.policy import Policy
+    from dither.server.auth.tokens import TokenFile, access_path
 
     with TokenFile.open(access_path(Policy.load(policy))) as tokens:
         known = tokens.list()
@@ -107,8 +107,8 @@ def revoke(
     policy: PolicyFile = DEFAULT_POLICY,
 ) -> None:
     """Make a token worthless at once, also in a server that runs."""
-    from dither.curator import Policy
-    from dither.server.tokens import TokenFile, access_path
+    from dither.policy import Policy
+    from dither.server.auth.tokens import TokenFile, access_path
 
     with TokenFile.open(access_path(Policy.load(policy))) as tokens:
         token = tokens.revoke(number)

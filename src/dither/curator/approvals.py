@@ -4,32 +4,26 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dither.curator.accounts import OWNER, Accounts
-from dither.curator.asked import Asked
-from dither.curator.charging import Charging
-from dither.curator.policy.policy import Policy
-from dither.curator.policy.settings import LARGEST_EPSILON
-from dither.curator.pricing import Pricing
-from dither.curator.requests import Request, RequestKind, Requests
+from dither.curator.price.prepared import Prepared
+from dither.curator.results import Request, RequestKind
+from dither.curator.vault import Vault
+from dither.curator.who import Asker
 from dither.errors import InvalidParameter, Refused
 from dither.ledger.entry import canonical
 from dither.numeric import Number, positive
+from dither.policy.settings import LARGEST_EPSILON
 
 
 class Approvals:
     """The owner's decisions, and who may ask for them."""
 
-    def __init__(
-        self, policy: Policy, pricing: Pricing, accounts: Accounts, charging: Charging, requests: Requests
-    ) -> None:
-        self._policy, self._pricing, self._accounts, self._charging = policy, pricing, accounts, charging
-        self._requests = requests
+    def __init__(self, vault: Vault) -> None:
+        self._vault, self._requests, self._accounts = vault, vault.requests, vault.accounts
 
-    def question(self, sql: str, asked: Asked, why: str) -> Request:
+    def question(self, prepared: Prepared, why: str) -> Request:
         """Ask the owner for one question; the same request again is the one that waits or was approved."""
-        prepared = self._pricing.prepare(sql, asked)
-        name, key = self._name(asked.analyst), prepared.key
-        waits = self._pricing.quoting.waits(key, prepared.epsilon, asked.analyst)
+        name, key = _asking(prepared.who), prepared.key
+        waits = self._vault.quoting.waits(prepared)
         if prepared.question.explain or not (waits or self._requests.approved(key, name)):
             raise Refused(
                 "this question doesn't need the owner's approval",
@@ -40,16 +34,16 @@ class Approvals:
             analyst=name,
             kind=RequestKind.QUESTION,
             key=key,
-            sql=sql,
-            asked=canonical(asked.to_json()),
+            sql=prepared.sql,
+            asked=canonical(prepared.terms.to_json()),
             epsilon=str(Fraction(prepared.epsilon)),
             why=why,
         )
 
-    def budget(self, analyst: str, epsilon: Number, why: str) -> Request:
+    def budget(self, who: Asker, epsilon: Number, why: str) -> Request:
         """Ask the owner for more of an analyst's own budget."""
-        name, more = self._name(analyst), positive(epsilon, "epsilon")
-        cap = self._accounts.cap(self._accounts.account(name))
+        name, more = _asking(who), positive(epsilon, "epsilon")
+        cap = self._accounts.cap(who.account)
         if cap is None:
             raise Refused(
                 "this analyst has no budget of their own that could be raised",
@@ -61,11 +55,6 @@ class Approvals:
         return self._requests.ask(
             analyst=name, kind=RequestKind.BUDGET, key="", sql="", asked="", epsilon=str(more), why=why
         )
-
-    def all(self, analyst: str, *, waiting_only: bool) -> tuple[Request, ...]:
-        """Newest first: everybody's for the owner, their own for an analyst."""
-        whose = None if analyst == OWNER else self._name(analyst)
-        return self._requests.all(whose, waiting_only=waiting_only)
 
     def decide(self, number: str, *, approve: bool, why: str) -> Request:
         """The owner's decision; a raised cap is stated in the ledger at once."""
@@ -80,11 +69,12 @@ class Approvals:
                 )
         decided = self._requests.decide(number, approve=approve, why=why)
         if decided.kind is RequestKind.BUDGET and approve:
-            self._charging.state_limits()
+            self._vault.charging.state_limits()
         return decided
 
-    def _name(self, analyst: str) -> str:
-        """The analyst's name as accounts have it; Refused for who may not ask, and for the owner, who decides."""
-        if analyst == OWNER:
-            raise Refused("the owner decides and asks nobody", code="no_approval_needed", hint="Ask the question.")
-        return self._policy.analyst(analyst).name
+
+def _asking(who: Asker) -> str:
+    """The analyst's name as accounts have it; Refused for the owner, who decides."""
+    if who.owner:
+        raise Refused("the owner decides and asks nobody", code="no_approval_needed", hint="Ask the question.")
+    return who.account.path[-1]

@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dither.curator import records
-from dither.curator.policy.advice import advise
-from dither.curator.policy.data_advice import about_data
-from dither.curator.policy.draft import draft, is_csv, write_new
-from dither.curator.policy.findings import Finding, Level
-from dither.curator.policy.policy import Policy, read_file
-from dither.curator.policy.source import Source
+from dither.curator.past import records
 from dither.engines import DuckDBEngine
-from dither.engines.intake import Intake, NotAccepted, TableReport, news
-from dither.engines.strict_csv import head_of
+from dither.engines.files.strict_csv import head_of
 from dither.errors import InvalidParameter
+from dither.policy.advice.advice import advise
+from dither.policy.advice.data import about_data
+from dither.policy.draft.draft import draft, is_csv, write_new
+from dither.policy.findings import Finding, Level
+from dither.policy.policy import Policy, read_file
+from dither.policy.source import Source
+from dither.query.intake import Intake, NotAccepted, TableReport, news
 from dither.query.schema import Schema
 
 __all__ = [

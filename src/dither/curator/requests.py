@@ -11,13 +11,12 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dither.curator.results import Request, RequestKind, RequestState
 from dither.errors import InvalidParameter, LedgerBusy, LedgerError, Refused
 from dither.ledger import Ledger, SqliteLedger
 from dither.ledger.entry import now
@@ -47,42 +46,6 @@ INDEX = "CREATE INDEX IF NOT EXISTS request_of_analyst ON request(analyst, kind,
 COLUMNS = "number, at, analyst, kind, sql, asked, epsilon, why, state, answer_why"
 
 
-class RequestKind(StrEnum):
-    """What is asked for."""
-
-    QUESTION = "question"
-    BUDGET = "budget"
-
-
-class RequestState(StrEnum):
-    """What became of it."""
-
-    WAITING = "waiting"
-    APPROVED = "approved"
-    REFUSED = "refused"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """Something that an analyst asks of the owner.
-
-    ``epsilon`` is what the question would cost, rounded for people, or by how much the budget is to be raised; ``sql``
-    is empty for a budget. ``asked`` says exactly for which ε or error the question would be asked: an approval is for
-    that. ``answer_why`` is what the owner says to the decision.
-    """
-
-    number: str
-    at: str
-    analyst: str
-    kind: RequestKind
-    sql: str
-    asked: Mapping[str, Any]
-    epsilon: str
-    why: str
-    state: RequestState
-    answer_why: str
-
-
 class Requests:
     """The requests of one ledger; safe with several threads and processes. Without a path they live in memory."""
 
@@ -92,7 +55,7 @@ class Requests:
         self._db: sqlite3.Connection | None = None
         self._process = os.getpid()
         self._closed = False
-        self._granted: tuple[int, dict[str, Fraction]] | None = None
+        self._granted: tuple[tuple[int, int], dict[str, Fraction]] | None = None
 
     # ------------------------------------------------------------------ asking and deciding
 
@@ -191,7 +154,7 @@ class Requests:
         def look(db: sqlite3.Connection) -> dict[str, Fraction]:
             (version,) = db.execute("PRAGMA data_version").fetchone()
             # data_version doesn't count what this very connection writes
-            stamp = hash((version, db.total_changes))
+            stamp = (version, db.total_changes)
             if self._granted is None or self._granted[0] != stamp:
                 sums: dict[str, Fraction] = {}
                 query = "SELECT analyst, epsilon FROM request WHERE kind = ? AND state = ?"

@@ -7,8 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from dither.query.kinds import Kind
-from dither.query.measures import Measured, Measurement
+from dither.query.measure.measures import Measured, Measurement
 
 SHORTEST_SALT = 8
 """Bytes of randomness that a question's salt needs at least."""
@@ -40,10 +39,6 @@ class Engine(Protocol):
 
     def describe(self) -> Mapping[str, Mapping[str, str]]:
         """Tables, their columns and the engine's types, from the catalogue: reads no values."""
-        ...
-
-    def kind_of(self, engine_type: str) -> Kind | None:
-        """The kind that suits one of the engine's types; None where there is none."""
         ...
 
     def run(self, measurement: Measurement, *, salt: bytes) -> Measured:

@@ -17,10 +17,10 @@ from itertools import product
 from dither.engines.dialect import Dialect
 from dither.engines.sql import UNIT, Relations, Select, closed, names_in
 from dither.errors import InvalidParameter
-from dither.query.expressions import Expression
+from dither.query.expressions.expressions import Expression
 from dither.query.kinds import Kind
-from dither.query.measures import Cap, Measurement, Total
-from dither.query.plan import Gridded, Key
+from dither.query.measure.measures import Cap, Measurement, Total
+from dither.query.plan.plan import Gridded, Key
 
 LARGEST_CELL = 2**62
 # A limit that nothing reaches keeps optimisers from testing keys row by row before they group, which costs more than

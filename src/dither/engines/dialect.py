@@ -14,9 +14,9 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from dither.errors import InvalidParameter
-from dither.query.expressions import Call, Column, Expression, Literal
+from dither.query.expressions.expressions import Call, Column, Expression, Literal
 from dither.query.kinds import Kind, Value
-from dither.query.plan import Gridded
+from dither.query.plan.plan import Gridded
 
 INT64_LOW, INT64_HIGH = -(2**63), 2**63 - 1
 

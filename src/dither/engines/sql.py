@@ -18,10 +18,9 @@ from typing import Literal as OneOf
 
 from dither.engines.dialect import Dialect, quoted
 from dither.errors import InvalidParameter
-from dither.query.expressions import Expression
-from dither.query.expressions import columns as columns_of
+from dither.query.expressions.expressions import Expression, columns as columns_of
 from dither.query.kinds import Kind
-from dither.query.plan import (
+from dither.query.plan.plan import (
     Distinct,
     Field,
     Filter,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 
 from dither.errors import InvalidParameter
+from dither.privacy.unit import account_name
 
 DEEPEST = 16
-LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Account:
         if not isinstance(path, tuple | list) or not 1 <= len(path) <= DEEPEST:
             raise InvalidParameter(f'an account is a tuple of 1 to {DEEPEST} names, such as ("shop", "ana")')
         # two spellings of one accented letter must not be two budgets
-        object.__setattr__(self, "path", tuple(_name(name) for name in path))
+        object.__setattr__(self, "path", tuple(account_name(name) for name in path))
 
     @property
     def lineage(self) -> tuple[Account, ...]:
@@ -40,14 +39,3 @@ class Account:
 
     def __str__(self) -> str:
         return "/".join(self.path)
-
-
-def _name(name: object) -> str:
-    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
-        raise InvalidParameter(f"a name in an account is a text of 1 to {LONGEST_NAME} characters")
-    normal = unicodedata.normalize("NFC", name)
-    # in ASCII, what can't be printed are the control characters
-    strange = not normal.isprintable() if normal.isascii() else any(unicodedata.category(c)[0] == "C" for c in normal)
-    if strange or "/" in normal or normal != normal.strip():
-        raise InvalidParameter('a name in an account has no "/", no control characters and no blanks around it')
-    return normal

@@ -121,7 +121,7 @@ class Ledger(ABC):
         """One account, or None if it has no limit and never spent."""
         return next((balance for balance in self.balances() if balance.account == account), None)
 
-    def pulse(self) -> object | None:
+    def version(self) -> object | None:
         """Something that is another thing after every change of the ledger, by whoever; None where it can't be told."""
         return None
 

@@ -202,7 +202,7 @@ def digest(answer: bytes) -> str:
 
 
 def expect_key(key: object) -> str:
-    """Refuse what is no digest of a question."""
+    """Raise unless it is a digest of a question."""
     if not isinstance(key, str) or not KEY.fullmatch(key):
         raise InvalidParameter("the key of a question is a digest: 8 to 128 lower-case hexadecimal digits")
     return key

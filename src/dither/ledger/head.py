@@ -25,7 +25,8 @@ from pathlib import Path
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack
 from dither.ledger.disk import flush, flush_directory, flush_file, make_directory
 from dither.ledger.entry import GENESIS
-from dither.ledger.owners import expect_locks
+from dither.ledger.process_locks import expect_locks
+from dither.privacy import Json
 
 try:
     import fcntl
@@ -36,7 +37,6 @@ SLOT = 256
 # two that take turns, and the announcement
 SLOTS = 3
 FORM = "dither-head-1"
-_flush = flush
 ADOPT = "if this is the latest copy there is, adopt it (`dither ledger adopt`); that is logged"
 
 
@@ -113,7 +113,7 @@ class HeadFile:
                     "is a fork, and nothing of it is released. Keep one copy, the one that its head knows"
                 )
             # whoever wrote it may have died before it was durable
-            _flush(descriptor)
+            flush(descriptor)
             return known
 
     def announce(self, mark: Mark) -> None:
@@ -241,6 +241,65 @@ def state_directory() -> Path:
         ) from problem
 
 
+class SecondPlace:
+    """Where the head is kept, and whether a ledger was known there before."""
+
+    def __init__(self, path: Path, head: Path | None) -> None:
+        self._path, self._head = path, head
+        self._register = None if head is not None else Register(state_directory())
+
+    def head_of(self, ledger: str) -> Path:
+        """The file of this ledger's head."""
+        if self._head is not None:
+            return self._head
+        assert self._register is not None
+        return self._register.head_of(ledger)
+
+    def known(self) -> Json | None:
+        """How far a ledger had got that was kept here: losing its file must not give the budget back."""
+        if self._register is None:
+            mark = HeadFile(self.head_of("")).read()
+            # before its first entry nothing was spent
+            return None if mark is None or mark.seq == 0 else in_words(mark)
+        ledger = self._register.kept_at(self._path)
+        if ledger is None:
+            return None
+        return known_by(HeadFile(self.head_of(ledger))) or {"ledger": ledger}
+
+    def last_known(self) -> Json | None:
+        """The same for one who vouches: a damaged head says nothing."""
+        with contextlib.suppress(LedgerCorrupt):
+            return self.known()
+        return None
+
+    def lost(self) -> LedgerRolledBack:
+        """What to say then."""
+        return LedgerRolledBack(
+            f"another ledger was kept at {self._path} or under its head, and is gone or lost its entries: put back "
+            "its latest copy, or, if nothing that it knew matters any more, adopt what is there, be it an empty file "
+            "(`dither ledger adopt`); that is logged"
+        )
+
+    def note(self, ledger: str) -> None:
+        """Remember that this ledger is kept at this path."""
+        if self._register is not None:
+            self._register.note(self._path, ledger)
+
+
+def known_by(head: HeadFile) -> Json | None:
+    """What the head says, for the log; a damaged one says nothing."""
+    with contextlib.suppress(LedgerCorrupt):
+        mark = head.read()
+        if mark is not None:
+            return in_words(mark)
+    return None
+
+
+def in_words(mark: Mark) -> Json:
+    """A mark as it is logged."""
+    return {"ledger": mark.ledger, "seq": mark.seq, "hash": mark.hash}
+
+
 def _text(descriptor: int) -> bytes:
     """All slots, and one byte more, which a head doesn't have."""
     return os.pread(descriptor, SLOTS * SLOT + 1, 0)
@@ -270,4 +329,4 @@ def _furthest(slots: list[Mark | None]) -> Mark | None:
 
 def _write(descriptor: int, slot: int, mark: Mark) -> None:
     os.pwrite(descriptor, mark.slot(), slot * SLOT)
-    _flush(descriptor)
+    flush(descriptor)

@@ -22,23 +22,22 @@ from dither.errors import (
     LedgerOutdated,
     LedgerRolledBack,
 )
-from dither.ledger import format1
 from dither.ledger.amount import Currency
-from dither.ledger.books import Books
 from dither.ledger.disk import flush_directory, flush_file
 from dither.ledger.entry import Entry, Kind, Opening, Verified, read_entry
-from dither.ledger.faults import fault, translated
-from dither.ledger.forks import Inheritance
-from dither.ledger.glances import Glances
-from dither.ledger.head import ADOPT, HeadFile, Mark
-from dither.ledger.kept import KeptLedger
-from dither.ledger.memory import MemoryLedger, connect, expect_sqlite
-from dither.ledger.owners import OwnerLock
-from dither.ledger.replay import verify
-from dither.ledger.schema import APPLICATION_ID, FORMAT, create, is_intact
-from dither.ledger.second_place import SecondPlace, known_by
+from dither.ledger.head import ADOPT, HeadFile, Mark, SecondPlace, known_by
+from dither.ledger.log import format1
+from dither.ledger.log.replay import verify
+from dither.ledger.log.upgrade import upgrade as upgraded
+from dither.ledger.memory import MemoryLedger
+from dither.ledger.process_locks import Inheritance, OwnerLock
+from dither.ledger.reader import Reader
+from dither.ledger.store.base import KeptLedger
+from dither.ledger.store.connection import connect, expect_sqlite, fault, transaction, translated
+from dither.ledger.store.schema import APPLICATION_ID, FORMAT, create, is_intact
+from dither.ledger.store.transaction import Books
+from dither.ledger.store.writer import Guard
 from dither.ledger.units import Units
-from dither.ledger.upgrade import upgrade as upgraded
 from dither.privacy import Adjacency, Json
 
 T = TypeVar("T")
@@ -48,6 +47,72 @@ OLD_FORMAT = (
     "this ledger has format 1, of dither 0.1.0, in which balances weren't tied to the log. Upgrade it first; all "
     "that was spent and answered is kept: dither ledger upgrade"
 )
+
+
+class HeadGuard(Guard):
+    """Holds a ledger's file to its head: the file is never behind it, and whatever is returned is covered by it."""
+
+    def __init__(self, path: Path, db: sqlite3.Connection, books: Books, head: HeadFile, owner: OwnerLock) -> None:
+        self.head = head
+        self._path, self._identity = path, _identity(path)
+        self._db, self._books, self._owner = db, books, owner
+        self._known: Mark | None = None
+        self._covered = 0  # the furthest entry whose head was made durable by this very object
+
+    def expect_same_file(self) -> None:
+        """Raise if another file is at the ledger's place."""
+        if _identity(self._path) != self._identity:
+            raise LedgerError("the file of the ledger was moved or replaced while it was open: open it again")
+
+    def expect_in_chain(self) -> None:
+        """Raise unless the head is in the chain; read under the write lock, so that it can't run ahead."""
+        ledger, reached = self._books.opening.ledger, self._books.tail()
+        known = self.head.read()
+        if known is None:
+            raise LedgerRolledBack(f"the head of this ledger is missing, so it may be an old copy; {ADOPT}")
+        if known.ledger != ledger:
+            raise LedgerRolledBack(f"the head at {self.head.path} is that of another ledger; {ADOPT}")
+        if known.seq > reached[0]:
+            raise LedgerRolledBack(
+                f"the ledger ends at entry {reached[0]}, and {known.seq} are known to have been written: "
+                f"an old copy was put in its place; {ADOPT}"
+            )
+        ends_there = (known.seq, known.hash) == reached
+        # where the log was seen to end, nothing more is to be found; at first that entry must be readable, too
+        if known.seq > 0 and (self._known is None or not ends_there):
+            self._expect_entry(known)
+        if not ends_there and self.head.announced() != Mark(ledger, *reached):
+            # nobody who is known wrote this: a machine that died, or somebody around dither, whose seals may fit
+            verify(self._db, self._books.opening, known)
+        self._known = known
+
+    def _expect_entry(self, known: Mark) -> None:
+        try:
+            is_there = self._books.entry(known.seq).hash == known.hash
+        except LedgerCorrupt:
+            is_there = False
+        if not is_there:
+            raise LedgerRolledBack(
+                f"entry {known.seq} isn't the one that is known to have been written: this is a fork; {ADOPT}"
+            )
+
+    def announce(self) -> None:
+        """Say which entry is about to be committed."""
+        self.head.announce(Mark(self._books.opening.ledger, *self._books.tail()))
+
+    def advance(self) -> None:
+        """Move the head to what the transaction saw, if it isn't there."""
+        # what the transaction saw is durable, whoever wrote it; the head that covers it may not be, if its writer died
+        reached = self._books.tail()
+        if self._known is None or min(self._known.seq, self._covered) < reached[0]:
+            standing = self.head.advance(Mark(self._books.opening.ledger, *reached))
+            if standing.seq > reached[0]:
+                self._expect_entry(standing)
+            self._covered = standing.seq
+
+    def let_go(self) -> None:
+        """Let others redeem what was left open."""
+        self._owner.release()
 
 
 class SqliteLedger(KeptLedger):
@@ -71,15 +136,11 @@ class SqliteLedger(KeptLedger):
         patience: float,
     ) -> None:
         """Not for callers: use ``SqliteLedger.open``."""
-        super().__init__(db, books, patience=patience)
+        self._guard = HeadGuard(path, db, books, head, owner)
+        super().__init__(db, books, self._guard, patience=patience)
         self.path, self.head = path, head
-        self._owner = owner
-        self._identity = _identity(path)
-        self._known: Mark | None = None
-        self._covered = 0  # the furthest entry whose head was made durable by this very object
-        self._reached = (0, "")
         self._inheritance = Inheritance(self._writer.turn, owner, db)
-        self._glances = Glances(path, books.opening, owner)
+        self._reader = Reader(path, books.opening, owner)
         if adopt:
             self._adopt(replaced)
         with self._writer.turn, translated():
@@ -160,7 +221,7 @@ class SqliteLedger(KeptLedger):
                 if owner.others():
                     raise LedgerError("another process has this ledger open: end it first, then upgrade again")
                 known_head = None if adopt else _head_of(second_file, opening)
-                with translated(), _transaction(db):
+                with translated(), transaction(db):
                     made = upgraded(db, opening, known_head, units=same_people, token=owner.token)
                     if not adopt:
                         second_file.announce(Mark(opening.ledger, *made.tail()))
@@ -180,56 +241,6 @@ class SqliteLedger(KeptLedger):
             undo.pop_all()
         return ledger
 
-    def _before(self) -> None:
-        if _identity(self.path) != self._identity:
-            raise LedgerError("the file of the ledger was moved or replaced while it was open: open it again")
-        self._reached = self._books.begin()
-        self._known = self._look()
-
-    def _look(self) -> Mark:
-        """The head, which must be in the chain; read under the write lock, so that it can't run ahead."""
-        ledger = self._books.opening.ledger
-        known = self.head.read()
-        if known is None:
-            raise LedgerRolledBack(f"the head of this ledger is missing, so it may be an old copy; {ADOPT}")
-        if known.ledger != ledger:
-            raise LedgerRolledBack(f"the head at {self.head.path} is that of another ledger; {ADOPT}")
-        if known.seq > self._reached[0]:
-            raise LedgerRolledBack(
-                f"the ledger ends at entry {self._reached[0]}, and {known.seq} are known to have been written: "
-                f"an old copy was put in its place; {ADOPT}"
-            )
-        ends_there = (known.seq, known.hash) == self._reached
-        # where the log was seen to end, nothing more is to be found; at first that entry must be readable, too
-        if known.seq > 0 and (self._known is None or not ends_there):
-            self._expect_in_chain(known)
-        if not ends_there and self.head.announced() != Mark(ledger, *self._reached):
-            # nobody who is known wrote this: a machine that died, or somebody around dither, whose seals may fit
-            verify(self._db, self._books.opening, known)
-        return known
-
-    def _expect_in_chain(self, known: Mark) -> None:
-        try:
-            is_there = self._books.entry(known.seq).hash == known.hash
-        except LedgerCorrupt:
-            is_there = False
-        if not is_there:
-            raise LedgerRolledBack(
-                f"entry {known.seq} isn't the one that is known to have been written: this is a fork; {ADOPT}"
-            )
-
-    def _closing(self) -> None:
-        self.head.announce(Mark(self._books.opening.ledger, *self._books.tail()))
-
-    def _after(self) -> None:
-        # what the transaction saw is durable, whoever wrote it; the head that covers it may not be, if its writer died
-        reached = self._books.tail()
-        if self._known is None or min(self._known.seq, self._covered) < reached[0]:
-            standing = self.head.advance(Mark(self._books.opening.ledger, *reached))
-            if standing.seq > reached[0]:
-                self._expect_in_chain(standing)
-            self._covered = standing.seq
-
     def _replay(self) -> Verified:
         # before the snapshot: the head is never ahead of what is durable
         known = _head_of(self.head, self._books.opening)
@@ -238,8 +249,7 @@ class SqliteLedger(KeptLedger):
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        if _identity(self.path) != self._identity:
-            raise LedgerError("the file of the ledger was moved or replaced while it was open: open it again")
+        self._guard.expect_same_file()
         db = connect(str(self.path), patience=30.0)
         try:
             db.execute("PRAGMA query_only = ON")
@@ -248,31 +258,28 @@ class SqliteLedger(KeptLedger):
         finally:
             db.close()
 
-    def _glance(self, look: Callable[[Books], T]) -> T:
-        self._expect_usable()
+    def _look_up(self, look: Callable[[Books], T]) -> T:
+        self._writer.expect_usable()
         with translated():
-            return self._glances.look(look)
+            return self._reader.look(look)
 
-    def pulse(self) -> object | None:
+    def version(self) -> object | None:
         """The version of the data, as the connection for looks sees it."""
-        self._expect_usable()
+        self._writer.expect_usable()
         with translated():
-            return self._glances.pulse()
-
-    def _let_go(self) -> None:
-        self._owner.release()
+            return self._reader.version()
 
     def close(self) -> None:
         """Let go of the ledger."""
-        if os.getpid() == self._process:
+        if not self._writer.is_inherited:
             with translated():
-                self._glances.close()
+                self._reader.close()
         super().close()
 
     def _adopt(self, replaced: Json | None) -> None:
         """Log that the owner vouches for this copy, and let the head follow it; nothing to do if they agree."""
-        with self._writer.turn, translated(), _transaction(self._db):
-            self._reached = self._books.begin()
+        with self._writer.turn, translated(), transaction(self._db):
+            self._books.begin()
             if replaced is None and self._agrees():
                 return
             self.head.expect_head()
@@ -283,7 +290,7 @@ class SqliteLedger(KeptLedger):
 
     def _agrees(self) -> bool:
         try:
-            self._look()
+            self._guard.expect_in_chain()
         except (LedgerRolledBack, LedgerCorrupt):
             return False
         return True
@@ -298,7 +305,7 @@ def upgraded_copy(path: Path, head: str | os.PathLike[str] | None) -> MemoryLedg
             known = _known_head(path, head, _kept_opening(original))
             original.backup(copy)
             opening = _kept_opening(copy)
-            with _transaction(copy):
+            with transaction(copy):
                 books = upgraded(copy, opening, known, units=None, token=token)
     except BaseException:
         copy.close()
@@ -359,7 +366,7 @@ def _opening(
     if _is_blank(db):
         if not create:
             raise _nothing_at(path)
-        with _transaction(db):
+        with transaction(db):
             if _is_blank(db):
                 _begin(db, wanted, path, second, adopt=adopt)
         _make_durable(path)
@@ -413,18 +420,6 @@ def _make_durable(path: Path) -> None:
 
 def _nothing_at(path: Path) -> LedgerError:
     return LedgerError(f"there is no ledger at {path}")
-
-
-@contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
 
 
 def _kept_opening(db: sqlite3.Connection) -> Opening:

@@ -10,42 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
-from dither.errors import InvalidParameter, LedgerMismatch
+from dither.errors import LedgerMismatch
 from dither.privacy import Json
+from dither.privacy.unit import Unit
 
 # as the notes of format 1 state it: each "user_id" of table "orders", each row of table "visits"; against …
 _STATED = re.compile(r'each (row|"(?:[^"\\]|\\.)*") of table ("(?:[^"\\]|\\.)*")')
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """What one unit of a table is: the rows with one value of ``columns``, or each row where there are none."""
-
-    columns: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not all(self.columns):
-            raise InvalidParameter("a unit is given by the names of its columns")
-
-    def to_json(self) -> Json:
-        """The permanent form; other ways to name a unit will be other fields."""
-        return {"columns": list(self.columns)}
-
-    @classmethod
-    def from_json(cls, form: object) -> Unit:
-        """The inverse of ``to_json``."""
-        if not isinstance(form, dict) or set(form) != {"columns"}:
-            raise InvalidParameter("this unit was written by a later version of dither: use that one")
-        return cls(tuple(form["columns"]))
-
-    def __str__(self) -> str:
-        if not self.columns:
-            return "each row"
-        return "each " + " and ".join(json.dumps(column, ensure_ascii=False) for column in self.columns)
 
 
 Units: TypeAlias = Mapping[str, Unit]

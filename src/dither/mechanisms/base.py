@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dither.entropy import Source as Source
 from dither.errors import InvalidData, InvalidParameter, NotPrivate
 from dither.numeric import Number, as_fraction
 from dither.privacy import PrivacyLoss, Sensitivity

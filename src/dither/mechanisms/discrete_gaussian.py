@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -21,7 +21,6 @@ from dither.privacy import (
     Adjacency,
     Array,
     Direction,
-    Json,
     Norm,
     PrivacyLoss,
     Sensitivity,
@@ -30,7 +29,7 @@ from dither.privacy import (
     compose,
     mirrored,
 )
-from dither.privacy.loss import ROUNDING
+from dither.privacy.curve import ROUNDING
 from dither.privacy.renyi import check_order
 from dither.privacy.sensitivity import expect_sensitivity
 
@@ -185,15 +184,6 @@ class DiscreteGaussianLoss(PrivacyLoss, kind="discrete_gaussian"):
     def grouped(self, size: int) -> DiscreteGaussianLoss:
         """A group of k moves the answer k times as far."""
         return DiscreteGaussianLoss(self.variance, positive_int(size, "size") * self.shift, self.adjacency)
-
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"variance": str(self.variance), "shift": self.shift}
-
-    @classmethod
-    def from_parameters(cls, parameters: Json) -> Self:
-        """The inverse."""
-        return cls(Fraction(parameters["variance"]), int(parameters["shift"]), Adjacency(parameters["adjacency"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,18 @@ from scipy.special import lambertw
 from dither.entropy import SYSTEM, Source, below, bernoulli_exp, select
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import FiniteLaw, Floats, failure_probability
-from dither.numeric import Number, as_fraction, fraction_down, fraction_up, positive, positive_int, up
+from dither.numeric import (
+    DEFAULT_CONFIDENCE,
+    Number,
+    as_fraction,
+    fraction_down,
+    fraction_up,
+    positive,
+    positive_int,
+    up,
+)
 from dither.numeric.rounding import SLACK
-from dither.privacy import Adjacency, Array, Direction, Guarantee, Json, PrivacyLoss, Sensitivity, mirrored
+from dither.privacy import Adjacency, Array, Direction, Guarantee, PrivacyLoss, Sensitivity, mirrored
 from dither.privacy.renyi import pure_gaussian, pure_renyi, pure_zcdp
 
 Candidate = TypeVar("Candidate")
@@ -122,15 +131,6 @@ class BoundedRangeLoss(PrivacyLoss, kind="bounded_range"):
     def grouped(self, size: int) -> BoundedRangeLoss:
         """Losses along a chain of neighbours add, and so do the lengths of their intervals."""
         return BoundedRangeLoss(positive_int(size, "size") * self.exact_range, self.adjacency)
-
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"range": str(self.exact_range)}
-
-    @classmethod
-    def from_parameters(cls, parameters: Json) -> Self:
-        """The inverse."""
-        return cls(Fraction(parameters["range"]), Adjacency(parameters["adjacency"]))
 
 
 def score_range(sensitivity: Sensitivity, *, monotone: bool) -> Fraction:
@@ -308,7 +308,7 @@ class Exponential:
         *,
         candidates: int,
         optimal: int = 1,
-        confidence: Number = Fraction(19, 20),
+        confidence: Number = DEFAULT_CONFIDENCE,
         monotone: bool = False,
     ) -> Self:
         """The largest scale whose error at this confidence is no more than ``error``.

@@ -26,7 +26,6 @@ from dither.privacy import (
     Cells,
     Direction,
     Guarantee,
-    Json,
     PrivacyLoss,
     Sensitivity,
     mirrored,
@@ -172,15 +171,6 @@ class GaussianLoss(PrivacyLoss, kind="gaussian"):
     def grouped(self, size: int) -> GaussianLoss:
         """A group of k moves the answer k times as far."""
         return GaussianLoss(positive_int(size, "size") ** 2 * self.mu_squared, self.adjacency)
-
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"mu_squared": str(self.mu_squared)}
-
-    @classmethod
-    def from_parameters(cls, parameters: Json) -> Self:
-        """The inverse."""
-        return cls(Fraction(parameters["mu_squared"]), Adjacency(parameters["adjacency"]))
 
 
 @dataclass(frozen=True, slots=True)

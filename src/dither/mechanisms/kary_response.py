@@ -31,7 +31,7 @@ from dither.mechanisms.response_estimates import (
 )
 from dither.numeric import Number, as_fraction, fraction_up, log_up, positive, positive_int, probability, up
 from dither.numeric.rounding import SLACK
-from dither.privacy import Adjacency, Array, Cells, Direction, Json, PrivacyLoss, compose, mirrored
+from dither.privacy import Adjacency, Array, Cells, Direction, PrivacyLoss, compose, mirrored
 from dither.privacy.renyi import pure_kl, pure_renyi, pure_zcdp
 
 LARGEST_CATEGORIES = 2**62
@@ -116,15 +116,6 @@ class KaryResponseLoss(PrivacyLoss, kind="kary_response"):
     def grouped(self, size: int) -> PrivacyLoss:
         """A group gives as many answers, each with its own coins."""
         return compose([(self, positive_int(size, "size"))])
-
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"odds": str(self.odds), "categories": self.categories}
-
-    @classmethod
-    def from_parameters(cls, parameters: Json) -> Self:
-        """The inverse."""
-        return cls(Fraction(parameters["odds"]), int(parameters["categories"]), Adjacency(parameters["adjacency"]))
 
 
 @lru_cache(maxsize=1024)

@@ -26,7 +26,6 @@ from dither.privacy import (
     Cells,
     Direction,
     Guarantee,
-    Json,
     PrivacyLoss,
     Sensitivity,
     mirrored,
@@ -90,15 +89,6 @@ class LaplaceLoss(PrivacyLoss, kind="laplace"):
     def grouped(self, size: int) -> LaplaceLoss:
         """A group of k moves the answer k times as far."""
         return LaplaceLoss(positive_int(size, "size") * self.exact_epsilon, self.adjacency)
-
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"epsilon": str(self.exact_epsilon)}
-
-    @classmethod
-    def from_parameters(cls, parameters: Json) -> Self:
-        """The inverse."""
-        return cls(Fraction(parameters["epsilon"]), Adjacency(parameters["adjacency"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,19 +216,6 @@ class DiscreteLaplaceLoss(PrivacyLoss, kind="discrete_laplace"):
     def grouped(self, size: int) -> DiscreteLaplaceLoss:
         """A group of k moves the answer k times as far."""
         return DiscreteLaplaceLoss(self.scale, positive_int(size, "size") * self.shift, self.adjacency)
-
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"scale": str(self.scale), "shift": self.shift}
-
-    @classmethod
-    def from_parameters(cls, parameters: Json) -> Self:
-        """The inverse."""
-        return cls(
-            Fraction(parameters["scale"]),
-            int(parameters["shift"]),
-            Adjacency(parameters["adjacency"]),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from scipy.special import ndtr
 
 from dither.entropy import SYSTEM, Source, bernoulli, exp_neg_bounds
 from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity
-from dither.mechanisms.base import FiniteLaw, Ints, whole_numbers
+from dither.mechanisms.base import FiniteLaw, Floats, Ints, whole_numbers
 from dither.mechanisms.discrete_gaussian import (
     LARGEST_SUMMED_SCALE,
     DiscreteGaussian,
@@ -37,7 +37,6 @@ from dither.privacy import (
 )
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 # The longest ladder of probabilities that is worth keeping: it grows like ln(1/δ)/ε.
 LONGEST_LADDER = 2**20

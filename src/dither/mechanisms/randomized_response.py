@@ -27,7 +27,7 @@ from dither.mechanisms.response_estimates import (
     worst_error,
 )
 from dither.numeric import Number, as_fraction, log_up, positive, positive_int, probability
-from dither.privacy import Adjacency, Array, Cells, Direction, Json, PrivacyLoss, compose
+from dither.privacy import Adjacency, Array, Cells, Direction, PrivacyLoss, compose
 from dither.privacy.stated import randomized_response_cells, randomized_response_profile
 
 LARGEST_EPSILON = 1000
@@ -95,15 +95,6 @@ class RandomizedResponseLoss(PrivacyLoss, kind="randomized_response"):
     def grouped(self, size: int) -> PrivacyLoss:
         """A group gives as many answers, each with its own coins."""
         return compose([(self, positive_int(size, "size"))])
-
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"odds": str(self.odds)}
-
-    @classmethod
-    def from_parameters(cls, parameters: Json) -> Self:
-        """The inverse."""
-        return cls(Fraction(parameters["odds"]), Adjacency(parameters["adjacency"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,14 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.special import betainc, betaincinv
+from scipy.special import betainc
 
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import Floats, Ints
 from dither.numeric import fraction_down, smallest_true, up
+from dither.numeric.binomial import clopper_pearson
 
-# Relative allowance for the incomplete beta function and its inverse, always taken towards wider intervals.
+# Relative allowance for the incomplete beta function, always taken towards wider intervals.
 _TAIL_SLACK = 1e-8
 # Tails are summed over 12 standard deviations and 80 answers on either side: by Bernstein's inequality less than
 # 2·e^-72 is left out.
@@ -221,20 +222,6 @@ def interval(count: int, n: int, hit: Fraction, miss: Fraction, failure: float, 
     low, high = clopper_pearson(count, n, failure)
     gap = float(hit - miss)
     return (low - float(miss)) / gap, (high - float(miss)) / gap
-
-
-def clopper_pearson(count: int, n: int, failure: float) -> tuple[float, float]:
-    """The exact interval of a binomial probability (Clopper & Pearson 1934).
-
-    Example:
-        >>> low, high = clopper_pearson(0, 10, 0.05)
-        >>> low, round(high, 4)
-        (0.0, 0.3085)
-    """
-    half = failure / 2 * (1 - _TAIL_SLACK)
-    low = 0.0 if count == 0 else float(betaincinv(count, n - count + 1, half))
-    high = 1.0 if count == n else 1.0 - float(betaincinv(n - count, count + 1, half))
-    return max(0.0, low * (1 - _TAIL_SLACK)), min(1.0, 1.0 - (1.0 - high) * (1 - _TAIL_SLACK))
 
 
 def respondents_interval(count: int, n: int, hit: Fraction, miss: Fraction, failure: float) -> tuple[float, float]:

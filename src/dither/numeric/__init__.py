@@ -1,10 +1,11 @@
 """Numbers that round the safe way: exact fractions, directed rounding, monotone search."""
 
-from dither.numeric.exact import Number, as_fraction, ceil_div, positive, positive_int, probability
+from dither.numeric.exact import DEFAULT_CONFIDENCE, Number, as_fraction, ceil_div, positive, positive_int, probability
 from dither.numeric.rounding import down, exp_up, fraction_down, fraction_up, log_up, up
 from dither.numeric.search import largest_true, smallest_true
 
 __all__ = [
+    "DEFAULT_CONFIDENCE",
     "Number",
     "as_fraction",
     "ceil_div",

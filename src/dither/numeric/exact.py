@@ -19,6 +19,8 @@ from dither.errors import InvalidParameter
 EXPONENT = re.compile(r"[eE][+-]?([0-9_]+)\s*$")
 LARGEST_EXPONENT = 400
 LONGEST_TEXT = 4000
+# What bars and errors are stated with where nobody says otherwise.
+DEFAULT_CONFIDENCE = Fraction(19, 20)
 
 Number: TypeAlias = "int | float | str | Fraction | Decimal | np.integer | np.floating"
 

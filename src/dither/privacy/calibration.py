@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Protocol, TypeVar
 
 from dither.errors import InvalidParameter, NotPrivate
-from dither.numeric import Number, fraction_up, largest_true, positive, probability
+from dither.numeric import DEFAULT_CONFIDENCE, Number, fraction_up, largest_true, positive, probability
 from dither.privacy.guarantee import Guarantee
 from dither.privacy.loss import PrivacyLoss
 from dither.privacy.sensitivity import Sensitivity
@@ -39,7 +39,7 @@ def calibrate(
     *,
     plan: Plan | None = None,
     error: Number | None = None,
-    confidence: Number = Fraction(19, 20),
+    confidence: Number = DEFAULT_CONFIDENCE,
     tolerance: float = 1e-5,
 ) -> M:
     """The mechanism with the least noise that meets ``guarantee``, or the most noise that meets ``error``.

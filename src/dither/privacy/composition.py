@@ -19,14 +19,14 @@ import numpy as np
 from dither.brief import brief
 from dither.errors import IncompatibleLosses, InvalidParameter
 from dither.numeric import Number, as_fraction, down, fraction_down, fraction_up, positive_int, up
-from dither.privacy import fourier, merge
-from dither.privacy.lattice import LARGEST_REACH, Lattice, spread, under, upper
-from dither.privacy.loss import ROUNDING, Array, Direction, Json, PrivacyLoss, at_least_nothing, expect_loss
+from dither.privacy.curve import ROUNDING, Array, Direction, at_least_nothing
+from dither.privacy.distributions import fourier, merge
+from dither.privacy.distributions.lattice import LARGEST_REACH, STEP, Lattice, spread, under, upper
+from dither.privacy.distributions.pld import Pld
+from dither.privacy.loss import Json, PrivacyLoss, expect_loss
 from dither.privacy.renyi import check_order, renyi_epsilon
 from dither.privacy.unit import Adjacency
 
-# The lattice step, as a share of one item's standard deviation: the variance grows by about its square over six.
-STEP = 0.04
 # For losses without cells the bound from below is of first order in the step, so it needs a finer one.
 FINE_STEP = 2e-3
 LARGEST_LATTICE = 1 << 21
@@ -45,35 +45,7 @@ def compose(parts: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
         >>> compose([(PureLoss(1), 3), (PureLoss("1/2"), 2)]).pure()
         4.0
     """
-    flat: list[tuple[PrivacyLoss, int]] = []
-    for loss, times in parts:
-        expect_loss(loss)
-        count = positive_int(times, "times")
-        flat.extend((inner, count * n) for inner, n in loss.parts) if isinstance(loss, Composed) else flat.append(
-            (loss, count)
-        )
-    if not flat:
-        raise InvalidParameter("nothing to compose: give at least one (loss, times)")
-    adjacencies = {loss.adjacency for loss, _ in flat}
-    if len(adjacencies) > 1:
-        raise IncompatibleLosses(
-            "these losses are stated for different adjacencies (add_remove and replace): state every sensitivity "
-            "for one of them, or turn add_remove losses into replace losses with dither.as_replace(loss)"
-        )
-    by_type: dict[type[PrivacyLoss], dict[PrivacyLoss, int]] = {}
-    for loss, count in flat:
-        alike = by_type.setdefault(type(loss), {})
-        alike[loss] = alike.get(loss, 0) + count
-    merged: list[tuple[PrivacyLoss, int]] = []
-    for kind, counted in by_type.items():
-        # what costs nothing adds nothing
-        costly = [(loss, count) for loss, count in counted.items() if loss.pure() > 0]
-        merged.extend(kind.merge(costly) if costly else [])
-    if not merged:
-        return flat[0][0]
-    if len(merged) == 1 and merged[0][1] == 1:
-        return merged[0][0]
-    return Composed(tuple(merged), adjacencies.pop())
+    return Composed.of(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +56,39 @@ class Composed(PrivacyLoss, kind="composed"):
     adjacency: Adjacency
 
     __repr__ = brief
+
+    @classmethod
+    def of(cls, parts: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
+        """The loss of the parts together: merged where there is a closed form, and no composition if one is left."""
+        flat: list[tuple[PrivacyLoss, int]] = []
+        for loss, times in parts:
+            expect_loss(loss)
+            count = positive_int(times, "times")
+            flat.extend((inner, count * n) for inner, n in loss.parts) if isinstance(loss, cls) else flat.append(
+                (loss, count)
+            )
+        if not flat:
+            raise InvalidParameter("nothing to compose: give at least one (loss, times)")
+        adjacencies = {loss.adjacency for loss, _ in flat}
+        if len(adjacencies) > 1:
+            raise IncompatibleLosses(
+                "these losses are stated for different adjacencies (add_remove and replace): state every sensitivity "
+                "for one of them, or turn add_remove losses into replace losses with dither.as_replace(loss)"
+            )
+        by_type: dict[type[PrivacyLoss], dict[PrivacyLoss, int]] = {}
+        for loss, count in flat:
+            alike = by_type.setdefault(type(loss), {})
+            alike[loss] = alike.get(loss, 0) + count
+        merged: list[tuple[PrivacyLoss, int]] = []
+        for kind, counted in by_type.items():
+            # what costs nothing adds nothing
+            costly = [(loss, count) for loss, count in counted.items() if loss.pure() > 0]
+            merged.extend(kind.merge(costly) if costly else [])
+        if not merged:
+            return flat[0][0]
+        if len(merged) == 1 and merged[0][1] == 1:
+            return merged[0][0]
+        return cls(tuple(merged), adjacencies.pop())
 
     @property
     def symmetric(self) -> bool:
@@ -196,7 +201,7 @@ class Composed(PrivacyLoss, kind="composed"):
         # the exact composition beats every order, but not if a part knows itself by its orders only, nor so far out
         # that the tilt is hard to find
         sharp = self.tight and math.isfinite(numeric) and delta > SHARP_DELTA
-        orders = math.inf if sharp else renyi_epsilon(self, delta)
+        orders = math.inf if sharp else renyi_epsilon(self.renyi, delta)
         return min(self.pure(), orders, numeric)
 
     def _epsilon_down(self, delta: float) -> float:
@@ -213,6 +218,10 @@ class Composed(PrivacyLoss, kind="composed"):
     def reach(self, tail: float, direction: Direction) -> float:
         """Where the composed curve has fallen to ``tail``."""
         return min(self.pure(), _numeric_up(self, direction, tail))
+
+    def pld(self, direction: Direction = Direction.REMOVE, step: float | None = None) -> Pld:
+        """The privacy loss distribution on a grid of ``step``, or as fine as the narrowest part needs."""
+        return Pld.composed(self.parts, direction, step)
 
     def parameters(self) -> Json:
         """The permanent fields."""

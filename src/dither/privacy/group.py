@@ -10,21 +10,11 @@ import numpy as np
 from dither.errors import IncompatibleLosses
 from dither.numeric import positive_int, up
 from dither.numeric.rounding import SLACK
-from dither.privacy.loss import Array, Direction, Json, PrivacyLoss, at_least_nothing, expect_loss, mirrored
+from dither.privacy.composition import Composed, compose
+from dither.privacy.curve import Array, Direction, at_least_nothing, mirrored
+from dither.privacy.loss import Json, PrivacyLoss, expect_loss
 from dither.privacy.renyi import pure_renyi
 from dither.privacy.unit import Adjacency
-
-
-def group(loss: PrivacyLoss, size: int) -> PrivacyLoss:
-    """The loss towards ``size`` units together, for a loss that knows nothing better.
-
-    Example:
-        >>> from dither.privacy import PureLoss
-        >>> PureLoss(1).grouped(3).pure()
-        3.0
-    """
-    k = positive_int(size, "size")
-    return loss if k == 1 else Grouped(loss, k, loss.adjacency)
 
 
 def as_replace(loss: PrivacyLoss) -> PrivacyLoss:
@@ -38,8 +28,6 @@ def as_replace(loss: PrivacyLoss) -> PrivacyLoss:
     expect_loss(loss)
     if loss.adjacency is Adjacency.REPLACE:
         raise IncompatibleLosses("this loss is stated for the replace adjacency already")
-    from dither.privacy.composition import Composed, compose
-
     if isinstance(loss, Composed):
         # one replacement may move each part in a direction of its own: take the worse one before composing
         return compose([(as_replace(part), count) for part, count in loss.parts])

@@ -11,7 +11,9 @@ listed: they are known once they are defined.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
+from typing import Any
 
 # kind → module:class
 KINDS: Mapping[str, str] = MappingProxyType(
@@ -30,9 +32,15 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "pure": "dither.privacy.stated:PureLoss",
         "randomized_response": "dither.mechanisms.randomized_response:RandomizedResponseLoss",
         "replaced": "dither.privacy.group:Replaced",
-        "shuffled": "dither.local.shuffle:ShuffledLoss",
-        "thinned_response": "dither.local.losses:ThinnedResponseLoss",
+        "shuffled": "dither.local.shuffling.shuffle:ShuffledLoss",
+        "thinned_response": "dither.local.core.losses:ThinnedResponseLoss",
         "without_replacement": "dither.privacy.sampling:SampledWithoutReplacement",
         "zcdp": "dither.privacy.stated:ZcdpLoss",
     }
 )
+
+
+def class_of(kind: str) -> Any:
+    """The class of a kind of the table, loaded if need be."""
+    module, _, name = KINDS[kind].partition(":")
+    return getattr(import_module(module), name)

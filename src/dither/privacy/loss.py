@@ -10,65 +10,27 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable
+from dataclasses import fields
 from fractions import Fraction
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from functools import cache
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.errors import InvalidParameter
-from dither.numeric import Number, as_fraction, down, fraction_down, smallest_true, up
-from dither.numeric.rounding import SLACK
-from dither.privacy.kinds import KINDS
+from dither.numeric import Number, as_fraction, down, fraction_down, positive_int, smallest_true, up
+from dither.privacy.curve import REACHES, ROUNDING, Array, Cells, Direction, at_least_nothing
+from dither.privacy.distributions.pld import Pld
+from dither.privacy.kinds import KINDS, class_of
+from dither.privacy.renyi import pure_gaussian, pure_kl, pure_renyi, pure_zcdp, renyi_epsilon
 from dither.privacy.unit import Adjacency
 
-if TYPE_CHECKING:
-    from dither.privacy.pld import Pld
-
-Array: TypeAlias = npt.NDArray[np.float64]
 Json: TypeAlias = dict[str, Any]
 
 JSON_VERSION = 1
 # Losses above this are worthless as promises; the search for ε stops there and answers infinity.
 LARGEST_EPSILON = 1e5
-# By how much a curve in closed form may be off: of itself, and of the ε at which it is asked for.
-ROUNDING = 2.0**-36
-# Where curves are looked at to see how far they reach; e^600 still leaves room in a float for products.
-REACHES = np.geomspace(1e-6, 600.0, 300)
-
-
-class Direction(Enum):
-    """Which neighbour the output came from: with the unit (P, then removed) or without it (P, then added).
-
-    Under REPLACE the two are the two orders of the pair.
-    """
-
-    REMOVE = "remove"
-    ADD = "add"
-
-    @property
-    def reversed(self) -> Direction:
-        """The other one."""
-        return Direction.ADD if self is Direction.REMOVE else Direction.REMOVE
-
-
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """Where the privacy loss L = ln dP/dQ lies: masses between edges, and point masses apart.
-
-    ``p`` and ``q`` hold P(e_i < L < e_{i+1}) and Q(…) without the point masses, each within the relative error
-    ``relative``; ``p_above`` is the P-mass above the last edge.
-    """
-
-    p: Array
-    q: Array
-    p_above: float
-    atom_losses: Array
-    atom_masses: Array
-    relative: float
 
 
 class PrivacyLoss(ABC):
@@ -138,14 +100,10 @@ class PrivacyLoss(ABC):
 
     def renyi(self, order: float) -> float:
         """An upper bound of the Rényi divergence of this order (> 1), for both directions."""
-        from dither.privacy.renyi import pure_renyi
-
         return pure_renyi(self.pure(), order)
 
     def zcdp(self) -> float:
         """The smallest known ρ with D_α ≤ ρα for all α > 1, or infinity."""
-        from dither.privacy.renyi import pure_zcdp
-
         return pure_zcdp(self.pure())
 
     def approximate_zcdp(self) -> tuple[float, float]:
@@ -162,14 +120,10 @@ class PrivacyLoss(ABC):
 
     def kl(self) -> float:
         """An upper bound of the expected loss E_P[L], for both directions."""
-        from dither.privacy.renyi import pure_kl
-
         return min(pure_kl(self.pure()), self.zcdp())
 
     def gaussian(self) -> float:
         """The smallest known μ such that telling neighbours apart is no easier than N(0,1) from N(μ,1)."""
-        from dither.privacy.renyi import pure_gaussian
-
         return pure_gaussian(self.pure())
 
     def cells(self, edges: Array, direction: Direction) -> Cells | None:  # noqa: ARG002
@@ -186,18 +140,28 @@ class PrivacyLoss(ABC):
 
     def grouped(self, size: int) -> PrivacyLoss:
         """The loss towards ``size`` units together."""
-        from dither.privacy.group import group
+        k = positive_int(size, "size")
+        several: PrivacyLoss = self if k == 1 else class_of("grouped")(self, k, self.adjacency)
+        return several
 
-        return group(self, size)
-
-    @abstractmethod
     def parameters(self) -> Json:
-        """The fields of the permanent JSON form, exact numbers as strings."""
+        """The fields of the permanent JSON form, exact numbers as strings; by default those of the dataclass.
+
+        Forms are permanent: a field that is renamed needs both of these methods.
+        """
+        numbers = {stored: getattr(self, name) for name, stored, _ in _stored_fields(type(self))}
+        return {name: str(value) if isinstance(value, Fraction) else value for name, value in numbers.items()}
 
     @classmethod
-    @abstractmethod
-    def from_parameters(cls, parameters: Json) -> PrivacyLoss:
+    def from_parameters(cls, parameters: Json) -> Self:
         """The inverse of ``parameters``."""
+        given = [
+            int(parameters[name]) if whole else as_fraction(parameters[name], name)
+            for _, name, whole in _stored_fields(cls)
+        ]
+        # every loss takes its own fields in their order, and then the adjacency
+        make: Callable[..., Self] = cls
+        return make(*given, Adjacency(parameters["adjacency"]))
 
     # ------------------------------------------------------------------ what follows for all
 
@@ -242,23 +206,17 @@ class PrivacyLoss(ABC):
 
     def pld(self, direction: Direction = Direction.REMOVE, step: float | None = None) -> Pld:
         """The privacy loss distribution on a grid, rounded towards more loss."""
-        from dither.privacy.pld import Pld
-
         return Pld.of(self, direction, step)
 
     def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
         if not isinstance(other, PrivacyLoss):
             return NotImplemented
-        from dither.privacy.composition import compose
-
-        return compose([(self, 1), (other, 1)])
+        return _composed([(self, 1), (other, 1)])
 
     def __rmul__(self, times: int) -> PrivacyLoss:
         if isinstance(times, bool) or not isinstance(times, int | np.integer):
             return NotImplemented
-        from dither.privacy.composition import compose
-
-        return compose([(self, int(times))])
+        return _composed([(self, int(times))])
 
     __mul__ = __rmul__
 
@@ -300,9 +258,8 @@ class PrivacyLoss(ABC):
     def _class_of(kind: str) -> type[PrivacyLoss]:
         """The class of a kind: dither's own by the table, another's if it was defined in this process."""
         if kind in KINDS:
-            module, _, name = KINDS[kind].partition(":")
-            found: type[PrivacyLoss] = getattr(import_module(module), name)
-            return found
+            listed: type[PrivacyLoss] = class_of(kind)
+            return listed
         if kind not in PrivacyLoss._kinds:
             raise InvalidParameter(
                 f"unknown kind of loss {kind!r}. If a later version of dither wrote it, update dither; if it is a "
@@ -313,12 +270,10 @@ class PrivacyLoss(ABC):
     # ------------------------------------------------------------------ searching the curve
 
     def _epsilon_up(self, delta: float) -> float:
-        from dither.privacy.renyi import renyi_epsilon
-
         pure = self.pure()
         limit = pure if math.isfinite(pure) else LARGEST_EPSILON
         if limit != pure and self._worst(limit) > delta:
-            return renyi_epsilon(self, delta)
+            return renyi_epsilon(self.renyi, delta)
         found = smallest_true(lambda e: self._worst(e) <= delta, 0.0, limit, relative=1e-14)
         return found if found == limit else up(found, 2.0**-50)
 
@@ -367,25 +322,24 @@ class PrivacyLoss(ABC):
         return min(pure, float(REACHES[low[0]]))
 
 
+@cache
+def _stored_fields(loss: type[PrivacyLoss]) -> tuple[tuple[str, str, bool], ...]:
+    """Of each field its name, its name in the JSON form, and whether it is a whole number."""
+    own = [field for field in fields(cast("Any", loss)) if field.name != "adjacency"]
+    return tuple((field.name, field.name.removeprefix("exact_"), field.type in ("int", int)) for field in own)
+
+
 def expect_loss(value: object) -> None:
-    """Refuse what is no loss, usually a mechanism that was passed in its place."""
+    """Raise unless it is a PrivacyLoss; usually a mechanism was passed in its place."""
     if not isinstance(value, PrivacyLoss):
         raise InvalidParameter(
             f"expected a loss, such as Laplace(scale=2).loss(Sensitivity.l1(1)); got {type(value).__name__}"
         )
 
 
-def mirrored(curve: Array, epsilon: Array) -> Array:
-    """Extend a symmetric pair's curve, given at |ε|, to ε < 0: H(−x) = 1 − e^−x + e^−x·H(x), rounded up."""
-    below = np.minimum(epsilon, 0.0)
-    mirror = (-np.expm1(below) + np.exp(below) * curve) * (1 + SLACK)
-    return np.where(epsilon >= 0, curve, np.minimum(mirror, 1.0))
-
-
-def at_least_nothing(curve: Array, epsilon: Array) -> Array:
-    """The larger of a bound from below and (1 − e^ε)₊, the curve of a pair that is one law twice."""
-    same = -np.expm1(np.minimum(epsilon, 0.0)) * (1 - SLACK)
-    return np.asarray(np.fmin(np.fmax(curve, same), 1.0))
+def _composed(parts: list[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
+    together: PrivacyLoss = class_of("composed").of(parts)
+    return together
 
 
 def _valid_delta(delta: Number) -> Fraction:

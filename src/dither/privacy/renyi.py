@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dither.errors import InvalidParameter
 from dither.numeric import largest_true, up
-
-if TYPE_CHECKING:
-    from dither.privacy.loss import PrivacyLoss
 
 # Orders at which a curve is first looked at; the best one is then refined.
 ORDERS = (1.01, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, *range(2, 17), *range(18, 33, 2), 40, 48, 64, 80, 96, 128, 192,
@@ -129,9 +125,9 @@ def best_order(value: Callable[[float], float]) -> float:
     return smallest
 
 
-def renyi_epsilon(loss: PrivacyLoss, delta: float) -> float:
-    """ε(δ) through the best Rényi order; an upper bound, infinity where the loss has no Rényi view."""
-    return best_order(lambda order: epsilon_of_order(loss.renyi(order), order, delta))
+def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
+    """ε(δ) through the best order of a loss's ``renyi``; an upper bound, infinity where it has no Rényi view."""
+    return best_order(lambda order: epsilon_of_order(divergence(order), order, delta))
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:

@@ -18,7 +18,8 @@ from scipy.special import gammaln
 from dither.errors import IncompatibleLosses, InvalidParameter
 from dither.numeric import Number, as_fraction, fraction_up, positive_int, up
 from dither.numeric.rounding import SLACK
-from dither.privacy.loss import Array, Cells, Direction, Json, PrivacyLoss, at_least_nothing, expect_loss
+from dither.privacy.curve import Array, Cells, Direction, at_least_nothing
+from dither.privacy.loss import Json, PrivacyLoss, expect_loss
 from dither.privacy.renyi import pure_renyi, pure_zcdp
 from dither.privacy.unit import Adjacency
 

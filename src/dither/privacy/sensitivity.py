@@ -14,7 +14,7 @@ from dither.privacy.unit import Adjacency
 
 
 def expect_sensitivity(value: object) -> None:
-    """Refuse what is no sensitivity, usually a bare number that doesn't say in which norm."""
+    """Raise unless it is a Sensitivity; usually it is a bare number that doesn't say in which norm."""
     if not isinstance(value, Sensitivity):
         raise InvalidSensitivity(
             f"expected a sensitivity with its norm, such as Sensitivity.l1(1); got {type(value).__name__}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Self
 
 import numpy as np
 
 from dither.errors import InvalidParameter
 from dither.numeric import Number, as_fraction, fraction_up, positive_int, up
 from dither.numeric.rounding import SLACK
-from dither.privacy.loss import Array, Cells, Direction, Json, PrivacyLoss, mirrored
+from dither.privacy.curve import Array, Cells, Direction, mirrored
+from dither.privacy.loss import PrivacyLoss
 from dither.privacy.renyi import check_order, pure_zcdp, zcdp_epsilon
 from dither.privacy.unit import Adjacency
 
@@ -89,15 +89,6 @@ class PureLoss(PrivacyLoss, kind="pure"):
         """Pure losses multiply by the size of the group."""
         return PureLoss(positive_int(size, "size") * self.exact_epsilon, self.adjacency)
 
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"epsilon": str(self.exact_epsilon)}
-
-    @classmethod
-    def from_parameters(cls, parameters: Json) -> Self:
-        """The inverse."""
-        return cls(parameters["epsilon"], Adjacency(parameters["adjacency"]))
-
 
 @dataclass(frozen=True, slots=True)
 class ApproximateLoss(PrivacyLoss, kind="approximate"):
@@ -165,15 +156,6 @@ class ApproximateLoss(PrivacyLoss, kind="approximate"):
         growth = float(k) if epsilon == 0 else up(math.expm1(k * epsilon) / math.expm1(epsilon))
         grown = min(Fraction(1), self.exact_delta * Fraction(up(growth)))
         return ApproximateLoss(k * self.exact_epsilon, grown, self.adjacency)
-
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"epsilon": str(self.exact_epsilon), "delta": str(self.exact_delta)}
-
-    @classmethod
-    def from_parameters(cls, parameters: Json) -> Self:
-        """The inverse."""
-        return cls(parameters["epsilon"], parameters["delta"], Adjacency(parameters["adjacency"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +232,3 @@ class ZcdpLoss(PrivacyLoss, kind="zcdp"):
     def grouped(self, size: int) -> ZcdpLoss:
         """ρ grows with the square of the group (Bun & Steinke 2016, Proposition 1.9)."""
         return ZcdpLoss(positive_int(size, "size") ** 2 * self.rho, self.adjacency)
-
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"rho": str(self.rho)}
-
-    @classmethod
-    def from_parameters(cls, parameters: Json) -> Self:
-        """The inverse."""
-        return cls(parameters["rho"], Adjacency(parameters["adjacency"]))

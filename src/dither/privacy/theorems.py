@@ -14,7 +14,7 @@ from scipy.special import gammaln
 
 from dither.errors import InvalidParameter
 from dither.numeric import Number, as_fraction, fraction_up, positive, positive_int, up
-from dither.privacy.loss import Array
+from dither.privacy.curve import Array
 
 
 def basic_composition(epsilon: Number, times: int, delta: Number = 0) -> tuple[float, float]:

@@ -16,16 +16,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dither.curator import OWNER, Curator, Policy, drafts
+from dither.curator import OWNER, Curator, drafts
 from dither.errors import InvalidParameter, MissingLibrary
-from dither.server.crew import Crew
-from dither.server.identity import Scope
-from dither.server.listening import Listener, bound
-from dither.server.places import Places, Visitor
+from dither.policy import Policy
+from dither.server.auth.identity import Scope
+from dither.server.auth.tokens import TokenFile, access_path as access_path
+from dither.server.limits import Limits
 from dither.server.service import Service
-from dither.server.settings import Limits
-from dither.server.tokens import TokenFile
-from dither.server.tokens import access_path as access_path
+from dither.server.traffic.listening import Listener, bound
+from dither.server.traffic.places import Places, Visitor
+from dither.server.workers.pool import Crew
 
 if TYPE_CHECKING:
     import uvicorn
@@ -122,8 +122,8 @@ async def running(
     nowhere else.
     """
     web = _library("uvicorn")
-    from dither.server.http.app import make_app
-    from dither.server.logs import RequestLog
+    from dither.server.app import make_app
+    from dither.server.observe.logs import RequestLog
 
     tls = place.tls()
     async with AsyncExitStack() as stack:
@@ -262,7 +262,7 @@ def background(
 async def _http(
     web: ModuleType, app: object, place: Place, service: Service
 ) -> AsyncIterator[tuple[uvicorn.Server, int]]:
-    from dither.server.deadlines import Deadlines
+    from dither.server.traffic.timeouts import Deadlines
 
     limits = service.limits
     config = web.Config(
@@ -316,8 +316,8 @@ def _no_signals() -> Iterator[None]:
 async def _pgwire(
     service: Service, tokens: TokenFile, place: Place, tls: ssl.SSLContext | None
 ) -> AsyncIterator[tuple[int, tuple[str, ...]]]:
+    from dither.server.pgwire.catalogue.shadow import Shadow
     from dither.server.pgwire.server import PgServer
-    from dither.server.pgwire.shadow import Shadow
 
     assert place.pg_port is not None
     async with AsyncExitStack() as stack:

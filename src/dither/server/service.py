@@ -9,47 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dither.curator import OWNER, Answer, BudgetLine, Curator, Quote
-from dither.numeric import Number
-from dither.server.crew import Crew
-from dither.server.identity import Identity, Scope
-from dither.server.metrics import Metrics
-from dither.server.places import Places
+from dither.server.auth.identity import Identity, Scope
+from dither.server.limits import Limits
+from dither.server.observe.metrics import Metrics
 from dither.server.problems import ServerRefusal, busy, forbidden, problem_of, too_many
-from dither.server.rate import CHARACTERS_EACH, Rate
-from dither.server.settings import Limits
-from dither.server.turns import Turns, Worked
+from dither.server.traffic.places import Places
+from dither.server.traffic.rate_limit import CHARACTERS_EACH, Rate
+from dither.server.traffic.turns import Turns, Worked
+from dither.server.wanted import Wanted
+from dither.server.workers.pool import Crew
 
 T = TypeVar("T")
 LOG = logging.getLogger("dither.server")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A question with everything that changes its price: what a client sends."""
-
-    sql: str
-    epsilon: Number | None = None
-    error: Number | Mapping[str, Number] | None = None
-    weights: Mapping[str, Number] = field(default_factory=dict)
-    confidence: Number = Fraction(19, 20)
-
-    @property
-    def terms(self) -> dict[str, Any]:
-        """Everything but the text, under the names of the curator's parameters."""
-        return {
-            "epsilon": self.epsilon,
-            "error": self.error,
-            "weights": self.weights,
-            "confidence": self.confidence,
-        }
 
 
 class Service:
@@ -117,7 +94,7 @@ class Service:
         answer = await self._awaited("ask", self._crew_turns.take(who.analyst, partial(self._crew_asked, who, wanted)))
         if answer is None:
             return None
-        self.curator.remember(wanted.sql, answer, analyst=who.analyst, **wanted.terms)
+        self.curator.analyst(who.analyst).remember(wanted.sql, wanted.terms, answer)
         return answer
 
     async def _crew_asked(self, who: Identity, wanted: Wanted, worked: Worked) -> Answer | None:
@@ -171,13 +148,13 @@ class Service:
     # ------------------------------------------------------------------ the curator's calls
 
     def _price(self, who: Identity, wanted: Wanted) -> Quote:
-        return self.curator.price(wanted.sql, analyst=who.analyst, **wanted.terms)
+        return self.curator.price(wanted.sql, analyst=who.analyst, **wanted.asked)
 
     def _ask(self, who: Identity, wanted: Wanted) -> Answer:
-        return self.curator.sql(wanted.sql, analyst=who.analyst, **wanted.terms)
+        return self.curator.sql(wanted.sql, analyst=who.analyst, **wanted.asked)
 
     def _remembered(self, who: Identity, wanted: Wanted) -> Answer | None:
-        return self.curator.remembered(wanted.sql, analyst=who.analyst, **wanted.terms)
+        return self.curator.analyst(who.analyst).remembered(wanted.sql, wanted.terms)
 
     @property
     def under_way(self) -> int:

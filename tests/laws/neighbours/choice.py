@@ -13,11 +13,11 @@ import duckdb
 import pyarrow as pa
 
 from dither.audit import breaches, difference, reading
-from dither.audit.neighbours import BUDGET, groups_of
+from dither.audit.queries.neighbours import BUDGET, groups_of
 from dither.engines import DuckDBEngine, EngineFailure
 from dither.privacy import Adjacency
 from dither.query.kinds import Interval, Kind
-from dither.query.price import price
+from dither.query.price.price import price
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 from dither.query.sql import bind
 

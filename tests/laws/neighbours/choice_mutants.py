@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from dither.engines import cells, duckdb, duckdb_choice, duckdb_functions, sql
-from dither.query.expressions import Call, Literal
-from dither.query.expressions import Column as Named
+from dither.engines import cells, sql
+from dither.engines.duckdb import choice as duckdb_choice, engine as duckdb, functions as duckdb_functions
+from dither.query.expressions.expressions import Call, Column as Named, Literal
 from dither.query.kinds import NOTHING, Kind
-from dither.query.plan import Field, Filter, Join, Ordering, Scan, Window, Windowed
+from dither.query.plan.plan import Field, Filter, Join, Ordering, Scan, Window, Windowed
 
 from . import choice
 

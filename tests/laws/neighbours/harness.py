@@ -12,11 +12,11 @@ from pathlib import Path
 from random import Random
 
 from dither.audit import breaches, difference, reading
-from dither.audit.neighbours import BUDGET
+from dither.audit.queries.neighbours import BUDGET
 from dither.engines import DuckDBEngine, EngineFailure, ReferenceEngine
 from dither.errors import Refused
 from dither.privacy import Adjacency
-from dither.query.price import price
+from dither.query.price.price import price
 from dither.query.sql import _bound
 
 from .questions import question

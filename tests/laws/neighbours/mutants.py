@@ -5,11 +5,17 @@ A mutant patches names where they are looked up, so that everything else runs as
 
 from dataclasses import replace
 
-from dither.engines import cells, duckdb, duckdb_choice, duckdb_functions, duckdb_sources, sql
+from dither.engines import cells, sql
+from dither.engines.duckdb import (
+    choice as duckdb_choice,
+    engine as duckdb,
+    functions as duckdb_functions,
+    sources as duckdb_sources,
+)
 from dither.privacy import Adjacency
-from dither.query import price
 from dither.query.kinds import Kind
-from dither.query.plan import Distinct, Inner
+from dither.query.plan.plan import Distinct, Inner
+from dither.query.price import price
 from dither.query.sql import joins
 
 _DUCKDB = duckdb_functions.DUCKDB

@@ -387,7 +387,7 @@ class Asking:
             name = random.choice(("COVAR_POP", "COVAR_SAMP", "CORR"))
             return f"{name}({value}, {self.number(scope, clamped=True)[0]}){extra}"
         if chosen == "quantile":
-            form = random.choice(("MEDIAN({0}{1})", "QUANTILE_CONT({0}, 0.9{1})"))
+            form = random.choice(("MEDIAN({0}{1})", "QUANTILE_CONT({0}, [0.25, 0.9]{1})"))
             return form.format(value, bounds.replace("per_group", "per_row")) + extra
         names = {"sum": ("SUM",), "avg": ("AVG",), "moment": ("VAR_SAMP", "VAR_POP", "STDDEV", "STDDEV_POP")}[chosen]
         return f"{random.choice(names)}({value}{bounds}{weight}){extra}"

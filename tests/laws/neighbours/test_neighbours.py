@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 
 from dither.audit import Breach, Fault, breaches, check_question, difference, neighbour_of, reading
-from dither.audit.neighbours import BUDGET
+from dither.audit.queries.neighbours import BUDGET
 from dither.engines import DuckDBEngine
 from dither.errors import InvalidParameter, Refused, SourceError
 from dither.privacy import Adjacency
-from dither.query.functions import FUNCTIONS
+from dither.query.expressions.functions import FUNCTIONS
 from dither.query.kinds import Interval, Kind
-from dither.query.plan import Function, JoinKind
-from dither.query.price import price
+from dither.query.plan.plan import Function, JoinKind
+from dither.query.price.price import price
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 from dither.query.sql import bind
 
@@ -149,7 +149,7 @@ def test_a_claim_that_is_too_small_is_a_breach():
 def _measured(priced, schema, tables):
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        from dither.audit import neighbours
+        from dither.audit.queries import neighbours
 
         patch.setattr(neighbours, "price", lambda *_: priced)
         patch.setattr(neighbours, "breaches", lambda _, before, __: found.append(before) or ())

@@ -1,6 +1,5 @@
 """The accepted corpus as plain SQL: the analyst's text without dither's words, on tables in which nothing is cut."""
 
-import importlib.util
 import re
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from dither.query.kinds import Interval
 from dither.query.schema import Schema
+from support.schemas import SHOP as SQL_SHOP
 
 SQL = Path(__file__).resolve().parents[2] / "sql"
 TYPES = {"boolean": "BOOLEAN", "integer": "BIGINT", "double": "DOUBLE", "text": "VARCHAR", "date": "DATE"}
@@ -20,17 +20,10 @@ TYPES = {"boolean": "BOOLEAN", "integer": "BIGINT", "double": "DOUBLE", "text": 
 FOUND = {("orders", "rating"): Interval(Fraction(1), Fraction(5))}
 
 
-def _schemas():
-    spec = importlib.util.spec_from_file_location("sql_schemas", SQL / "schemas.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.SHOP
-
-
 SHOP = Schema(
     {
         name: facts if facts.unit_column is None else replace(facts, groups=200, rows=200)
-        for name, facts in _schemas().tables.items()
+        for name, facts in SQL_SHOP.tables.items()
     }
 )
 

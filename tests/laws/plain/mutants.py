@@ -7,9 +7,12 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from dither.engines import cells, duckdb, duckdb_functions, sql
-from dither.query import estimates, functions, grids, lower
-from dither.query.plan import JoinKind
+from dither.engines import cells, sql
+from dither.engines.duckdb import engine as duckdb, functions as duckdb_functions
+from dither.query.aggregates import mean, quantile, sum as sums
+from dither.query.expressions import functions
+from dither.query.measure import grids
+from dither.query.plan.plan import JoinKind
 
 _DUCKDB = duckdb_functions.DUCKDB
 
@@ -27,13 +30,13 @@ def bounds_rounded_inwards(patch):
 
     patch.setattr(grids, "common_step", lambda numbers: numbers[0])
     patch.setattr(grids, "places_of", inwards)
-    patch.setattr(lower, "places_of", inwards)
+    patch.setattr(sums, "places_of", inwards)
 
 
 def grid_without_the_bounds_of_a_group(patch):
     """The bounds of one unit's sum in a group aren't on the grid."""
-    made = lower.sum_grid
-    patch.setattr(lower, "sum_grid", lambda argument, bounds, most, _: made(argument, bounds, most))
+    made = sums.sum_grid
+    patch.setattr(sums, "sum_grid", lambda argument, bounds, most, _: made(argument, bounds, most))
 
 
 def grid_one_step_too_high(patch):
@@ -58,8 +61,8 @@ def grid_that_is_too_coarse(patch):
 
 def mean_off_the_middle(patch):
     """The middle of the bounds is added back a step too low."""
-    scale = estimates._on_scale
-    patch.setattr(estimates, "_on_scale", lambda recipe, steps: scale(recipe, steps - 1024))
+    scale = mean._on_scale
+    patch.setattr(mean, "_on_scale", lambda recipe, steps: scale(recipe, steps - 1024))
 
 
 def missing_values_count(patch):
@@ -129,7 +132,7 @@ def window_in_the_other_direction(patch):
 
 def range_that_is_too_narrow(patch):
     """The bounds of a product are those of its first factor."""
-    from dither.query import ranges
+    from dither.query.expressions import ranges
 
     patch.setitem(ranges.RULES, "multiply", lambda known, _: known[0])
     assert functions.RULES is ranges.RULES
@@ -137,9 +140,9 @@ def range_that_is_too_narrow(patch):
 
 def quantile_of_the_other_end(patch):
     """0.9 is read as 0.1."""
-    chosen = lower.QuantileChoice
+    chosen = quantile.QuantileChoice
     patch.setattr(
-        lower,
+        quantile,
         "QuantileChoice",
         lambda *, bins, grid, quantile: chosen(bins=bins, grid=grid, quantile=Fraction(1) - quantile),
     )

@@ -10,9 +10,10 @@ import duckdb
 import pytest
 
 from dither.engines import DuckDBEngine
-from dither.query.expressions import Column
+from dither.query.aggregates.base import Chosen
+from dither.query.aggregates.moments import Moments
+from dither.query.expressions.expressions import Column
 from dither.query.kinds import Kind
-from dither.query.recipes import Chosen, Moments
 
 from .corpus import FOUND, SHOP, accepted, plain_database, plain_text, rows, uncut, write
 from .harness import Tally, answer, run_tables
@@ -65,7 +66,7 @@ def test_a_wrong_edit_is_noticed(mutant, only, monkeypatch):
     ],
 )
 def test_where_a_text_means_something_else_than_in_duckdb(condition, tmp_path):
-    """Each is in docs/sql.md: true for some rows, and for none in DuckDB."""
+    """Each is in docs/sql.md: true for some rows, and for none in DuckDB, which below 2 raises for a logarithm of 0."""
     here = tables(Random(1))
     row = list(next(row for row in here.rows["t"] if row[1] is not None))
     row[list(TYPES).index("i")], row[list(TYPES).index("d")] = 7, date(2024, 2, 1)
@@ -73,7 +74,11 @@ def test_where_a_text_means_something_else_than_in_duckdb(condition, tmp_path):
     here.write(tmp_path / "t.duckdb")
     asked = f"SELECT COUNT(*) FROM t WHERE {condition}"
     with DuckDBEngine.open(tmp_path / "t.duckdb", SCHEMA, threads=1) as engine, here.plain() as plain:
-        assert plain.execute(asked).fetchone() == (0,)
+        if "ln(" in condition and int(duckdb.__version__.split(".")[0]) < 2:
+            with pytest.raises(duckdb.OutOfRangeException, match="cannot take logarithm of zero"):
+                plain.execute(asked).fetchone()
+        else:
+            assert plain.execute(asked).fetchone() == (0,)
         assert answer(asked, SCHEMA, engine)[0].column(0).to_pylist()[0] > 0
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from dither.curator import OWNER, Curator, Policy
-from dither.server.identity import Scope
+from dither.curator import OWNER, Curator
+from dither.policy import Policy
+from dither.server.auth.identity import Scope
+from dither.server.auth.tokens import TokenFile
+from dither.server.pgwire.catalogue.shadow import Shadow
 from dither.server.pgwire.server import PgServer
-from dither.server.pgwire.shadow import Shadow
 from dither.server.run import access_path
 from dither.server.service import Service
-from dither.server.tokens import TokenFile
 
 CLIENTS = Path(__file__).parents[3] / ".venv" / "clients"
 FETCH = "sh tests/server/clients/fetch.sh .venv/clients"

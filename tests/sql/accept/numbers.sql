@@ -102,3 +102,12 @@ SELECT SUM(amount ^ 2) FROM orders
 ----
 -- aggs=sum bounds=0:60
 SELECT SUM(coalesce(l.seconds, 0)) FROM logins l
+----
+-- aggs=quantile,quantile,quantile quantile=1/2,1/4,3/4 columns=q_25,q_50,q_75
+SELECT QUANTILE_CONT(amount, [0.25, 0.5, 0.75]) AS q FROM orders
+----
+-- aggs=quantile,quantile quantile=1/20,999/1000 columns=percentile_cont_99_9,percentile_cont_5
+SELECT PERCENTILE_CONT(ARRAY[0.999, 0.05]) WITHIN GROUP (ORDER BY amount) FROM orders
+----
+-- aggs=count,quantile,quantile quantile=1/2,9/10 keys=public columns=city,quantile_cont_50,quantile_cont_90,n
+SELECT city, QUANTILE_CONT(amount, [0.5, 0.9], weight => 2) FILTER (WHERE quantity > 1), COUNT(*) AS n FROM orders GROUP BY city ORDER BY 2

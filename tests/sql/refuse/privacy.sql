@@ -300,3 +300,21 @@ SELECT city, DP_INTERVAL_LOW(city) FROM orders GROUP BY city
 ----
 -- interval | aggregate
 SELECT SUM(amount) / COUNT(*) AS r, DP_INTERVAL_LOW(r) FROM orders
+----
+-- literal | between 1 and 20 numbers
+SELECT QUANTILE_CONT(amount, []) FROM orders
+----
+-- literal | a quantile is a number between 0 and 1
+SELECT QUANTILE_CONT(amount, [0.5, 1.5]) FROM orders
+----
+-- literal | a quantile is a number between 0 and 1
+SELECT QUANTILE_CONT(amount, [0.5, 'a']) FROM orders
+----
+-- literal | a quantile is a number between 0 and 1
+SELECT QUANTILE_CONT(amount, [0.25, 0.5]) + 1 AS q FROM orders
+----
+-- aggregate | isn't supported per unit
+SELECT AVG(q, contribution_bounds_per_row => (0, 9)) FROM (SELECT user_id, QUANTILE_CONT(amount, [0.25, 0.5]) AS q FROM orders GROUP BY user_id)
+----
+-- aggregate | WITHIN GROUP goes with PERCENTILE_CONT and MODE only
+SELECT MEDIAN(amount) WITHIN GROUP (ORDER BY amount) FROM orders

@@ -1,4 +1,4 @@
-"""A zoo of broken mechanisms, each with a right twin: what an auditor has to catch, and what it has to leave alone.
+"""Broken mechanisms, each with a right twin: what an auditor has to catch, and what to leave alone.
 
 Broken ones are written in numpy, naively, as they are found in papers, notes and code; right twins are dither's own
 mechanisms wherever there is one. Nothing here may be used to protect data.

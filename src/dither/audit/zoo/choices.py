@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dither.audit.sampling import Batched
+from dither.audit.drawing.draws import Batched
 from dither.audit.zoo.specimen import Specimen, batched, careless, one_by_one, rounded
 from dither.mechanisms import Exponential, NoisyMax
 from dither.privacy import Sensitivity

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from dither.audit.drawing.draws import Batched
 from dither.audit.result import Assumption
-from dither.audit.sampling import Batched
-from dither.audit.zoo.specimen import Floats, Specimen, batched, careless, laplace_of, rounded
+from dither.audit.zoo.specimen import Specimen, batched, careless, laplace_of, rounded
 from dither.mechanisms import DiscreteLaplace, Gaussian, Laplace
+from dither.mechanisms.base import Floats
 from dither.numeric import log_up
 from dither.privacy import ApproximateLoss, Guarantee, Sensitivity, calibrate
 

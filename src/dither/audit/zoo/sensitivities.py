@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from dither.audit.zoo.specimen import Floats, Specimen, batched, careless, laplace_of, released, rounded
+from dither.audit.zoo.specimen import Specimen, batched, careless, laplace_of, released, rounded
 from dither.mechanisms import Laplace
+from dither.mechanisms.base import Floats
 from dither.privacy import Adjacency, Sensitivity
 
 Values = tuple[float, ...]

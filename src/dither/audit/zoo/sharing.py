@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dither.audit.sampling import Batched
+from dither.audit.drawing.draws import Batched
 from dither.audit.zoo.specimen import Specimen, batched, careless, released, rounded
 from dither.mechanisms import DiscreteLaplace, Laplace, PartitionSelection
 from dither.privacy import Sensitivity

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dither.audit.sampling import Batched
+from dither.audit.drawing.draws import Batched
 from dither.audit.zoo.specimen import Pair, Specimen, batched, careless, rounded
 from dither.mechanisms import SparseVector
 from dither.privacy import PureLoss, Sensitivity

@@ -1,4 +1,4 @@
-"""What every animal of the zoo is: a mechanism, what it claims, neighbours to try it on, and whether it lies."""
+"""What every specimen is: a mechanism, what it claims, neighbours to try it on, and whether it lies."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from dither.audit.drawing.draws import Batched
 from dither.audit.lower_bound import Budget
 from dither.audit.result import Assumption, LowerBound
-from dither.audit.sampling import Batched
 from dither.audit.search import search
 from dither.errors import InvalidParameter
+from dither.mechanisms.base import Floats
 from dither.privacy import PrivacyLoss
 from dither.progress import Watch, unwatched
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 Pair: TypeAlias = tuple[Any, Any]
 
 # Outputs that aren't about floating point are rounded to this step, so that their one mistake is the only one.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dither.audit.sampling import Batched
+from dither.audit.drawing.draws import Batched
 from dither.audit.zoo.specimen import Specimen, batched, careless, released
 from dither.mechanisms import KaryResponse, ParticipationResponse, RandomizedResponse
 from dither.mechanisms.randomized_response import RandomizedResponseLoss

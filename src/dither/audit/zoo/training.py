@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dither.audit.zoo.specimen import Floats, Specimen, batched, careless, one_by_one, released, rounded
+from dither.audit.zoo.specimen import Specimen, batched, careless, one_by_one, released, rounded
 from dither.mechanisms import Gaussian, Laplace, Subsampled
+from dither.mechanisms.base import Floats
 from dither.privacy import PureLoss, Sensitivity
 
 # One training step: gradients are clipped to this length, the noise is as large, the sum is divided by a public number.

@@ -8,7 +8,7 @@ from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Client, Domain, bytes_for, expect_fields, oracle_of, sum_up
-from dither.local.coins import SYSTEM, Coins
+from dither.local.clients.coins import SYSTEM, Coins
 
 STRATEGIES = ("split", "sample", "joint")
 

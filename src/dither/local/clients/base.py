@@ -16,36 +16,36 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from dither.errors import InvalidData, InvalidParameter
-from dither.local import wire
-from dither.local.coins import SYSTEM, Coins
+from dither.local.clients import wire
+from dither.local.clients.coins import SYSTEM, Coins
 
 # How an exact probability is written.
 PLAIN = re.compile(r"[0-9]{1,2000}(/[0-9]{1,2000})?")
 # Digits that logarithms of odds are computed to, before they are rounded up to a float.
 DIGITS = 60
-# Where the client of each protocol lives; loaded when one is made.
-MODULES: dict[str, str] = {
-    "attributes": "dither.local.clients.attributes",
-    "count_mean_sketch": "dither.local.clients.sketch",
-    "hadamard": "dither.local.clients.hadamard",
-    "hadamard_sketch": "dither.local.clients.sketch",
-    "heavy_hitters": "dither.local.clients.heavy",
-    "hierarchical_ranges": "dither.local.clients.ranges",
-    "hybrid_mean": "dither.local.clients.means",
-    "kary": "dither.local.clients.kary",
-    "laplace_mean": "dither.local.clients.means",
-    "local_hashing": "dither.local.clients.hashing",
-    "one_bit_mean": "dither.local.clients.means",
-    "one_bit_vector": "dither.local.clients.vectors",
-    "participation": "dither.local.clients.participation",
-    "piecewise_mean": "dither.local.clients.means",
-    "projective": "dither.local.clients.projective",
-    "rappor": "dither.local.clients.rappor",
-    "sampled_vector": "dither.local.clients.vectors",
-    "sequence_fragments": "dither.local.clients.fragments",
-    "subset_selection": "dither.local.clients.subset",
-    "unary": "dither.local.clients.unary",
-    "wavelet_ranges": "dither.local.clients.ranges",
+# Where the client of each protocol lives, and the protocol; loaded when a description names it.
+PROTOCOLS = {
+    "attributes": ("dither.local.clients.attributes", "dither.local.frequency.attributes"),
+    "count_mean_sketch": ("dither.local.clients.sketch", "dither.local.sketches.count_mean"),
+    "hadamard": ("dither.local.clients.hadamard", "dither.local.frequency.hadamard"),
+    "hadamard_sketch": ("dither.local.clients.sketch", "dither.local.sketches.hadamard"),
+    "heavy_hitters": ("dither.local.clients.heavy", "dither.local.sketches.heavy_hitters"),
+    "hierarchical_ranges": ("dither.local.clients.ranges", "dither.local.ranges.hierarchical"),
+    "hybrid_mean": ("dither.local.clients.means", "dither.local.means.piecewise"),
+    "kary": ("dither.local.clients.kary", "dither.local.frequency.kary"),
+    "laplace_mean": ("dither.local.clients.means", "dither.local.means.noisy"),
+    "local_hashing": ("dither.local.clients.hashing", "dither.local.frequency.hashing"),
+    "one_bit_mean": ("dither.local.clients.means", "dither.local.means.noisy"),
+    "one_bit_vector": ("dither.local.clients.vectors", "dither.local.means.vectors"),
+    "participation": ("dither.local.clients.participation", "dither.local.frequency.participation"),
+    "piecewise_mean": ("dither.local.clients.means", "dither.local.means.piecewise"),
+    "projective": ("dither.local.clients.projective", "dither.local.frequency.projective"),
+    "rappor": ("dither.local.clients.rappor", "dither.local.rappor.protocol"),
+    "sampled_vector": ("dither.local.clients.vectors", "dither.local.means.vectors"),
+    "sequence_fragments": ("dither.local.clients.fragments", "dither.local.sketches.fragments"),
+    "subset_selection": ("dither.local.clients.subset", "dither.local.frequency.subset"),
+    "unary": ("dither.local.clients.unary", "dither.local.frequency.unary"),
+    "wavelet_ranges": ("dither.local.clients.ranges", "dither.local.ranges.wavelet"),
 }
 
 
@@ -109,10 +109,10 @@ def client_of(description: object) -> Client:
     name = description.get("protocol") if isinstance(description, Mapping) else None
     if not isinstance(description, Mapping) or not isinstance(name, str):
         raise InvalidParameter('a description of a collection is a JSON object with a "protocol"')
-    if name not in Client.known and name in MODULES:
-        import_module(MODULES[name])
+    if name not in Client.known and name in PROTOCOLS:
+        import_module(PROTOCOLS[name][0])
     if name not in Client.known:
-        known = ", ".join(sorted({*Client.known, *MODULES}))
+        known = ", ".join(sorted({*Client.known, *PROTOCOLS}))
         raise InvalidParameter(f"the protocol {name!r} isn't known; this version knows {known}")
     try:
         return Client.known[name](description)

@@ -21,8 +21,8 @@ from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Client, client_of, sum_up, whole
+from dither.local.clients.coins import SYSTEM, Coins
 from dither.local.clients.sketch import SketchClient
-from dither.local.coins import SYSTEM, Coins
 
 PREFIX = b"dither-tag"
 OTHER = "\N{REPLACEMENT CHARACTER}"

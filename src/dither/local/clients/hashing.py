@@ -7,8 +7,8 @@ from typing import Any
 
 from dither.errors import InvalidParameter
 from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction, whole
+from dither.local.clients.coins import SYSTEM, Coins
 from dither.local.clients.kary import check_keep, kary_odds, respond
-from dither.local.coins import SYSTEM, Coins
 
 
 class LocalHashingClient(Client, protocol="local_hashing", fields=("domain", "buckets", "keep", "word")):

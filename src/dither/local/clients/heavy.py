@@ -20,8 +20,8 @@ from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Client, expect_fields, whole
+from dither.local.clients.coins import SYSTEM, Coins
 from dither.local.clients.fragments import Letters, number_of, sketch_client
-from dither.local.coins import SYSTEM, Coins
 
 LARGEST_LENGTH = 1024
 LARGEST_LEVELS = 256

@@ -8,7 +8,7 @@ from typing import Any
 
 from dither.errors import InvalidParameter
 from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction
-from dither.local.coins import SYSTEM, Coins
+from dither.local.clients.coins import SYSTEM, Coins
 
 
 class KaryClient(Client, protocol="kary", fields=("domain", "keep")):

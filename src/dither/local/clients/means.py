@@ -15,7 +15,7 @@ from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Client, bytes_for, epsilon_up, fraction, whole
-from dither.local.coins import SYSTEM, Coins
+from dither.local.clients.coins import SYSTEM, Coins
 
 LARGEST_STEPS = 2**16
 # Powers of the decay up to this one are needed as fractions.

@@ -7,7 +7,7 @@ from typing import Any
 
 from dither.errors import InvalidParameter
 from dither.local.clients.base import Client, Domain, oracle_of
-from dither.local.coins import SYSTEM, Coins
+from dither.local.clients.coins import SYSTEM, Coins
 
 
 class ParticipationClient(Client, protocol="participation", fields=("domain", "collection")):

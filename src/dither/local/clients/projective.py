@@ -8,7 +8,7 @@ from typing import Any
 
 from dither.errors import InvalidParameter
 from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction, whole
-from dither.local.coins import SYSTEM, Coins
+from dither.local.clients.coins import SYSTEM, Coins
 
 # Larger ones are of no use: their points are as many as the values, and k-ary response does the same.
 LARGEST_PRIME = 2**15

@@ -7,8 +7,8 @@ from typing import Any
 
 from dither.errors import InvalidParameter
 from dither.local.clients.base import Client, Domain, bytes_for, client_of, epsilon_up, fraction, whole
+from dither.local.clients.coins import SYSTEM, Coins
 from dither.local.clients.means import check_bit
-from dither.local.coins import SYSTEM, Coins
 
 LARGEST_LEVELS = 24
 

@@ -25,8 +25,8 @@ from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Client, epsilon_up, fraction, whole
-from dither.local.coins import SYSTEM, Coins
-from dither.local.wire import Json
+from dither.local.clients.coins import SYSTEM, Coins
+from dither.local.clients.wire import Json
 
 COHORT_BYTES = 2
 LARGEST_COHORTS = 1 << (8 * COHORT_BYTES)
@@ -172,12 +172,6 @@ def text_of(value: Any) -> bytes:
     except ValueError:  # half of a surrogate pair, or a number of more digits than Python writes
         pass
     raise InvalidData("the value must be a text that UTF-8 can write, or a whole number; nothing was drawn") from None
-
-
-def describe(bits: int, hashes: int, cohorts: int, fpq: tuple[Fraction, Fraction, Fraction]) -> Json:
-    """The one form of a description."""
-    f, p, q = (str(x) for x in fpq)
-    return {"protocol": "rappor", "bits": bits, "hashes": hashes, "cohorts": cohorts, "f": f, "p": p, "q": q}
 
 
 def check_sizes(bits: int, cohorts: int) -> None:

@@ -23,9 +23,9 @@ from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction, packed, whole
+from dither.local.clients.coins import SYSTEM, Coins
 from dither.local.clients.rappor import text_of
 from dither.local.clients.unary import unary_odds
-from dither.local.coins import SYSTEM, Coins
 
 PREFIX = b"dither-sketch"
 # The fields that the descriptions of both sketches have.

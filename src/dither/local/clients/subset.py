@@ -8,8 +8,8 @@ from typing import Any
 
 from dither.errors import InvalidParameter
 from dither.local.clients.base import Client, Domain, epsilon_up, fraction, whole
+from dither.local.clients.coins import SYSTEM, Coins
 from dither.local.clients.unary import check_size
-from dither.local.coins import SYSTEM, Coins
 
 
 class SubsetSelectionClient(Client, protocol="subset_selection", fields=("domain", "subset", "keep")):

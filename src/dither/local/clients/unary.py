@@ -8,7 +8,7 @@ from typing import Any
 
 from dither.errors import InvalidParameter
 from dither.local.clients.base import Client, Domain, epsilon_up, fraction, packed
-from dither.local.coins import SYSTEM, Coins
+from dither.local.clients.coins import SYSTEM, Coins
 
 # A report has a bit for each value: with more of them it would be megabytes long.
 MOST_VALUES = 2**24

@@ -8,8 +8,8 @@ from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Client, bytes_for, client_of, epsilon_up, fraction, sum_up, whole
+from dither.local.clients.coins import SYSTEM, Coins
 from dither.local.clients.means import Bounds, NumberClient, check_bit, on_grid
-from dither.local.coins import SYSTEM, Coins
 
 LARGEST_DIMENSION = 2**16
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dither.errors import Refused
 from dither.query.effort import limited
-from dither.query.plan import Question
+from dither.query.plan.canonical import arranged
+from dither.query.plan.plan import Question
+from dither.query.refusals import CODES, refused
 from dither.query.schema import Schema
-from dither.query.sql.arrangement import arranged
-from dither.query.sql.dialect import parse
-from dither.query.sql.grammar import expect_known
+from dither.query.sql.parser.grammar import expect_known
+from dither.query.sql.parser.parse import parse
 from dither.query.sql.queries import Queries
-from dither.query.sql.refusals import CODES, refused
 
 __all__ = ["CODES", "bind", "bind_with_form"]
 

@@ -8,40 +8,12 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dither.errors import Refused
+from dither.query.aggregates.binding import PER_GROUP, PER_ROW, WEIGHT
+from dither.query.aggregates.catalogue import AGGREGATES, DEFINITIONS
+from dither.query.refusals import name_shown, only, refused
+from dither.query.sql.constants import exact_number
 from dither.query.sql.names import folded
-from dither.query.sql.refusals import name_shown, only, refused
 from dither.query.sql.scalars import call_name
-
-AGGREGATES: Mapping[str, str] = {
-    "count": "count",
-    "count_if": "count_if",
-    "countif": "count_if",
-    "sum": "sum",
-    "avg": "avg",
-    "mean": "avg",
-    "var_pop": "var_pop",
-    "var_samp": "var_samp",
-    "variance": "var_samp",
-    "stddev_pop": "stddev_pop",
-    "stddev_samp": "stddev_samp",
-    "stddev": "stddev_samp",
-    "covar_pop": "covar_pop",
-    "covar_samp": "covar_samp",
-    "corr": "corr",
-    "median": "median",
-    "quantile": "quantile",
-    "quantile_cont": "quantile",
-    "quantile_disc": "quantile",
-    "percentile_cont": "quantile",
-    "percentile_disc": "quantile",
-    "approx_quantile": "quantile",
-    "approx_percentile": "quantile",
-    "approx_count_distinct": "approx_count_distinct",
-    "mode": "mode",
-    "min": "min",
-    "max": "max",
-}
-"""Spellings of the aggregates, and what each stands for."""
 
 OTHERS = {
     *("array_agg", "list", "string_agg", "group_concat", "listagg", "any_value", "first", "last", "arg_min", "arg_max"),
@@ -50,12 +22,18 @@ OTHERS = {
     *("string_agg", "sum_no_overflow", "approx_top_k", "reservoir_quantile", "mad", "geomean", "array_concat_agg"),
 }
 INTERVALS = {"dp_interval_low": "low", "dp_interval_high": "high"}
-NAMED = ("contribution_bounds_per_row", "contribution_bounds_per_group", "weight")
+# Quantiles that may be asked for in one list.
+MOST_AT_ONCE = 20
+_AMONG = "among"
+NAMED = (PER_ROW, PER_GROUP, WEIGHT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateCall:
-    """An aggregate as written; ``spelling`` is the name in the text, ``name`` what it stands for."""
+    """An aggregate as written; ``spelling`` is the name in the text, ``name`` what it stands for.
+
+    ``among`` is how many are written as one, with a list of constants: they share its weight.
+    """
 
     name: str
     spelling: str
@@ -66,6 +44,7 @@ class AggregateCall:
     within: exp.Ordered | None
     named: Mapping[str, exp.Expr]
     node: exp.Expr
+    among: int
 
 
 def own_nodes(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -163,7 +142,41 @@ def _taken_apart(
         within=within,
         named=named,
         node=node,
+        among=inner.meta.get(_AMONG, 1) if inner._meta else 1,  # noqa: SLF001 - `meta` would create a dictionary
     )
+
+
+def one_by_one(node: exp.Expr) -> list[tuple[str, exp.Expr]]:
+    """The calls that one with a list of constants stands for, each with the end of its name; it alone if it has none.
+
+    ``QUANTILE_CONT(x, [0.25, 0.5])`` is QUANTILE_CONT(x, 0.25) and QUANTILE_CONT(x, 0.5), named ``…_25`` and ``…_50``.
+    """
+    places = [place for place, each in enumerate(_call_of(node).expressions) if isinstance(each, exp.Array)]
+    call = aggregate_call(node) if places else None
+    if call is None or call.name not in DEFINITIONS or not DEFINITIONS[call.name].several:
+        return [("", node)]
+    array = _call_of(node).expressions[places[0]]
+    only(array, "expressions")
+    if not 0 < len(array.expressions) <= MOST_AT_ONCE:
+        reason = f"a list of quantiles has between 1 and {MOST_AT_ONCE} numbers"
+        raise refused("literal", reason, "Write QUANTILE_CONT(x, [0.25, 0.5, 0.75])")
+    made = []
+    for element in array.expressions:
+        copy = node.copy()
+        inner = _call_of(copy)
+        inner.set("expressions", [element if at == places[0] else e for at, e in enumerate(inner.expressions)])
+        inner.meta[_AMONG] = len(array.expressions)
+        share = exact_number(element)
+        # one that is no share is refused when it is bound
+        percent = "" if share is None else f"{float(100 * share):.10g}".replace(".", "_")
+        made.append((f"_{percent}", copy))
+    return made
+
+
+def _call_of(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Filter | exp.WithinGroup):
+        node = node.this
+    return node
 
 
 def other_aggregate(spelling: str) -> Refused:

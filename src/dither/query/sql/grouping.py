@@ -14,10 +14,10 @@ from typing import Protocol
 from sqlglot import exp
 
 from dither.errors import Refused
-from dither.query.expressions import Call, Column, Expression, Literal
-from dither.query.functions import Typed, adapt, apply, literal
+from dither.query.expressions.expressions import Call, Column, Expression, Literal
+from dither.query.expressions.functions import Typed, adapt, apply, literal
 from dither.query.kinds import NOTHING, Kind
-from dither.query.plan import (
+from dither.query.plan.plan import (
     Aggregation,
     Distinct,
     Field,
@@ -32,13 +32,13 @@ from dither.query.plan import (
     Relation,
     Window,
 )
+from dither.query.refusals import only, placed, refused
 from dither.query.sql.aggregates import PrivateAggregates
-from dither.query.sql.calls import INTERVALS, AggregateCall, aggregate_call, has_aggregate, has_window
+from dither.query.sql.calls import INTERVALS, AggregateCall, aggregate_call, has_aggregate, has_window, one_by_one
 from dither.query.sql.joins import unit_names
 from dither.query.sql.names import Rows, Source, Visible, find_column, same_name, typed
 from dither.query.sql.options import Selection, clause
 from dither.query.sql.per_unit import inner_aggregate
-from dither.query.sql.refusals import only, placed, refused
 from dither.query.sql.released import Named, Released, interval_end, label_of, limits, ordinal
 from dither.query.sql.scalars import Scalars, call_name
 
@@ -107,7 +107,8 @@ class _Grouping:
                 raise placed(refused("rows_shown", "* would show rows", hint), item, self._binder.text)
             alias = item.args["alias"] if isinstance(item, exp.Alias) else None
             inner = item.this if isinstance(item, exp.Alias) else item
-            items.append(_Item(label=label_of(item, position, labels), alias=alias, node=inner))
+            label, parts = label_of(item, position, labels), one_by_one(inner)
+            items += [_Item(label=label + end, alias=alias if not end else None, node=each) for end, each in parts]
         return items
 
     def _group_keys(self) -> list[Typed]:

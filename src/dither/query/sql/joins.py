@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dither.query.expressions import Call, Column, Expression, columns
-from dither.query.functions import Typed, apply
-from dither.query.plan import Filter, Join, JoinKind, Relation, Scan, Union
-from dither.query.public_values import with_null
+from dither.query.expressions.expressions import Call, Column, Expression, columns
+from dither.query.expressions.functions import Typed, apply
+from dither.query.expressions.public_values import with_null
+from dither.query.plan.plan import Filter, Join, JoinKind, Relation, Scan, Union
+from dither.query.refusals import only, refused
 from dither.query.schema import TableFacts
 from dither.query.sql.names import Rows, Source, find_column, typed
-from dither.query.sql.refusals import only, refused
 from dither.query.sql.scalars import Scalars, balanced, flattened
 
 MOST_JOINS = 6

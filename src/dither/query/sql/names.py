@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal as OneOf
-from typing import TypeAlias
+from typing import Literal as OneOf, TypeAlias
 
 from sqlglot import exp
 
-from dither.query.expressions import Column
-from dither.query.functions import Typed
+from dither.query.expressions.expressions import Column
+from dither.query.expressions.functions import Typed
+from dither.query.expressions.public_values import ascending, whole_numbers
+from dither.query.expressions.ranges import number
 from dither.query.kinds import Auto, Facts, Interval, Kind, Value
-from dither.query.plan import Field, Relation
-from dither.query.public_values import ascending, whole_numbers
-from dither.query.ranges import number
+from dither.query.plan.plan import Field, Relation
+from dither.query.refusals import name_shown, refused
 from dither.query.schema import ColumnFacts, Schema, TableFacts
-from dither.query.sql.refusals import name_shown, refused
 
 Units: TypeAlias = OneOf["row", "column"]
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}

@@ -9,12 +9,12 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dither.query.plan import Options
+from dither.query.plan.plan import Options
+from dither.query.refusals import name_shown, only, refused
 from dither.query.schema import TableFacts
 from dither.query.sql.constants import exact_number
-from dither.query.sql.dialect import PrivacyClause
 from dither.query.sql.names import folded, same_name
-from dither.query.sql.refusals import name_shown, only, refused
+from dither.query.sql.parser.parse import PrivacyClause
 
 NAMES = (
     "epsilon",

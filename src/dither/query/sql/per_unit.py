@@ -9,16 +9,17 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dither.query.expressions import Column
-from dither.query.functions import Typed, apply, literal
-from dither.query.grids import holding, places_of
+from dither.query.aggregates.binding import one, ones_and_zeros, where_true
+from dither.query.expressions.expressions import Column
+from dither.query.expressions.functions import Typed
+from dither.query.expressions.public_values import with_null
 from dither.query.kinds import Facts, Interval, Kind
-from dither.query.plan import Field, Gridded, Inner, InnerAggregate, Ordering, Windowed, WindowFunction
-from dither.query.public_values import with_null
-from dither.query.sql.aggregates import ones_and_zeros, over_condition
+from dither.query.measure.grids import holding, places_of
+from dither.query.plan.plan import Field, Gridded, Inner, InnerAggregate, Ordering, Windowed, WindowFunction
+from dither.query.refusals import only, refused
+from dither.query.sql.aggregates import over_condition
 from dither.query.sql.calls import AggregateCall, aggregate_call
 from dither.query.sql.constants import exact_number
-from dither.query.sql.refusals import only, refused
 from dither.query.sql.scalars import Scalars, call_name
 
 # Grid values of one row are at most this, so that a unit's sum over 2^22 rows stays within 64 bits.
@@ -56,13 +57,12 @@ def inner_aggregate(call: AggregateCall, scalars: Scalars) -> tuple[InnerAggrega
     if call.name == "count" and not call.distinct and not call.arguments:
         if call.condition is None:
             return InnerAggregate(function=Inner.COUNT, argument=None), Kind.INTEGER, whole
-        value = over_condition(scalars, call.condition, literal(1, Kind.INTEGER))
+        value = over_condition(scalars, call.condition, one())
         return InnerAggregate(function=Inner.COUNT, argument=value.expression), Kind.INTEGER, whole
     if len(call.arguments) != 1 or call.star:
         raise refused("types", f"{call.spelling.upper()} needs one argument")
     if call.name == "count_if":
-        condition = scalars.predicate(call.arguments[0])
-        value = apply("case", (condition, literal(1, Kind.INTEGER), literal(None, Kind.INTEGER)))
+        value = where_true(scalars.predicate(call.arguments[0]))
     else:
         value = scalars.bind(call.arguments[0])
     value = over_condition(scalars, call.condition, value)
@@ -73,8 +73,7 @@ def inner_aggregate(call: AggregateCall, scalars: Scalars) -> tuple[InnerAggrega
     function = _INNER[call.name]
     if function in (Inner.MIN, Inner.MAX):
         return InnerAggregate(function=function, argument=value.expression), value.kind, value.facts
-    value = ones_and_zeros(value) if value.kind is Kind.BOOLEAN else value
-    return _summed(function, value, call)
+    return _summed(function, ones_and_zeros(value), call)
 
 
 def _summed(function: Inner, value: Typed, call: AggregateCall) -> tuple[InnerAggregate, Kind, Facts]:

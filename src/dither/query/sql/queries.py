@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dither.errors import Refused
-from dither.query.expressions import Column
-from dither.query.functions import Typed, adapt, apply, common_kind, literal
+from dither.query.expressions.expressions import Column
+from dither.query.expressions.functions import Typed, adapt, apply, common_kind, literal
 from dither.query.kinds import Kind
-from dither.query.plan import (
+from dither.query.plan.plan import (
     Distinct,
     Field,
     Filter,
@@ -29,6 +29,7 @@ from dither.query.plan import (
     Union,
     Window,
 )
+from dither.query.refusals import name_shown, only, placed, refused
 from dither.query.schema import Schema, TableFacts
 from dither.query.sql.calls import aggregate_call, has_aggregate, has_window
 from dither.query.sql.grouping import grouped
@@ -46,7 +47,6 @@ from dither.query.sql.names import (
     typed,
 )
 from dither.query.sql.per_unit import Windows
-from dither.query.sql.refusals import name_shown, only, placed, refused
 from dither.query.sql.released import Named, PostProcessing, Released, label_of
 from dither.query.sql.scalars import Scalars, balanced, flattened
 

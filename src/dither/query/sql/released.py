@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dither.query.expressions import Column, Expression
-from dither.query.functions import Typed, apply
+from dither.query.expressions.expressions import Column, Expression
+from dither.query.expressions.functions import Typed, apply
 from dither.query.kinds import NOTHING, Kind
-from dither.query.plan import Aggregation, Options, Ordering
+from dither.query.plan.plan import Aggregation, Options, Ordering
+from dither.query.refusals import name_shown, only, placed, refused
 from dither.query.sql.calls import INTERVALS, aggregate_call, has_aggregate
 from dither.query.sql.constants import exact_number
 from dither.query.sql.names import same_name
-from dither.query.sql.refusals import name_shown, only, placed, refused
 from dither.query.sql.scalars import Scalars, call_name
 
 

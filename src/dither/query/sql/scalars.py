@@ -13,9 +13,10 @@ from typing import ClassVar
 from sqlglot import exp
 
 from dither.errors import Refused
-from dither.query.expressions import Call, Expression
-from dither.query.functions import SPELLINGS, Typed, adapt, apply, literal, temporal
+from dither.query.expressions.expressions import Call, Expression
+from dither.query.expressions.functions import SPELLINGS, Typed, adapt, apply, literal, temporal
 from dither.query.kinds import Kind
+from dither.query.refusals import name_shown, only, placed, refused
 from dither.query.sql.constants import (
     KINDS,
     TYPES_HINT,
@@ -24,13 +25,12 @@ from dither.query.sql.constants import (
     formatted,
     instant,
     is_constant,
+    listed,
     numeral,
     readable,
     whole,
 )
-from dither.query.sql.lists import listed
 from dither.query.sql.names import folded
-from dither.query.sql.refusals import name_shown, only, placed, refused
 
 DEEPEST_EXPRESSION = 150
 # BETWEEN and CASE x WHEN write x twice, so nesting them doubles an expression at each level: a line of text could keep

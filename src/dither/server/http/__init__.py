@@ -1,4 +1,4 @@
-"""The HTTP API: questions, prices, budgets and records as JSON, CSV and Arrow. It translates, decides nothing."""
+"""The HTTP API: questions, prices, budgets and records as JSON, CSV and Arrow."""
 
 from dither.errors import MissingLibrary
 

@@ -6,10 +6,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from dither.ledger import Currency
+from dither.curator import Currency
+from dither.server.auth.identity import Scope
 from dither.server.http.door import Who, problems, service_of
 from dither.server.http.formats import json_response
-from dither.server.http.forms import (
+from dither.server.wire.facts import budget_form, guarantee_form, schema_form, verified_form
+from dither.server.wire.forms import (
     BudgetLineForm,
     GuaranteeForm,
     HealthForm,
@@ -18,15 +20,6 @@ from dither.server.http.forms import (
     SpendingForm,
     VerifiedForm,
     WhoForm,
-)
-from dither.server.identity import Scope
-from dither.server.wire_form import (
-    budget_form,
-    guarantee_form,
-    history_form,
-    record_form,
-    schema_form,
-    verified_form,
 )
 
 MOST_RECORDS = 500
@@ -53,7 +46,7 @@ async def budget(request: Request, who: Who) -> Response:
 async def history(request: Request, who: Who) -> Response:
     """What accounts had spent, in the order of time: all for the owner, for an analyst their own."""
     found = await service_of(request).do(who, Scope.PRICE, "history", lambda curator: curator.history(who.analyst))
-    return json_response(history_form(found))
+    return json_response([SpendingForm.of(point) for point in found])
 
 
 @router.get(
@@ -104,7 +97,7 @@ async def ledger(
     found = await service_of(request).do(
         who, Scope.OWNER, "ledger", lambda curator: curator.records(count=count, before=before)
     )
-    return json_response([record_form(record) for record in found])
+    return json_response([RecordForm.of(record) for record in found])
 
 
 @router.post(

@@ -6,12 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from dither.server.auth.identity import Scope
 from dither.server.http.bodies import BudgetRequest, Decision, QuestionRequest
 from dither.server.http.door import QUESTION, Direct, Who, problems, service_of
 from dither.server.http.formats import json_response
-from dither.server.http.forms import RequestForm
-from dither.server.identity import Scope
-from dither.server.wire_form import request_form
+from dither.server.wire.forms import RequestForm
 
 BODY = (400, 413, 415)
 direct = APIRouter(prefix="/v1/requests", tags=["requests"], route_class=Direct)
@@ -29,7 +28,7 @@ async def requests(
     found = await service_of(request).do(
         who, Scope.ASK, "requests", lambda curator: curator.requests(who.analyst, waiting_only=waiting)
     )
-    return json_response([request_form(one) for one in found])
+    return json_response([RequestForm.of(one) for one in found])
 
 
 @direct.post(
@@ -54,7 +53,7 @@ async def request_question(request: Request, who: Who, body: QuestionRequest) ->
             confidence=wanted.confidence,
         ),
     )
-    return json_response(request_form(made))
+    return json_response(RequestForm.of(made))
 
 
 @direct.post(
@@ -68,7 +67,7 @@ async def request_budget(request: Request, who: Who, body: BudgetRequest) -> Res
         "request",
         lambda curator: curator.request_budget(who.analyst, epsilon=body.epsilon, why=body.why),
     )
-    return json_response(request_form(made))
+    return json_response(RequestForm.of(made))
 
 
 @direct.post(
@@ -89,4 +88,4 @@ async def decide(
     made = await service_of(request).do(
         who, Scope.OWNER, "decide", lambda curator: curator.decide(number, approve=body.approve, why=body.why)
     )
-    return json_response(request_form(made))
+    return json_response(RequestForm.of(made))

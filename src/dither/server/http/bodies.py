@@ -28,7 +28,8 @@ A_NUMBER = 'a number above 0, such as 0.1, or a text such as "0.1" or "1/3"'
 class Body(BaseModel):
     """A JSON object with these fields and no others; the description of a field says what is expected there."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # what clients say isn't kept: the library would remember thousands of short texts for as long as the process lives
+    model_config = ConfigDict(extra="forbid", frozen=True, cache_strings="keys")
 
 
 class Question(Body):

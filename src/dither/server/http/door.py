@@ -9,15 +9,15 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 
-from dither.server.access import Access
+from dither.server.auth.identity import Identity
+from dither.server.auth.tokens import TokenFile
 from dither.server.http.bodies import Body, read_body
 from dither.server.http.formats import Answers
-from dither.server.http.forms import ProblemForm
 from dither.server.http.guard import PROBLEM
-from dither.server.identity import Identity
-from dither.server.places import SIGNED_IN
 from dither.server.problems import UNKNOWN_TOKEN, ServerRefusal
 from dither.server.service import Service
+from dither.server.traffic.places import SIGNED_IN
+from dither.server.wire.forms import ProblemForm
 
 LONGEST_TOKEN = 512
 BEARER = HTTPBearer(scheme_name="token", description="The token that the owner of the data gave you.", auto_error=False)
@@ -64,9 +64,9 @@ def service_of(request: Request) -> Service:
     return cast("Service", request.app.state.service)
 
 
-def access_of(request: Request) -> Access:
+def access_of(request: Request) -> TokenFile:
     """Who may come in."""
-    return cast("Access", request.app.state.access)
+    return cast("TokenFile", request.app.state.access)
 
 
 def answers_of(request: Request) -> Answers:

@@ -12,7 +12,8 @@ from starlette.responses import Response
 
 from dither.curator import Answer
 from dither.server.problems import Problem, ServerRefusal
-from dither.server.wire_form import answer_to_arrow, answer_to_csv, cost_form, lasting_form
+from dither.server.wire.answers import answer_to_arrow, answer_to_csv, lasting_form
+from dither.server.wire.forms import CostForm
 
 # Encoding more cells than this takes milliseconds, so it isn't done where all connections wait for it.
 MOST_CELLS_AT_ONCE = 5_000
@@ -166,7 +167,7 @@ class Answers:
             lasting = _lasting(answer) if _small(answer) else await asyncio.to_thread(_lasting, answer)
             self.kept.keep(answer, lasting)
         # two objects put together: both have fields, so a comma stands where the braces were
-        return b'{"cost":' + orjson.dumps(cost_form(answer.cost)) + b"," + lasting[1:]
+        return b'{"cost":' + orjson.dumps(CostForm.of(answer.cost)) + b"," + lasting[1:]
 
 
 def _lasting(answer: Answer) -> bytes:

@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from dither.server.auth.identity import Scope
 from dither.server.http.bodies import Question
 from dither.server.http.door import QUESTION, Direct, Who, answers_of, problems, service_of
 from dither.server.http.formats import Format, expect_format, json_response
-from dither.server.http.forms import AnswerForm, AnswerPageForm, QuoteForm
-from dither.server.identity import Scope
-from dither.server.wire_form import page_form, quote_form
+from dither.server.wire.forms import AnswerForm, AnswerPageForm, QuoteForm
 
 MOST_ANSWERS = 200
 ANSWER: dict[int | str, dict[str, Any]] = {
@@ -70,7 +69,7 @@ async def ask(request: Request, who: Who, body: Question) -> Response:
 )
 async def price(request: Request, who: Who, body: Question) -> Response:
     """Price a question: its cost, the error of every column, what would be left. Free; reads no data."""
-    return json_response(quote_form(await service_of(request).price(who, body.wanted())))
+    return json_response(QuoteForm.of(await service_of(request).price(who, body.wanted())))
 
 
 @plain.get(
@@ -94,7 +93,7 @@ async def answers(
         "answers",
         lambda curator: curator.answers(who.analyst, search=search, before=before, count=count),
     )
-    return json_response(page_form(page))
+    return json_response(AnswerPageForm.of(page))
 
 
 @plain.get("/answers/{number}", summary="An answer again", responses={**ANSWER, **problems(400, 404, 406, 409, 410)})

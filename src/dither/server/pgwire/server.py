@@ -9,18 +9,18 @@ import secrets
 import socket
 import ssl
 
-from dither.server.access import Access
-from dither.server.listening import BACKLOG
-from dither.server.pgwire.connection import Gone, Patience, Wire
-from dither.server.pgwire.errors import Report, WireError, fatal, told
-from dither.server.pgwire.messages import ProtocolError
-from dither.server.pgwire.session import Session, Shared
-from dither.server.pgwire.shadow import Shadow
-from dither.server.pgwire.shadow_schema import database_of
-from dither.server.pgwire.startup import CancelKey, SignedIn, begin
-from dither.server.places import NoPlace, Places, Visitor
+from dither.server.auth.tokens import TokenFile
+from dither.server.pgwire.catalogue.shadow import Shadow
+from dither.server.pgwire.catalogue.shadow_schema import database_of
+from dither.server.pgwire.protocol.connection import Gone, Patience, Wire
+from dither.server.pgwire.protocol.errors import Report, WireError, fatal, told
+from dither.server.pgwire.protocol.messages import ProtocolError
+from dither.server.pgwire.protocol.startup import CancelKey, SignedIn, begin
+from dither.server.pgwire.session.session import Session, Shared
 from dither.server.problems import INTERNAL, ServerRefusal
 from dither.server.service import Service
+from dither.server.traffic.listening import BACKLOG
+from dither.server.traffic.places import NoPlace, Places, Visitor
 
 LOG = logging.getLogger("dither.server.pgwire")
 
@@ -35,7 +35,7 @@ class PgServer:
     def __init__(
         self,
         service: Service,
-        access: Access,
+        access: TokenFile,
         *,
         tls: ssl.SSLContext | None = None,
         require_tls: bool = False,

@@ -1,1 +1,1 @@
-"""The web page: server-rendered, one small script of others (htmx, 0BSD: see NOTICE) and one of ours, no build step."""
+"""The web page: server-rendered, two small scripts (htmx is 0BSD: see NOTICE), no build step."""

@@ -9,14 +9,14 @@ from fastapi import Response
 from starlette.datastructures import URL
 
 from dither.curator import Answer, Curator, Past
-from dither.curator.charts import ChartKind
+from dither.drawings.panels import ChartKind
 from dither.errors import InvalidParameter
-from dither.server.identity import Scope
+from dither.server.auth.identity import Scope
 from dither.server.web.links import ask_link
 from dither.server.web.notebook import notebook
 from dither.server.web.showing import KINDS, shown_answer
 from dither.server.web.visits import Visit
-from dither.server.wire_form import answer_to_arrow, answer_to_csv
+from dither.server.wire.answers import answer_to_arrow, answer_to_csv
 
 T = TypeVar("T")
 PAGE = 25

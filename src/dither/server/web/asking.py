@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse
 from dither.curator import OWNER, BudgetLine, Quote
 from dither.errors import DitherError, Failed, InvalidParameter, OutOfBudget, Refused
 from dither.privacy import Guarantee
-from dither.server.identity import Scope
+from dither.server.auth.identity import Scope
 from dither.server.problems import Problem, ServerRefusal, problem_of
 from dither.server.service import Wanted
 from dither.server.web.facts import shown_table
@@ -88,7 +88,7 @@ async def _shown_price(visit: Visit, quote: Quote) -> dict[str, Any]:
 
 
 def _told(lines: tuple[BudgetLine, ...]) -> BudgetLine | None:
-    """The account of which prices speak to whoever looks."""
+    """The account whose balance this user sees."""
     return next((line for line in lines if line.told), None)
 
 

@@ -8,9 +8,9 @@ from fastapi import Response
 from starlette.responses import RedirectResponse
 
 from dither.curator import OWNER, Curator, Past
-from dither.curator.charts import burn_down
+from dither.drawings.meters import burn_down
 from dither.errors import DitherError, InvalidParameter
-from dither.server.identity import Scope
+from dither.server.auth.identity import Scope
 from dither.server.web.facts import protected
 from dither.server.web.meaning import meaning_of
 from dither.server.web.visits import Visit, short_name

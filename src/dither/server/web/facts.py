@@ -8,16 +8,16 @@ from fractions import Fraction
 
 from fastapi import Response
 
-from dither.curator import Policy
-from dither.curator.answer import number
-from dither.curator.policy.advice import advise
+from dither.drawings.texts import number
+from dither.policy import Policy
+from dither.policy.advice.advice import advise
 from dither.privacy import Adjacency
 from dither.query.kinds import Auto, Interval, Kind, Value
 from dither.query.schema import ColumnFacts, TableFacts
 from dither.query.sql.names import column_facts
-from dither.server.identity import Scope
+from dither.server.auth.identity import Scope
 from dither.server.web.visits import Visit
-from dither.server.wire_form import DAY_ZERO, TIME_ZERO
+from dither.server.wire.facts import DAY_ZERO, TIME_ZERO
 
 MOST_KEYS = 30
 

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse
 
 from dither.curator import OWNER, Curator, Outlook, Record, Request, RequestKind, RequestState
 from dither.errors import DitherError, InvalidParameter, LedgerError
-from dither.server.identity import Scope
+from dither.server.auth.identity import Scope
 from dither.server.problems import Problem, problem_of
 from dither.server.web.visits import Visit, short_name
 

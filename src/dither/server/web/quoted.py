@@ -6,8 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 
-from dither.curator.answer import number
-from dither.curator.quote import QuotedColumn
+from dither.curator.price.quote import QuotedColumn
+from dither.drawings.texts import number
 
 # an error that depends on how many rows a group has, as a quote says it
 BY_ROWS = re.compile(r"(at most about )?±(√?)\(([0-9.,]+) / rows in the group\)")
@@ -31,7 +31,7 @@ def shown_error(column: QuotedColumn) -> ShownError:
     """An error as the page shows it, with an example where it is a formula.
 
     Example:
-        >>> from dither.curator.quote import QuotedColumn
+        >>> from dither.curator.price.quote import QuotedColumn
         >>> column = QuotedColumn(name="m", error="±(5,155,004 / rows in the group)", half_width=None, mechanism="x")
         >>> shown_error(column).half, shown_error(column).rows
         ('5,156', '1,000')

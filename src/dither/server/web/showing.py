@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from dither.curator import Answer
-from dither.curator.answer import ValueText, column_texts
-from dither.curator.charts import ChartKind
+from dither.drawings.panels import ChartKind
+from dither.drawings.texts import ValueText
 
 MOST_ROWS = 500
 KINDS: tuple[ChartKind, ...] = ("bar", "line", "dot")
@@ -83,7 +83,7 @@ def _column(answer: Answer, name: str, cells: list[ShownCell]) -> ShownColumn:
 
 
 def _cells(answer: Answer, name: str) -> list[ShownCell]:
-    bars, texts = answer.bars.get(name), column_texts(answer, name, MOST_ROWS)
+    bars, texts = answer.bars.get(name), answer.texts(name, MOST_ROWS)
     if bars is None:
         return [ShownCell(text.value) for text in texts]
     if bars.low is None or bars.high is None:

@@ -17,13 +17,11 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from dither.curator import OWNER
-from dither.curator.accounts import percent
-from dither.curator.answer import cell, number
-from dither.curator.charts import meter
+from dither.drawings.meters import meter
+from dither.drawings.texts import cell, number, percent
 from dither.errors import InvalidParameter
-from dither.server.access import Session
+from dither.server.auth.identity import Scope, Session
 from dither.server.http.door import access_of, known, service_of
-from dither.server.identity import Scope
 from dither.server.problems import Problem, problem_of
 from dither.server.service import Service
 from dither.server.web.links import ask_link, needs_more

@@ -1,0 +1,1 @@
+"""Generalisation hierarchies: tables of levels, and rules."""

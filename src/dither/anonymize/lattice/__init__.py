@@ -1,0 +1,1 @@
+"""Full-domain generalisation: one level for each column, the best of all."""

@@ -1,0 +1,1 @@
+"""Privacy models, one family a file."""

@@ -1,0 +1,1 @@
+"""Mondrian: a table cut into ever smaller parts."""

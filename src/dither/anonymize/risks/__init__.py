@@ -1,0 +1,1 @@
+"""Which columns single people out, and what somebody who knows them could do."""

@@ -1,0 +1,1 @@
+"""Tables as whole numbers: read, encoded, grouped into classes."""

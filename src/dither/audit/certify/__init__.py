@@ -1,0 +1,1 @@
+"""From counts to a bound that holds with a stated confidence."""

@@ -1,0 +1,1 @@
+"""Outputs drawn from what is audited, by one process or several."""

@@ -1,0 +1,1 @@
+"""Outputs of any shape as columns that events are made of."""

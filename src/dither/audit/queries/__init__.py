@@ -1,0 +1,1 @@
+"""The audit of questions on made-up tables of a policy's shape."""

@@ -1,0 +1,1 @@
+"""The report of an audit: Markdown, a page and pictures."""

@@ -1,0 +1,1 @@
+"""Everything that dither claims, audited in one go."""

@@ -1,0 +1,1 @@
+"""From exact cells to an answer: noise, shape, intervals."""

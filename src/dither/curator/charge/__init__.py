@@ -1,0 +1,1 @@
+"""What is charged, to whom, and how a question passes through the ledger."""

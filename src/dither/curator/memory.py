@@ -1,0 +1,73 @@
+"""What a process keeps in memory for those who ask the same again soon.
+
+By analyst: the time of an answer, or of a price, must not tell one what another asked.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Memory(Generic[T]):
+    """A least-recently-used cache of at most ``entries`` results that take about ``room`` bytes together.
+
+    ``size`` says what one takes; one that takes more than a quarter of the room isn't kept.
+
+    Example:
+        >>> memory = Memory[str](10, room=8, size=len)
+        >>> for text in ("aa", "bb", "cc", "dd", "ee", "much too large"):
+        ...     memory.keep("ana", text, text)
+        >>> [memory.get("ana", text) for text in ("ee", "aa", "much too large")], memory.get("bob", "ee")
+        (['ee', None, None], None)
+    """
+
+    def __init__(self, entries: int, *, room: int = sys.maxsize, size: Callable[[T], int] = lambda _: 1) -> None:
+        self._entries, self._room, self._size = entries, room, size
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, Hashable], tuple[T, int]] = OrderedDict()
+        self.bytes = 0
+
+    def get(self, analyst: str, key: Hashable) -> T | None:
+        """What is kept for this analyst under this key."""
+        with self._lock:
+            found = self._kept.get((analyst, key))
+            if found is None:
+                return None
+            self._kept.move_to_end((analyst, key))
+            return found[0]
+
+    def keep(self, analyst: str, key: Hashable, value: T) -> None:
+        """Keep it; what wasn't used for longest is forgotten."""
+        size = self._size(value)
+        if size > self._room // 4:
+            return
+        with self._lock:
+            _, before = self._kept.pop((analyst, key), (None, 0))
+            self._kept[analyst, key] = (value, size)
+            self.bytes += size - before
+            while self.bytes > self._room or len(self._kept) > self._entries:
+                _, (_, gone) = self._kept.popitem(last=False)
+                self.bytes -= gone
+
+    def made(self, analyst: str, key: Hashable, make: Callable[[], T]) -> T:
+        """What is kept, or what ``make`` makes now; what it raises isn't kept."""
+        found = self.get(analyst, key)
+        if found is None:
+            found = make()
+            self.keep(analyst, key, found)
+        return found
+
+    def forget(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._kept.clear()
+            self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)

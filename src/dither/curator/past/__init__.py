@@ -1,0 +1,1 @@
+"""What was asked before: the ledger as analysts and the owner may read it."""

@@ -1,0 +1,1 @@
+"""What a question costs, before anything is spent or read."""

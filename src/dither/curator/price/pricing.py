@@ -1,0 +1,371 @@
+"""Prices for questions: the policy's limits, the analyst's wishes and the plan, made into a quote. Reads no data."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+
+from dither.curator.charge.currency import Exchange
+from dither.curator.computation import Computation
+from dither.curator.memory import Memory
+from dither.curator.price.old_keys import OldKeys
+from dither.curator.price.open_bounds import TRIALS, Place, bounded, searched, widened
+from dither.curator.price.prepared import Prepared, aggregates_of
+from dither.curator.terms import Settled, Terms
+from dither.curator.who import Asker
+from dither.errors import Refused
+from dither.ledger import Currency, Ledger
+from dither.mechanisms.partition_selection import GivenAwayLoss
+from dither.policy.policy import Policy
+from dither.policy.settings import LARGEST_EPSILON, SMALLEST_DELTA
+from dither.privacy import Json, PrivacyLoss, PureLoss, ZcdpLoss
+from dither.query.effort import limited
+from dither.query.expressions.expressions import Column, columns
+from dither.query.kinds import Interval
+from dither.query.measure.grids import holds_bounds
+from dither.query.plan.canonical import canonical_aggregation
+from dither.query.plan.plan import Aggregation, Question
+from dither.query.price.price import BudgetKind, Priced, QueryBudget, price, price_for_error
+from dither.query.schema import Schema
+from dither.query.sql import bind_with_form
+
+# What the key of a question is made of: since version 2, of the exact terms on which it was asked.
+KEY_VERSION = 2
+# How many bound texts and prices are kept, up to which length of the text, and in how many bytes.
+KEPT, LONGEST_KEPT, ROOM = 256, 10_000, 64 * 2**20
+# what they take for each character of the text, and for each public value that they list, about
+BYTES_OF_CHARACTER, BYTES_OF_VALUE = 100, 300
+# The part of a question's budget that searches for bounds which the owner left open.
+SEARCH_SHARE = Fraction(1, 5)
+# Costs are rounded up, so that what asks for exactly the most costs a little more.
+ROUNDING = 1 + Fraction(1, 10**9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bound:
+    """A question, and what follows from its text alone: the columns it waits for, and its canonical form."""
+
+    question: Question
+    waiting: tuple[Place, ...]
+    form: str
+    size: int
+
+    @classmethod
+    def of(cls, sql: str, schema: Schema) -> _Bound:
+        question, form = bind_with_form(sql, schema)
+        aggregation = question.aggregation
+        listed = [key.values for key in aggregation.keys]
+        listed += [argument.facts.keys for aggregate in aggregation.aggregates for argument in aggregate.arguments]
+        size = BYTES_OF_CHARACTER * len(sql) + BYTES_OF_VALUE * sum(len(values) for values in listed if values)
+        return cls(question=question, waiting=searched(aggregation), form=form, size=size)
+
+
+class Pricing:
+    """Makes quotes for one policy."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        exchange: Exchange,
+        ledger: Ledger,
+        *,
+        version: str,
+    ) -> None:
+        self.policy = policy
+        self.version = version
+        self._exchange = exchange
+        self._secret = secret_of(ledger)
+        self._fingerprint = policy.fingerprint()
+        # by analyst, so that the time of a price doesn't tell what others asked
+        self._bound = Memory[_Bound](KEPT, room=ROOM, size=lambda bound: bound.size)
+        self._bought = lru_cache(KEPT)(
+            lambda epsilon, delta, _analyst, discover: exchange.bought(epsilon, delta, discover=discover)
+        )
+        self._kept = Memory[tuple[Prepared, int]](KEPT, room=ROOM, size=lambda kept: kept[1])
+        self._old_keys = OldKeys(ledger, self._fingerprint, self._present_key)
+
+    def prepare(self, sql: str, terms: Terms, who: Asker, *, again: Settled | None = None) -> Prepared:
+        """Bind and price; raises Refused for public reasons only.
+
+        ``again`` are the terms of a question that was charged before: what a question may cost doesn't matter then.
+        """
+        if again is not None or len(sql) > LONGEST_KEPT:
+            return self._prepared(sql, terms, who, again)[0]
+        # what an analyst asks the price of is often asked next
+        return self._kept.made(who.name, (sql, terms.signature), lambda: self._prepared(sql, terms, who, None))[0]
+
+    def _prepared(self, sql: str, terms: Terms, who: Asker, again: Settled | None) -> tuple[Prepared, int]:
+        """The question, and about how many bytes it takes."""
+        if len(sql) > LONGEST_KEPT:
+            bound = _Bound.of(sql, self.policy.schema)
+        else:
+            bound = self._bound.made(who.name, sql, lambda: _Bound.of(sql, self.policy.schema))
+        with limited():
+            return self._priced(sql, bound, terms, who, again), bound.size
+
+    def _priced(self, sql: str, bound: _Bound, asked: Terms, who: Asker, again: Settled | None) -> Prepared:
+        question, waiting = bound.question, bound.waiting
+        aggregation = self._weighted(question, asked.weights)
+        most = who.most_epsilon if again is None else Fraction(LARGEST_EPSILON)
+        delta = self._delta(question) if again is None else again.delta
+        if asked.error is not None:
+            priced = self._for_error(question, aggregation, asked, delta, waiting)
+            whole = priced.budget
+            cost = self._exchange.epsilon_of_question(whole, delta)
+            taken = asked
+        else:
+            epsilon = self._epsilon(question, asked, most)
+            taken = replace(asked, epsilon=epsilon)
+            whole, cost = self._bought(epsilon, delta, who.name, aggregation.discover)
+            if waiting:
+                aggregation, priced = self._supposed(sql, question, asked, waiting, self._rest(whole, waiting))
+            else:
+                priced = price(aggregation, whole, self.policy.schema.adjacency)
+        if Fraction(cost) > most * ROUNDING:
+            raise Refused(
+                f"this would cost ε = {cost:.4g} and a question may cost at most {float(most):g}",
+                code="epsilon_too_large",
+                hint="Ask for a larger error, or for fewer columns.",
+            )
+        loss = self._stated(whole) if waiting else priced.loss
+        settled = Settled(terms=taken, delta=delta, version=self.version if again is None else again.version)
+        key = self._key(bound, settled)
+        key = self._old_keys.find(key, settled) or key
+        share = self._share(whole, len(waiting)) if waiting else None
+        return Prepared(
+            sql=sql,
+            terms=asked,
+            who=who,
+            question=question,
+            priced=priced,
+            loss=loss,
+            key=key,
+            epsilon=cost,
+            delta=float(delta) if self._exchange.currency is Currency.ZCDP else 0.0,
+            searched=waiting,
+            search_budget=share,
+            settled=settled,
+        )
+
+    def on_found(self, prepared: Prepared, found: Mapping[Place, Interval]) -> tuple[dict[Place, Interval], Priced]:
+        """The bounds that were found, or the narrowest around them that can be priced; and that price.
+
+        The widest were tried before the charge (``_supposed``), so that there always are such bounds.
+        """
+        problem: Refused | None = None
+        for bounds in widened(found):
+            try:
+                return bounds, self.with_bounds(prepared, bounds)
+            except Refused as refused:
+                problem = refused
+        assert problem is not None
+        raise problem
+
+    def with_bounds(self, prepared: Prepared, bounds: Mapping[Place, Interval]) -> Priced:
+        """The price once bounds were found: the same budget, noise of the size that these bounds need."""
+        known = bounded(prepared.sql, prepared.question, self.policy.schema, bounds)
+        aggregation = self._weighted(known, prepared.terms.weights)
+        return price(aggregation, prepared.priced.budget, self.policy.schema.adjacency)
+
+    def _supposed(
+        self, sql: str, question: Question, asked: Terms, waiting: tuple[Place, ...], rest: QueryBudget
+    ) -> tuple[Aggregation, Priced]:
+        """The price on made-up bounds, once every sort of bounds that a search can find has been tried.
+
+        A question that can't be priced on bounds that were found would be refused after its charge, so it is refused
+        before it.
+        """
+        for trial in TRIALS:
+            try:
+                supposed = bounded(sql, question, self.policy.schema, dict.fromkeys(waiting, trial))
+                aggregation = self._weighted(supposed, asked.weights)
+                priced = price(aggregation, rest, self.policy.schema.adjacency)
+            except Refused as problem:
+                if problem.code in ("unknown_weight", "keys_need_delta"):
+                    raise
+                raise Refused(
+                    "the bounds that a search may find for "
+                    + ", ".join(f"{table}.{column}" for table, column in waiting)
+                    + " wouldn't all do for this question",
+                    code="bounds_missing",
+                    hint="State contribution_bounds_per_row => (low, high), clamp with LEAST and GREATEST, or have the "
+                    "owner declare the bounds.",
+                    position=problem.position,
+                ) from None
+        return aggregation, priced
+
+    def key_of_computation(self, computation: Computation, loss: PrivacyLoss) -> str:
+        """The permanent name of a computation on this data under this policy."""
+        what = [computation.key(), computation.table, list(computation.columns), computation.rows, loss.to_json()]
+        return self._named(["computation", 1, what], self.version)
+
+    def _delta(self, question: Question) -> Fraction:
+        delta = self.policy.budget.delta_per_query
+        wanted = question.options.delta
+        if wanted is None:
+            return delta
+        if wanted > delta:
+            raise Refused(
+                f"the question asks for δ = {_shown(wanted)} and the policy allows {float(delta):.3g} a question",
+                code="delta_too_large",
+                hint="Leave delta out, or ask for a smaller one.",
+            )
+        if wanted < min(SMALLEST_DELTA, delta) and self._exchange.currency is Currency.ZCDP:
+            raise Refused("a question's delta must be at least 2e-18 where the budget has one", code="delta_too_small",
+                          hint="Leave delta out of OPTIONS.")  # fmt: skip
+        return wanted
+
+    def _epsilon(self, question: Question, asked: Terms, most: Fraction) -> Fraction:
+        stated = [x for x in (asked.epsilon, question.options.epsilon) if x is not None]
+        if not stated and self.policy.budget.default_epsilon is not None:
+            stated = [min(self.policy.budget.default_epsilon, most)]
+        if not stated:
+            raise Refused(
+                "the question says neither how much ε to spend nor which error to reach",
+                code="epsilon_missing",
+                hint=f"Give epsilon (at most {float(most):g}) or error; EXPLAIN PRIVACY shows what an ε would buy.",
+            )
+        epsilon = min(stated)
+        if epsilon > most:
+            raise Refused(
+                f"the question asks for ε = {_shown(epsilon)} and a question may cost at most {float(most):g}",
+                code="epsilon_too_large",
+                hint=f"Ask with ε = {float(most):g} or less.",
+            )
+        return epsilon
+
+    def _weighted(self, question: Question, weights: Mapping[str, Fraction]) -> Aggregation:
+        """The aggregation with the weights given by output column."""
+        aggregation = question.aggregation
+        if not weights:
+            return aggregation
+        chosen = {index: aggregate.weight for index, aggregate in enumerate(aggregation.aggregates)}
+        outputs = {output.name: output for output in question.shape.outputs}
+        for name, weight in weights.items():
+            indices = aggregates_of(columns(outputs[name].expression)) if name in outputs else []
+            if not indices:
+                raise Refused(f"there is no noisy column {name!r} to weigh", code="unknown_weight",
+                              hint="Weights are given by the names of noisy columns of the answer.")  # fmt: skip
+            for index in indices:
+                chosen[index] = weight
+        weighted = tuple(replace(a, weight=chosen[i]) for i, a in enumerate(aggregation.aggregates))
+        return replace(aggregation, aggregates=weighted)
+
+    def _for_error(
+        self, question: Question, aggregation: Aggregation, asked: Terms, delta: Fraction, waiting: tuple[Place, ...]
+    ) -> Priced:
+        if waiting:
+            raise Refused(
+                "the error can't be promised before the bounds of "
+                + ", ".join(f"{table}.{column}" for table, column in waiting)
+                + " are known",
+                code="error_unknown",
+                hint="Ask with epsilon, or have the owner declare the bounds.",
+            )
+        assert asked.error is not None
+        targets = _error_targets(question, aggregation, asked.error)
+        kind: BudgetKind = "zcdp" if self._exchange.currency is Currency.ZCDP else "pure"
+        keys = delta / 2 if aggregation.discover and kind == "zcdp" else Fraction(0)
+        return price_for_error(
+            aggregation,
+            targets,
+            kind=kind,
+            delta=keys,
+            adjacency=self.policy.schema.adjacency,
+            confidence=asked.confidence,
+        )
+
+    def _rest(self, whole: QueryBudget, waiting: tuple[Place, ...]) -> QueryBudget:
+        return replace(whole, main=whole.main * (1 - SEARCH_SHARE)) if waiting else whole
+
+    def _share(self, whole: QueryBudget, columns: int) -> QueryBudget:
+        return QueryBudget(kind=whole.kind, main=whole.main * SEARCH_SHARE / columns, delta=Fraction(0))
+
+    def _stated(self, whole: QueryBudget) -> PrivacyLoss:
+        """The whole budget as a loss, for a question whose noise is known only once bounds were found."""
+        adjacency = self.policy.schema.adjacency
+        if whole.kind == "pure":
+            return PureLoss(whole.main, adjacency)
+        loss = ZcdpLoss(whole.main, adjacency)
+        return GivenAwayLoss(loss, whole.delta, adjacency) if whole.delta else loss
+
+    def _key(self, bound: _Bound, settled: Settled) -> str:
+        """The permanent name of a question: what is computed, and on which terms, all of them exact.
+
+        By the canonical text of what is computed, not by the analyst's: ORDER BY or another alias is the same. A term
+        that has its default isn't named, so that terms which later versions add leave the names of before as they are.
+        The confidence is a term only where an error was asked for, which it decides.
+        """
+        question, asked = bound.question, settled.terms
+        aggregation = self._weighted(question, asked.weights)
+        form = bound.form if aggregation is question.aggregation else canonical_aggregation(aggregation)
+        named: Json = {"form": form}
+        if asked.error is not None:
+            targets = _error_targets(question, aggregation, asked.error)
+            named["error"] = [[index, str(half)] for index, half in sorted(targets.items())]
+            named["confidence"] = str(asked.confidence)
+        else:
+            named["epsilon"] = str(asked.epsilon)
+        if settled.delta and self._exchange.currency is Currency.ZCDP:
+            named["delta"] = str(settled.delta)
+        if bound.waiting:
+            # bounds that are searched for must not be taken for stated ones
+            named["searched"] = [[sorted(x.facts.auto) for x in a.arguments] for a in question.aggregation.aggregates]
+        return self._named(["question", KEY_VERSION, named], settled.version)
+
+    def _present_key(self, sql: str, settled: Settled) -> str | None:
+        """The key of a question that 0.1.0 was asked on these terms; None if it is another question now, or none."""
+        try:
+            bound = _Bound.of(sql, self.policy.schema)
+            return None if rounded_inwards(bound.question) else self._key(bound, settled)
+        except Refused:
+            return None
+
+    def _named(self, what: list[object], version: str) -> str:
+        """A permanent name for what is asked of this data under this policy.
+
+        The version may be a fingerprint of files, with their exact sizes in it: under a plain hash anybody could check
+        guesses of them, so it is keyed with the ledger's secret.
+        """
+        parts = [*what, self.policy.source.name, version, self._fingerprint]
+        text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
+        return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def rounded_inwards(question: Question) -> bool:
+    """Whether dither 0.1.0 clamped to other bounds than this question states: its answer is to another one."""
+    asked = ((aggregate, argument) for aggregate in question.aggregation.aggregates for argument in aggregate.arguments)
+    return not all(holds_bounds(argument, aggregate.per_group) for aggregate, argument in asked)
+
+
+def _error_targets(
+    question: Question, aggregation: Aggregation, error: Mapping[str, Fraction] | Fraction
+) -> dict[int, Fraction]:
+    """The half width that each aggregate is to reach; Refused where a name isn't that of a plain aggregate."""
+    if not isinstance(error, Mapping):
+        return dict.fromkeys(range(len(aggregation.aggregates)), error)
+    targets: dict[int, Fraction] = {}
+    by_name = {o.name: o.expression for o in question.shape.outputs}
+    for name, half in error.items():
+        expression = by_name.get(name)
+        found = aggregates_of({expression.name}) if isinstance(expression, Column) else []
+        if not found:
+            raise Refused(f"an error can be asked for plain aggregates only; {name!r} is none",
+                          code="error_unknown", hint="Name a column that is COUNT or SUM.")  # fmt: skip
+        targets[found[0]] = half
+    return targets
+
+
+def secret_of(ledger: Ledger) -> bytes:
+    """A secret that lives as long as the ledger: the random name in its first entry, which analysts never see."""
+    return str(next(iter(ledger.entries())).body["ledger"]).encode()
+
+
+def _shown(number: Fraction) -> str:
+    """A number as text; an analyst may type one that no float can hold."""
+    return f"{float(number):.6g}" if number < 10**300 else "more than 1e300"

@@ -1,0 +1,188 @@
+"""Quotes: a price in words, with what an analyst may know of the budget; and which questions wait for the owner."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import TypeAlias
+
+from dither.curator.answers.shape import choice_note
+from dither.curator.charge.accounts import Accounts
+from dither.curator.charge.currency import Exchange
+from dither.curator.price.prepared import Prepared, aggregates_of
+from dither.curator.price.quote import Quote, QuotedColumn
+from dither.curator.who import Asker
+from dither.errors import Refused
+from dither.ledger import Amount, Currency, Ledger, Limit
+from dither.policy.policy import Policy
+from dither.privacy import PrivacyLoss
+from dither.query.expressions.expressions import Column, columns
+from dither.query.plan.plan import Aggregation, Function, Question
+from dither.query.price.price import Priced
+from dither.query.sql.grouping import one_row_each
+
+Approved: TypeAlias = Callable[[str, str], bool]
+
+
+class Quoting:
+    """What analysts are told about prices under one policy."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        exchange: Exchange,
+        ledger: Ledger,
+        accounts: Accounts,
+        approved: Approved = lambda _key, _analyst: False,
+    ) -> None:
+        self.policy = policy
+        self._exchange, self._ledger, self._accounts, self._approved = exchange, ledger, accounts, approved
+        self.asker = accounts.asker
+
+    def expect_approved(self, prepared: Prepared) -> None:
+        """Refuse a question that has to wait for the owner; nothing was charged yet."""
+        above = prepared.who.approval_above
+        if above is not None and self.waits(prepared):
+            hint = "Request it from the owner, or ask with a smaller ε or a larger error."
+            raise _needs_approval(f"ε = {prepared.epsilon:.4g}", above, hint)
+
+    def waits(self, prepared: Prepared) -> bool:
+        """Whether a question is above the price, not paid for by this analyst and not approved for them."""
+        above, key, account = prepared.who.approval_above, prepared.key, prepared.who.account
+        # costs are rounded up, so that what asks for exactly this much costs a little more
+        if (
+            above is None
+            or Fraction(prepared.epsilon) <= above * (1 + Fraction(1, 10**9))
+            or self._ledger.paid(key, account)
+        ):
+            return False
+        return not self._approved(key, account.path[-1])
+
+    def check_computation(self, loss: PrivacyLoss, key: str, who: Asker) -> None:
+        """Refused if the loss is more than one question of this analyst may cost, or needs the owner's approval."""
+        amount = Amount.of(loss, self._exchange.currency)
+        limit = self._of_one(who.most_epsilon, amount)
+        if not limit.allows(amount):
+            raise Refused(
+                f"this would cost {amount.in_words(self._exchange.currency)} and a question may cost at most "
+                f"{limit.after(Amount()).in_words(self._exchange.currency)}",
+                code="epsilon_too_large",
+                hint="Give the computation more noise, or have the owner raise max_epsilon_per_query.",
+            )
+        above = who.approval_above
+        if above is None or self._of_one(above, amount).allows(amount):
+            return
+        if not self._ledger.paid(key, who.account):
+            raise _needs_approval(
+                amount.in_words(self._exchange.currency),
+                above,
+                "Give the computation more noise, or have the owner run it.",
+            )
+
+    def _of_one(self, epsilon: Fraction, amount: Amount) -> Limit:
+        """The most that one question of ε may cost, in the ledger's currency."""
+        allowed = self._exchange.for_question(epsilon, self.policy.budget.delta_per_query, discover=amount.delta > 0)
+        if self._exchange.currency is Currency.ZCDP:
+            return Limit.zcdp(allowed.main, allowed.delta)
+        return Limit.pure(allowed.main)
+
+    def quote(self, prepared: Prepared) -> Quote:
+        """A price in words, with what is left now; reads the ledger, and no data."""
+        question, priced, waiting, who = prepared.question, prepared.priced, prepared.searched, prepared.who
+        amount = Amount.of(prepared.loss, self._exchange.currency)
+        errors = priced.errors(prepared.terms.confidence)
+        quoted = []
+        for output in question.shape.outputs:
+            used = aggregates_of(columns(output.expression))
+            plain = isinstance(output.expression, Column) and "." not in output.expression.name
+            if not used:
+                quoted.append(QuotedColumn(name=output.name, error="", half_width=None, mechanism=""))
+            elif plain and not waiting:
+                error = errors[used[0]]
+                quoted.append(
+                    QuotedColumn(
+                        name=output.name, error=error.text, half_width=error.half_width, mechanism=error.mechanism
+                    )
+                )
+            else:
+                why = "computed from the noisy values"
+                if isinstance(output.expression, Column):
+                    why = "known once bounds are found" if plain else "the end of an interval"
+                mechanism = ", ".join(dict.fromkeys(errors[i].mechanism for i in used))
+                quoted.append(QuotedColumn(name=output.name, error=why, half_width=None, mechanism=mechanism))
+        aggregation = question.aggregation
+        free = self._ledger.paid(prepared.key, who.account)
+        room = self._accounts.room(amount, who)
+        notes = tuple(f"bounds of {table}.{column} are searched for first" for table, column in waiting)
+        return Quote(
+            epsilon=prepared.epsilon,
+            delta=prepared.delta,
+            charge=amount.in_words(self._exchange.currency),
+            booked=self._exchange.in_words(amount),
+            free=free,
+            fits=free or self._accounts.fits(amount, prepared.key, who),
+            left=self._accounts.left(who),
+            groups=_groups_in_words(aggregation, priced),
+            unit=self._unit(aggregation),
+            columns=tuple(quoted),
+            confidence=float(prepared.terms.confidence),
+            notes=(*notes, *self.notes(question)),
+            key=prepared.key,
+            priced=priced,
+            shape=question.shape,
+            explains=question.explain,
+            more=None if room is None else room[0],
+            share=None if room is None else 0.0 if free else room[1],
+            needs_approval=not free and self.waits(prepared),
+        )
+
+    def notes(self, question: Question) -> tuple[str, ...]:
+        """What goes with an answer in words: what bounding may leave out, and that noise chose its rows."""
+        return (*self.cut(question.aggregation), *choice_note(question.shape))
+
+    def cut(self, aggregation: Aggregation) -> tuple[str, ...]:
+        """What bounding may leave out, in words: no error bar speaks of it. Nothing where nothing can be cut."""
+        if aggregation.units == "row" or one_row_each(aggregation.relation):
+            return ()
+        parts = []
+        if any(aggregate.function is not Function.COUNT_UNITS for aggregate in aggregation.aggregates):
+            parts.append(f"as at most {_counted(aggregation.rows, 'row')}" + (" in each" if aggregation.keys else ""))
+        if aggregation.keys:
+            parts.append(f"{'of' if parts else 'in'} at most {_counted(aggregation.groups, 'group')}")
+        if not parts:
+            return ()
+        text = f"{self._who(aggregation)} counts {' '.join(parts)}"
+        return (f"{text}; what that cuts off isn't in the error",)
+
+    def _who(self, aggregation: Aggregation) -> str:
+        if aggregation.units == "row":
+            return "each row"
+        return f"each {self.policy.schema.tables[aggregation.tables[0]].unit_column}"
+
+    def _unit(self, aggregation: Aggregation) -> str:
+        tables = [self.policy.schema.tables[name] for name in aggregation.tables]
+        names = ", ".join(table.name for table in tables)
+        return f"{self._who(aggregation)} of {names}, against {self.policy.schema.adjacency.sentence}"
+
+
+def _needs_approval(cost: str, above: Fraction, hint: str) -> Refused:
+    """A question that waits for the owner; nothing was charged."""
+    return Refused(
+        f"this costs {cost}, and above ε = {float(above):g} the owner of the data must approve a question first",
+        code="needs_approval",
+        hint=hint,
+    )
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _groups_in_words(aggregation: Aggregation, priced: Priced) -> str:
+    if not aggregation.keys:
+        return "none: one row"
+    if not aggregation.discover:
+        size = math.prod(len(key.values or ()) for key in aggregation.keys)
+        return f"{size:,} public, all of them answer"
+    return f"discovered: {priced.selection_in_words(one_each=one_row_each(aggregation.relation))}"

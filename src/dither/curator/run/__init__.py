@@ -1,0 +1,1 @@
+"""The run of a question after its charge."""

@@ -1,0 +1,1 @@
+"""DuckDB as an engine: in the process, read-only, locked."""

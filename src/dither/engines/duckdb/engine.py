@@ -1,0 +1,373 @@
+"""The DuckDB engine: in the process, out of core, read-only, locked."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TypeVar
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dither.engines.base import SHORTEST_SALT, EngineBroken, EngineFailure
+from dither.engines.cells import KEPT, Cells, Steps
+from dither.engines.duckdb.behaviour import expect_behaviour
+from dither.engines.duckdb.choice import SAMPLING, Ids, add_up, keep_groups, sample_bins
+from dither.engines.duckdb.functions import DUCKDB
+from dither.engines.duckdb.results import Read, fetch, reader
+from dither.engines.duckdb.rows import rows_sql
+from dither.engines.duckdb.sources import Opened, Origin, open_sources
+from dither.engines.files.identity import fingerprint, state_of
+from dither.engines.sql import UNIT, Relations
+from dither.errors import InvalidParameter, SourceError
+from dither.query.arrow import TYPES
+from dither.query.intake import Intake, TableReport
+from dither.query.measure.measures import Histogram, Measured, Measurement
+from dither.query.schema import Schema
+
+T = TypeVar("T")
+UNITS = "_units"
+# An interrupt stops a query that runs, not one that is about to start, so it is repeated at this distance in seconds.
+_PATIENCE = 0.05
+# how DuckDB writes sizes, and less than which no engine gets
+_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
+_LEAST_MEMORY = 256 * 2**20
+
+
+class DuckDBEngine:
+    """Exact bounded cells from a DuckDB file, or from Parquet and CSV files; make one with ``open``.
+
+    Several threads may call ``run`` at once. Ctrl-C stops a running query and passes through as KeyboardInterrupt.
+    Engines of one process on the same file share one database. An engine belongs to the process that opened it: after
+    a fork the child can't use it, and leaves it alone when it ends.
+    """
+
+    def __init__(self, opened: Opened, schema: Schema) -> None:
+        self._opened, self._schema = opened, schema
+        # by the thread that uses them
+        self._running: dict[duckdb.DuckDBPyConnection, int] = {}
+        self._idle = threading.Condition()
+        self._closing = False
+        # also when nobody closes it: a notebook's cell that is run again drops the engine before
+        self._release = weakref.finalize(self, opened.release)
+
+    @classmethod
+    def open(
+        cls,
+        source: Origin,
+        schema: Schema,
+        *,
+        threads: int | None = None,
+        memory_limit: str | None = None,
+        intake: Intake | None = None,
+    ) -> DuckDBEngine:
+        """Connect to a .duckdb file, or to files by table; raises SourceError where they aren't what the schema says.
+
+        Every table is read once, so that no question fails because of a row; ``intake`` says how files are read, and
+        where it is remembered that they were.
+        Intermediate results that don't fit in ``memory_limit`` ("4GiB"; most of the machine's memory by default) go to
+        a private directory that is removed on close.
+        """
+        settings = {
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "allow_community_extensions": "false",
+            # results are sorted by key or counted, so the order of rows needn't be kept
+            "preserve_insertion_order": "false",
+        }
+        if threads is not None:
+            settings["threads"] = str(threads)
+        if memory_limit is not None:
+            settings["memory_limit"] = memory_limit
+        _check_settings(settings)
+        return cls(open_sources(source, schema, settings, intake or Intake()), schema)
+
+    def describe(self) -> Mapping[str, Mapping[str, str]]:
+        """Tables, their columns and DuckDB's types."""
+        return self._opened.catalogue
+
+    def version(self) -> str:
+        """A fingerprint of the files that are read, which are those found on opening: names, sizes, times of change.
+
+        That of a CSV file is its own, whether or not a copy is read in its place; without that copy it is another.
+        """
+        self._expect_own_process()
+        found = fingerprint(state_of(self._opened.files)) + self._opened.reading
+        return found if state_of(self._opened.copies) == self._opened.copied else f"{found} without its copy"
+
+    def unchanged(self) -> bool:
+        """Whether every file is still the one that was opened, with the same size and time of change."""
+        self._expect_own_process()
+        return state_of(self._opened.files) == self._opened.state
+
+    @property
+    def reports(self) -> tuple[TableReport, ...]:
+        """What was found when the tables were looked at; for the owner alone."""
+        return self._opened.reports
+
+    def interrupt(self) -> None:
+        """Stop what is running: those calls raise EngineFailure."""
+        if not self._opened.database.forked:
+            with self._idle:
+                for cursor in self._running:
+                    cursor.interrupt()
+
+    def close(self) -> None:
+        """Stop what is running, wait for it, close the connection and remove intermediate files. Idempotent."""
+        if self._opened.database.forked:
+            return
+        with self._idle:
+            self._closing = True
+            while self._running:
+                self.interrupt()
+                if threading.get_ident() in self._running.values():
+                    return  # called from a signal's handler in the middle of a query, which closes when it ends
+                self._idle.wait(_PATIENCE)
+            self._release()
+
+    def _expect_own_process(self) -> None:
+        if self._opened.database.forked:
+            raise SourceError("the data was opened before this process was forked: open it again, after the fork")
+
+    def __enter__(self) -> DuckDBEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ running
+
+    def run(self, measurement: Measurement, *, salt: bytes) -> Measured:
+        """The exact, bounded cells of a measurement.
+
+        Guarantee: for every salt, one unit changes at most ``groups`` rows of the result, and each cell of them by no
+        more than what the measurement states; the result doesn't depend on the order of rows or on threads.
+        """
+        if len(salt) < SHORTEST_SALT:
+            raise InvalidParameter(f"a salt needs at least {SHORTEST_SALT} random bytes")
+        relations = Relations(DUCKDB, self._opened.sources, measurement.units)
+        cells = Cells(relations, SAMPLING, measurement, salt)
+        read = reader(measurement, self._opened.sources)
+
+        def work(cursor: duckdb.DuckDBPyConnection) -> tuple[pa.Table, list[Histogram], list[pa.Table]]:
+            table = _totals(cursor, cells, measurement, read)
+            bins = [_bins(cursor, cells, measurement, place, read) for place in range(len(measurement.bins))]
+            distinct = [_answer(cursor, cells, cells.distinct(i), read) for i in range(len(measurement.distinct))]
+            return table, bins, distinct
+
+        with self._cursor() as cursor:
+            table, bins, distinct = _stoppable(cursor, work)
+        size = table.num_rows if measurement.keys else 1
+        for histogram in bins:
+            if histogram.group.size and int(histogram.group.max()) >= size:
+                raise EngineFailure("a histogram has more groups than the totals: did the data change?")
+        return Measured(
+            keys=_keys(table, measurement),
+            size=size,
+            totals=tuple(_numbers(table, f"_t{place}", size) for place in range(len(measurement.totals))),
+            bins=tuple(bins),
+            distinct=tuple(_numbers(found, "n", size) for found in distinct),
+        )
+
+    def rows(self, table: str, columns: Sequence[str], *, rows: int, salt: bytes) -> pa.Table:
+        """At most ``rows`` rows of each unit of a private table, sorted by all columns; see ``duckdb_rows``."""
+        if len(salt) < SHORTEST_SALT:
+            raise InvalidParameter(f"a salt needs at least {SHORTEST_SALT} random bytes")
+        facts = self._schema.tables.get(table)
+        if facts is None:
+            raise InvalidParameter(f"there is no table {table}; there is {', '.join(self._schema.tables)}")
+        source = self._opened.sources[table]
+        sql = rows_sql(facts, source, columns, rows=rows, salt=salt, dialect=DUCKDB)
+        with self._cursor() as cursor:
+            found = _stoppable(cursor, lambda cursor: fetch(cursor, sql))
+            arrays = [found.column(place).cast(TYPES[facts.columns[name].kind]) for place, name in enumerate(columns)]
+            return pa.Table.from_arrays(arrays, names=list(columns))
+
+    @contextmanager
+    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection for one measurement; the text of errors stays on the owner's side.
+
+        No transaction holds its statements together: nothing writes to the database, a file is opened read-only and
+        one in memory has views of files alone, which no transaction would keep from changing.
+        """
+        self._expect_own_process()
+        if self._opened.names_only:
+            raise EngineFailure("the data was opened for its names alone")
+        with self._idle:
+            if self._closing:
+                raise EngineFailure("the engine is closed")
+            try:
+                cursor = self._opened.database.connection()
+            except duckdb.Error as problem:
+                raise self._failure(problem) from None
+            self._running[cursor] = threading.get_ident()
+        try:
+            yield cursor
+        except (duckdb.Error, pa.ArrowException, MemoryError) as problem:
+            raise self._failure(problem) from None
+        except RuntimeError as problem:
+            # this is what DuckDB makes of a SIGINT that arrives while a query runs
+            if str(problem) == "Query interrupted":
+                raise KeyboardInterrupt from None
+            raise self._failure(problem) from None
+        except KeyboardInterrupt:
+            cursor.interrupt()
+            raise
+        finally:
+            # a fork in another thread ends up here in the child too, where locks may be held by nobody
+            if not self._opened.database.forked:
+                with self._idle:
+                    self._opened.database.drop(cursor)
+                    del self._running[cursor]
+                    if self._closing and not self._running:
+                        self._release()
+                    self._idle.notify_all()
+
+    def _failure(self, problem: BaseException) -> EngineFailure:
+        """The failure to raise for a problem. After a fatal error DuckDB rejects every query."""
+        cause = f"{type(problem).__name__}: {problem}"
+        return EngineFailure(cause) if self._works() else EngineBroken(cause)
+
+    def _works(self) -> bool:
+        try:
+            probe = self._opened.database.connection()
+            try:
+                probe.execute("SELECT 1").fetchall()
+            finally:
+                self._opened.database.drop(probe)
+        except (duckdb.Error, RuntimeError):
+            return False
+        return True
+
+
+def _stoppable(cursor: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBPyConnection], T]) -> T:
+    """Do the work, in a thread of its own where this is the main one, so that Ctrl-C stops it.
+
+    Python tells the main thread alone of a signal, and DuckDB looks for one between its tasks, which may take hours.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work(cursor)
+    outcome: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work(cursor))
+        except BaseException as problem:  # noqa: BLE001 it is told to whoever waits
+            outcome.set_exception(problem)
+
+    thread = threading.Thread(target=run, name="dither-query", daemon=True)
+    thread.start()
+    try:
+        return outcome.result()
+    finally:
+        # an interrupt may come before the query has begun, so it is repeated
+        while thread.is_alive():
+            if not outcome.done():
+                cursor.interrupt()
+            thread.join(_PATIENCE)
+
+
+def share_of_memory(engines: int) -> str:
+    """What each of so many engines may take, so that all of them take what one takes by default."""
+    with duckdb.connect(":memory:") as probe:
+        # DuckDB knows the limits of a container; "18.7 GiB"
+        (text,) = probe.execute("SELECT current_setting('memory_limit')").fetchone() or ("",)
+    number, unit = text.split()
+    size = float(number) * _UNITS[unit]
+    return f"{max(_LEAST_MEMORY, int(size / engines)) >> 20}MiB"
+
+
+def _check_settings(settings: Mapping[str, str]) -> None:
+    """Try the settings, and DuckDB itself, on an empty database: an error on the owner's file is one of the file."""
+    try:
+        probe = duckdb.connect(":memory:", config=dict(settings))
+    except duckdb.Error:
+        raise InvalidParameter('threads must be at least 1 and memory_limit a size like "4GiB"') from None
+    try:
+        expect_behaviour(probe)
+    finally:
+        probe.close()
+
+
+def _totals(cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement, read: Read) -> pa.Table:
+    steps = cells.totals()
+    if steps.units is None:
+        return read(cursor, steps.final)
+    kept = _kept(read(cursor, steps.units), cells)
+    largest = {f"_t{i}": max(abs(total.low), abs(total.high)) for i, total in enumerate(measurement.totals)}
+    added = add_up(kept, cells.key_names, largest)
+    return _from_kept(cursor, kept, steps.final, read) if added is None else added
+
+
+def _answer(cursor: duckdb.DuckDBPyConnection, cells: Cells, steps: Steps, read: Read) -> pa.Table:
+    if steps.units is None:
+        return read(cursor, steps.final)
+    # what units keep has lists here
+    return _from_kept(cursor, _kept(fetch(cursor, steps.units), cells), steps.final, read)
+
+
+def _kept(units: pa.Table, cells: Cells) -> pa.Table:
+    assert cells.most_groups is not None
+    return keep_groups(units, cells.key_names, cells.most_groups)
+
+
+def _from_kept(cursor: duckdb.DuckDBPyConnection, kept: pa.Table, final: str, read: Read) -> pa.Table:
+    cursor.register(KEPT, kept)
+    try:
+        return read(cursor, final)
+    finally:
+        cursor.unregister(KEPT)
+
+
+def _keys(table: pa.Table, measurement: Measurement) -> pa.Table:
+    columns = {
+        f"k{place}": table.column(f"_k{place}").cast(TYPES[key.kind]) for place, key in enumerate(measurement.keys)
+    }
+    return pa.table(columns)  # type: ignore[arg-type]
+
+
+def _numbers(table: pa.Table, name: str, size: int) -> npt.NDArray[np.int64]:
+    column = table.column(name)
+    if column.type != pa.int64() or column.null_count or len(column) != size:
+        raise EngineFailure(f"column {name} has type {column.type}, {len(column)} rows and {column.null_count} NULLs")
+    return np.array(column.to_numpy(), dtype=np.int64)
+
+
+def _bins(
+    cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement, place: int, read: Read
+) -> Histogram:
+    if measurement.keys or measurement.units == "row":
+        return _histogram(_answer(cursor, cells, cells.bins(place), read))
+    table, grid = read(cursor, cells.values_of_units(place)), measurement.bins[place].grid
+    lowest = grid.low - grid.offset
+
+    def rank_of(units: Ids) -> npt.NDArray[np.uint64]:
+        cursor.register(UNITS, pa.table({UNIT: units, "i": pa.array(np.arange(len(units)))}))
+        try:
+            ranked = read(cursor, f"SELECT r.i, {cells.rank_of_units(place)} AS h FROM {UNITS} AS r")  # noqa: S608
+        finally:
+            cursor.unregister(UNITS)
+        result = np.zeros(len(units), dtype=np.uint64)
+        result[ranked.column("i").to_numpy()] = ranked.column("h").to_numpy()
+        return result
+
+    values = np.asarray(table.column("v").to_numpy()).astype(np.int64) - lowest
+    found, counts = sample_bins(table.column(UNIT), values, grid.high - grid.low, measurement.rows, rank_of)
+    return Histogram(group=np.zeros(found.size, dtype=np.int64), bin=found + lowest, count=counts)
+
+
+def _histogram(table: pa.Table) -> Histogram:
+    """Counts by group and bin; rows without a bin only make sure that every group has its number."""
+    groups = np.array(table.column("g").to_numpy(), dtype=np.int64)
+    kept = np.asarray(table.column("v").is_valid().to_numpy(), dtype=bool)
+    bins = table.column("v").drop_null().to_numpy()
+    return Histogram(
+        group=groups[kept],
+        bin=np.array(bins, dtype=np.int64),
+        count=np.array(table.column("n").to_numpy(), dtype=np.int64)[kept],
+    )

@@ -1,0 +1,14 @@
+from .account import Account as Account
+from .amount import Amount as Amount, Currency as Currency, Limit as Limit
+from .base import Ledger as Ledger
+from .entry import (
+    Balance as Balance,
+    Entry as Entry,
+    Kind as Kind,
+    Receipt as Receipt,
+    Reservation as Reservation,
+    Verified as Verified,
+)
+from .memory import MemoryLedger as MemoryLedger
+from .sqlite import SqliteLedger as SqliteLedger
+from .sums import Quantity as Quantity, Sum as Sum

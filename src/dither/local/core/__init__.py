@@ -1,0 +1,1 @@
+"""What all protocols share: reports, coins, losses, columns of values."""

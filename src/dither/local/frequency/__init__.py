@@ -1,0 +1,1 @@
+"""How often each value of a public list occurs."""

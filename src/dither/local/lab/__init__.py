@@ -1,0 +1,1 @@
+"""All protocols side by side: catalogue, simulation, comparison."""

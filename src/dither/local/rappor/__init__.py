@@ -1,0 +1,1 @@
+"""RAPPOR: reports, decoding, association."""

@@ -1,0 +1,1 @@
+"""The shuffle model: reports that hide each other."""

@@ -1,0 +1,1 @@
+"""How often texts of an open domain occur: sketches, fragments, heavy hitters."""

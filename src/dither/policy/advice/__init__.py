@@ -1,0 +1,1 @@
+"""Advice on a policy, and on the data it speaks of."""

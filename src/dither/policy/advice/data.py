@@ -1,0 +1,42 @@
+"""Advice on the data itself: what of it no answer will have; for ``dither check --data``, and the owner alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dither.policy.findings import Finding, Level, Notes
+from dither.policy.places import Place
+from dither.policy.policy import Policy
+from dither.policy.toml_text import toml_line
+from dither.query.intake import SETTINGS, Left, TableReport, coarse
+
+_MENDS = {
+    "unreadable": "Mend the values, or declare another type",
+    "without_unit": "Mend the ids, or name another column",
+    "unlisted": "Add the keys that are public knowledge, or mend how they are written",
+}
+
+
+def about_data(policy: Policy, reports: Iterable[TableReport]) -> list[Finding]:
+    """Everything that is left out, most serious first: an error where it is more than the policy lets be.
+
+    Of a version of CSV files that was accepted before that is a warning: it stays open.
+    """
+    notes = Notes(policy.reading.file, policy.reading.places)
+    for report in reports:
+        for left in report.left:
+            beyond = left.beyond(policy.source.limits)
+            accepted = report.csv and report.accepted
+            level = Level.HINT if not beyond else Level.WARNING if accepted else Level.ERROR
+            if left.why == "blanks":
+                level = Level.WARNING
+            told = f"{left}."
+            if beyond:
+                told += f" {_MENDS[left.why]}. If this is as it should be, say so under [source]."
+            write = toml_line(SETTINGS[left.why], coarse(left.share)) if beyond else ""
+            notes.note(level, _place(report.table, left), told, write=write)
+    return notes.in_order()
+
+
+def _place(table: str, left: Left) -> Place:
+    return ("tables", table, "columns", left.column)

@@ -1,0 +1,1 @@
+"""A first policy, from the catalogue alone."""

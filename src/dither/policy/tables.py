@@ -1,0 +1,241 @@
+"""Tables of a policy: whom each one protects, and how much of one unit an answer may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dither.policy.columns import read_columns
+from dither.policy.draft.units import person_column
+from dither.policy.findings import Notes, did_you_mean, shown
+from dither.policy.places import Place
+from dither.policy.settings import TableSettings, shaped
+from dither.policy.toml_text import toml_key, toml_line, toml_path
+from dither.query.kinds import Kind
+from dither.query.schema import ColumnFacts, TableFacts
+
+# with fewer ids than this, an id is a group of people rather than a person
+FEW_UNITS = 100
+PRIVATE_ONLY = ("privacy_unit_column", "privacy_unit", "max_groups_contributed", "max_rows_contributed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReading:
+    """What could be read of a table; ``facts`` is None where it isn't clear whom the table protects."""
+
+    settings: TableSettings
+    columns: Mapping[str, ColumnFacts]
+    facts: TableFacts | None
+
+
+def read_tables(raw: object, notes: Notes) -> Mapping[str, TableReading]:
+    """Every table that could be read; whatever is wrong with any of them goes to the notes."""
+    if raw is None or raw == {}:
+        notes.error(
+            ("tables",),
+            "no table is declared, so nothing can be asked.",
+            write='[tables.orders]\nprivate = true\nprivacy_unit_column = "user_id"',
+        )
+        return MappingProxyType({})
+    if not isinstance(raw, Mapping):
+        notes.error(("tables",), f"expected one section for each table, found {shown(raw)}.", write="[tables.orders]")
+        return MappingProxyType({})
+    tables: dict[str, TableReading] = {}
+    seen: dict[str, str] = {}
+    for name, settings in raw.items():
+        path = ("tables", name)
+        twin = seen.setdefault(name.casefold(), name)
+        if twin != name:
+            notes.error(
+                path,
+                f"differs from the table {shown(twin)} only in upper and lower case, which SQL doesn't tell apart. "
+                "Remove one of the two.",
+            )
+            continue
+        tables[name] = _read_table(name, settings, path, notes)
+    _across(tables, notes)
+    return MappingProxyType(tables)
+
+
+def _read_table(name: str, raw: object, path: Place, notes: Notes) -> TableReading:
+    settings, broken = shaped(TableSettings, raw, path, notes)
+    columns = MappingProxyType(read_columns(settings.columns or {}, (*path, "columns"), notes))
+    facts: TableFacts | None = None
+    if settings.private and settings.public:
+        notes.error((*path, "public"), "a table is private or public, not both. Remove one of the two lines.")
+    elif settings.private:
+        facts = _private(name, settings, broken, columns, path, notes)
+    elif settings.public:
+        facts = _public(name, settings, columns, path, notes)
+    elif not {"private", "public"} & broken:
+        notes.error(
+            path,
+            "it isn't said whether the table is private (its rows are protected) or public (everybody may know them).",
+            write="private = true",
+        )
+    return TableReading(settings=settings, columns=columns, facts=facts)
+
+
+def _private(
+    name: str,
+    settings: TableSettings,
+    broken: frozenset[str],
+    columns: Mapping[str, ColumnFacts],
+    path: Place,
+    notes: Notes,
+) -> TableFacts | None:
+    if settings.unique is not None:
+        notes.error(
+            (*path, "unique"), "nothing is believed about private rows; unique is for public tables. Remove the line."
+        )
+    if settings.privacy_unit_column is not None and settings.privacy_unit is not None:
+        notes.error((*path, "privacy_unit"), "the unit is a column or the row, not both. Remove one of the two lines.")
+        return None
+    if settings.privacy_unit is not None:
+        return _row_level(name, settings, columns, path, notes)
+    if settings.privacy_unit_column is not None:
+        return _user_level(name, settings, broken, columns, path, notes)
+    if not {"privacy_unit_column", "privacy_unit"} & broken:
+        notes.error(
+            path,
+            "it isn't said who is protected: name the column that identifies a person (privacy_unit_column), or say "
+            'privacy_unit = "row" if no two rows are about the same person.',
+            write=toml_line("privacy_unit_column", person_column(columns)),
+        )
+    return None
+
+
+def _row_level(
+    name: str, settings: TableSettings, columns: Mapping[str, ColumnFacts], path: Place, notes: Notes
+) -> TableFacts:
+    for setting in ("max_groups_contributed", "max_rows_contributed"):
+        if getattr(settings, setting) is not None:
+            notes.error(
+                (*path, setting),
+                "every row is a unit of its own, so it is one row in one group and there is nothing to bound. Remove "
+                "the line, or name the column of the people: privacy_unit_column.",
+            )
+    return TableFacts(name=name, private=True, columns=columns)
+
+
+def _user_level(
+    name: str,
+    settings: TableSettings,
+    broken: frozenset[str],
+    columns: Mapping[str, ColumnFacts],
+    path: Place,
+    notes: Notes,
+) -> TableFacts | None:
+    unit = settings.privacy_unit_column
+    assert unit is not None
+    declared = settings.columns or {}
+    if unit not in declared:
+        if "columns" in broken:
+            return None
+        meant = did_you_mean(unit, declared)
+        if meant is not None:
+            notes.error(
+                (*path, "privacy_unit_column"),
+                f"the column {shown(unit)} isn't declared; did you mean {shown(meant)}?",
+                write=toml_line("privacy_unit_column", meant),
+            )
+        else:
+            notes.error(
+                (*path, "privacy_unit_column"),
+                f"the column {shown(unit)} isn't declared. Declare it under [{toml_path((*path, 'columns'))}], with "
+                "its type.",
+                write=toml_line(unit, {"type": "integer"}),
+            )
+        return None
+    if unit not in columns:
+        return None
+    _doubtful_unit(columns[unit], (*path, "columns", unit), notes)
+    return TableFacts(
+        name=name,
+        private=True,
+        columns=columns,
+        unit_column=unit,
+        groups=settings.max_groups_contributed or 1,
+        rows=settings.max_rows_contributed or 1,
+    )
+
+
+def _doubtful_unit(column: ColumnFacts, path: Place, notes: Notes) -> None:
+    if column.keys is not None:
+        few = f", and only {len(column.keys)} of them exist" if len(column.keys) < FEW_UNITS else ""
+        notes.warning(
+            path,
+            f"this column says who is protected, and its values are declared public{few}: rows of other units are left "
+            "out of answers grouped by it. Is it a person's id? Otherwise leave in out.",
+            write=toml_line(column.name, {"type": column.kind.value}),
+        )
+    if column.kind is Kind.BOOLEAN:
+        notes.warning(
+            path, "this column says who is protected and has two values only: half of the table would be one unit."
+        )
+    if column.kind is Kind.DOUBLE:
+        notes.warning(
+            path,
+            "this column says who is protected and holds doubles: ids that round to the same number become one unit.",
+            write=toml_line(column.name, {"type": "integer"}),
+        )
+
+
+def _public(
+    name: str, settings: TableSettings, columns: Mapping[str, ColumnFacts], path: Place, notes: Notes
+) -> TableFacts:
+    for setting in PRIVATE_ONLY:
+        if getattr(settings, setting) is not None:
+            notes.error(
+                (*path, setting),
+                "nobody is protected in a public table. Remove the line, or make the table private: private = true.",
+            )
+    unique = []
+    for number, names in enumerate(settings.unique or ()):
+        missing = [column for column in names if column not in (settings.columns or {})]
+        if missing:
+            meant = did_you_mean(missing[0], settings.columns or {})
+            hint = (
+                f"; did you mean {shown(meant)}?" if meant else f". Declare it: {toml_key(missing[0])} = {{ type = … }}"
+            )
+            notes.error((*path, "unique", number), f"the column {shown(missing[0])} isn't declared{hint}")
+        else:
+            unique.append(frozenset(names))
+    return TableFacts(name=name, private=False, columns=columns, unique=tuple(dict.fromkeys(unique)))
+
+
+def _across(tables: Mapping[str, TableReading], notes: Notes) -> None:
+    """What concerns several tables: one kind of id, and what different units mean together."""
+    private = {name: reading for name, reading in tables.items() if reading.settings.private}
+    if not private:
+        if not any(reading.settings.public is None for reading in tables.values()):
+            notes.error(
+                ("tables",),
+                "every table is public, so there is nothing to protect. Make at least one of them private.",
+                write="private = true",
+            )
+        return
+    facts = [reading.facts for reading in private.values() if reading.facts is not None]
+    by_row = [table for table in facts if table.unit_column is None]
+    by_column = [table for table in facts if table.unit_column is not None]
+    for table in by_column[1:]:
+        first = by_column[0]
+        assert table.unit_column is not None
+        assert first.unit_column is not None
+        one, other = first.columns[first.unit_column], table.columns[table.unit_column]
+        if one.kind is not other.kind:
+            notes.error(
+                ("tables", table.name, "columns", other.name),
+                f"people are identified by a column of type {other.kind.value} here and of type {one.kind.value} in "
+                f"{toml_path(('tables', first.name))}: one person must have one id in all tables.",
+                write=toml_line(other.name, {"type": one.kind.value}),
+            )
+    if by_row and by_column:
+        rows, people = by_row[0], by_column[0]
+        notes.warning(
+            ("tables", rows.name),
+            f"rows are protected here and people in {toml_path(('tables', people.name))}: the two can't be combined in "
+            "one question, and each table's guarantee is for its own unit only. A person with several rows here is "
+            "protected row by row.",
+        )

@@ -1,0 +1,1 @@
+"""Privacy loss distributions: a loss as a distribution on a lattice, and its certified compositions."""

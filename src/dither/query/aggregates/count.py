@@ -1,0 +1,134 @@
+"""COUNT: rows, units or different values, each of which one unit adds to at most a stated number of times."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dither.query.aggregates.base import Building, Cell, Constant, Recipe
+from dither.query.aggregates.binding import (
+    PER_GROUP,
+    WEIGHT,
+    Definition,
+    Pair,
+    Written,
+    counted,
+    one,
+    the_one,
+    where_true,
+)
+from dither.query.aggregates.sum import Linear, clamped
+from dither.query.expressions.expressions import Call, Column, Literal
+from dither.query.expressions.functions import Typed
+from dither.query.kinds import Kind
+from dither.query.measure.measures import DistinctValues
+from dither.query.plan.plan import Aggregate, Function
+from dither.query.refusals import refused
+
+
+def _bind(call: Written) -> Aggregate:
+    per_group = _bounds(call)
+    if call.distinct:
+        return _different(call, per_group)
+    if not call.star and call.size:
+        call.expect(1)
+        return _rows(call, call.value(0), per_group)
+    if call.size:
+        raise refused("types", "COUNT has either * or an argument")
+    return _rows(call, one(), per_group)
+
+
+def _bind_if(call: Written) -> Aggregate:
+    per_group = _bounds(call)
+    call.expect(1)
+    return _rows(call, where_true(call.predicate()), per_group)
+
+
+def _bind_distinct(call: Written) -> Aggregate:
+    return _different(call, _bounds(call))
+
+
+def _rows(call: Written, value: Typed, per_group: Pair | None) -> Aggregate:
+    value = call.over(value)
+    every = isinstance(value.expression, Literal) and not value.null
+    return Aggregate(function=Function.COUNT, arguments=() if every else (counted(value),), per_group=per_group)
+
+
+def _different(call: Written, per_group: Pair | None) -> Aggregate:
+    if call.size != 1 or call.star:
+        raise refused("types", "COUNT(DISTINCT …) needs one argument", "Join several with ||")
+    value = call.value(0)
+    arguments = (counted(call.over(value)),)
+    if not _is_unit(call, value):
+        return Aggregate(function=Function.COUNT_DISTINCT, arguments=arguments, per_group=per_group)
+    whole = not call.filtered and isinstance(value.expression, Column)
+    return Aggregate(function=Function.COUNT_UNITS, arguments=() if whole else arguments, per_group=per_group)
+
+
+def _is_unit(call: Written, value: Typed) -> bool:
+    """Whether every value is the unit's own id or NULL: the id itself, or CASE WHEN … THEN id END."""
+    expression = value.expression
+    if not isinstance(expression, Call) or expression.function != "case":
+        return call.is_unit(value)
+    results = [*expression.arguments[1:-1:2], expression.arguments[-1]]
+    ids = [each for each in results if isinstance(each, Column) and each.name in call.units]
+    nulls = [each for each in results if isinstance(each, Literal) and each.value is None]
+    return bool(ids) and len(ids) + len(nulls) == len(results)
+
+
+def _bounds(call: Written) -> Pair | None:
+    given = call.pair(PER_GROUP)
+    if given is None:
+        return None
+    low, high = given
+    if low < 0 or low.denominator != 1 or high.denominator != 1:
+        raise refused("options", "bounds of a count are whole numbers from 0")
+    if high > call.rows:
+        reason = f"the policy lets one unit count as at most {call.rows} rows of a group"
+        raise refused("bounds_wider", reason, f"State at most (0, {call.rows})")
+    return low, high
+
+
+def _lower(building: Building, aggregate: Aggregate) -> Recipe:
+    """Rows (at most ``rows`` of a unit in a group), units (once) or different values."""
+    if aggregate.function is Function.COUNT_DISTINCT:
+        cell = Cell(exact=DistinctValues(expression=the_one(aggregate).expression), low=0, high=building.rows)
+        return Linear(cell=building.cell(cell), step=Fraction(1), whole=True)
+    most = 1 if aggregate.function is Function.COUNT_UNITS else building.rows
+    low, high = 0, most
+    if aggregate.per_group is not None and aggregate.function is Function.COUNT:
+        low, high = clamped(aggregate.per_group, Fraction(1), 0, most)
+    if high == 0:
+        return Constant(Fraction(0), whole=True)
+    present = tuple(argument.expression for argument in aggregate.arguments)
+    return Linear(cell=building.total((), present, (low, high)), step=Fraction(1), whole=True)
+
+
+def _definition(name: str, *spellings: str, **more: object) -> Definition:
+    return Definition(
+        name=name,
+        spellings=(name, *spellings),
+        lower=_lower,
+        kind=lambda _: Kind.INTEGER,
+        named=(PER_GROUP, WEIGHT),
+        **more,  # type: ignore[arg-type] # fields of their types
+    )
+
+
+DEFINITIONS = (
+    _definition(
+        "count",
+        bind=_bind,
+        functions=(Function.COUNT, Function.COUNT_UNITS, Function.COUNT_DISTINCT),
+        arguments=("any",),
+        examples=("COUNT(*)", "COUNT(day)", "COUNT(DISTINCT customer)", "COUNT(DISTINCT product)"),
+        star=True,
+        distinct=True,
+    ),
+    _definition(
+        "approx_count_distinct",
+        bind=_bind_distinct,
+        arguments=("any",),
+        examples=("APPROX_COUNT_DISTINCT(day)",),
+    ),
+    _definition("count_if", "countif", bind=_bind_if, arguments=("boolean",), examples=("COUNT_IF(gift)",)),
+)

@@ -1,0 +1,201 @@
+"""AVG: a centred sum over a count, within the bounds; and what all ratios to a count of rows have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dither.mechanisms import DiscreteGaussian
+from dither.query.aggregates.base import (
+    DEFAULT_CONFIDENCE,
+    Bools,
+    Building,
+    Constant,
+    Estimate,
+    Mechanisms,
+    Noisy,
+    Recipe,
+    short,
+)
+from dither.query.aggregates.binding import PER_GROUP, PER_ROW, WEIGHT, Definition, Written, bounded_numbers, the_one
+from dither.query.aggregates.spread import Floats, Noise, half_width, quantile_of_difference, reach_in_squares, widest
+from dither.query.expressions.expressions import Expression
+from dither.query.measure.grids import bounds_of, centred_grid
+from dither.query.measure.measures import LARGEST_PART, Cap
+from dither.query.plan.plan import Aggregate, Argument, Function
+
+# Halvings of where an end of a mean's interval may be: it is then known to 2^-20 of that, and moved outward by it.
+HALVINGS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Centred:
+    """A sum of values from which ``offset`` steps were taken: the mean is step · (offset + cell / count)."""
+
+    cell: int
+    step: Fraction
+    offset: int
+
+    @property
+    def centre(self) -> Fraction:
+        """Where the grid's zero lies."""
+        return self.step * self.offset
+
+
+def centred(building: Building, argument: Argument, present: tuple[Expression, ...]) -> Centred:
+    """A cell with a sum around the middle of the bounds, over rows in which nothing of ``present`` is missing."""
+    grid = centred_grid(argument, bounds_of(argument), LARGEST_PART // building.rows)
+    cell = building.total((grid.of(argument.expression),), present, times(building.rows, grid.centred), Cap.MEAN)
+    return Centred(cell=cell, step=grid.step, offset=grid.offset)
+
+
+def times(rows: int, part: tuple[int, int]) -> tuple[int, int]:
+    """What so many rows add up to."""
+    return rows * part[0], rows * part[1]
+
+
+class Ratio(Recipe):
+    """What has a noisy count of rows, ``count``, below the line."""
+
+    __slots__ = ()
+
+    count: int
+
+    def ends(self, noisy: Noisy, confidence: Fraction) -> tuple[Floats, Floats, Bools]:
+        """Its interval; of no rows, and for samples of one, there is no mean and no variance."""
+        found = self.estimate(noisy, confidence)
+        few = noisy.cells[self.count] <= half_width(noisy.noise[self.count], confidence) + 1
+        return found.low.to_numpy(), found.high.to_numpy(), few
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean(Ratio):
+    """AVG: a centred sum over a count, within [low, high]."""
+
+    count: int
+    x: Centred
+    low: Fraction
+    high: Fraction
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """Sum and count."""
+        return (self.x.cell, self.count)
+
+    def estimate(self, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
+        """A ratio of noisy numbers, with the set of all t for which S − t·C is no larger than its noise (Fieller 1954).
+
+        For the true ratio t₀ of the exact cells, S − t₀·C is the noise N − t₀·M alone, and |N − t·M| ≤ q(t) with the
+        stated probability for every t; so the set covers t₀ with it. As q is a norm of (1, t) whose slope is at most
+        |M|'s own quantile, the set is an interval wherever C exceeds that quantile.
+        """
+        sums, counts = self._sums_and_counts(noisy)
+        numerator, denominator = noisy.noise[self.x.cell], noisy.noise[self.count]
+        low, high = self._bounds()
+        known = counts > half_width(denominator, confidence)
+        ends = _ends(sums, counts, numerator, denominator, confidence, low=low, high=high)
+        value, bottom, top = (
+            _on_scale(self, t)
+            for t in (self._ratio(noisy), np.where(known, ends[0], low), np.where(known, ends[1], high))
+        )
+        return Estimate.of(value, np.minimum(bottom, value), np.maximum(top, value))
+
+    def points(self, noisy: Noisy) -> pa.Array[Any]:
+        """The ratio."""
+        return pa.array(_on_scale(self, self._ratio(noisy)))
+
+    def _sums_and_counts(self, noisy: Noisy) -> tuple[Floats, Floats]:
+        return noisy.cells[self.x.cell].astype(np.float64), noisy.cells[self.count].astype(np.float64)
+
+    def _bounds(self) -> tuple[float, float]:
+        low, high = (float((end - self.x.centre) / self.x.step) for end in (self.low, self.high))
+        return low, high
+
+    def _ratio(self, noisy: Noisy) -> Floats:
+        """The mean in steps from the centre; the middle of the bounds where the count isn't clear of its noise."""
+        sums, counts = self._sums_and_counts(noisy)
+        low, high = self._bounds()
+        clear = counts > half_width(noisy.noise[self.count], DEFAULT_CONFIDENCE)
+        return np.where(clear, np.clip(sums / np.maximum(counts, 1.0), low, high), (low + high) / 2)
+
+    def furthest(self, numerator: Noise, denominator: Noise, confidence: Fraction) -> float:
+        """What the noise comes to for one row: the count's weighs most where the mean is at an end of the bounds."""
+        top = float(max(self.high - self.x.centre, self.x.centre - self.low) / self.x.step)
+        return float(self.x.step) * widest(numerator, denominator, top, confidence)
+
+    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[None, str]:
+        """Known up to the number of rows."""
+        half = self.furthest(by.noise[self.x.cell], by.noise[self.count], confidence)
+        return None, f"±({short(half)} / rows in the group)"
+
+
+def _on_scale(recipe: Mean, steps: Floats) -> Floats:
+    x = recipe.x
+    return np.clip(float(x.centre) + float(x.step) * steps, float(recipe.low), float(recipe.high))
+
+
+def _ends(
+    sums: Floats,
+    counts: Floats,
+    numerator: Noise,
+    denominator: Noise,
+    confidence: Fraction,
+    *,
+    low: float,
+    high: float,
+) -> tuple[Floats, Floats]:
+    """Where S − t·C leaves ±q(t), within [low, high]; of use only where the count is clear of its noise."""
+    # (S − tC)² = a² + t²b²: the ends for Gaussian noise; for Laplace noise, which adds up to less, they lie inside
+    a, b = reach_in_squares(numerator, confidence), reach_in_squares(denominator, confidence)
+    square = counts**2 - b**2
+    root = np.sqrt(np.maximum((a * counts) ** 2 + (b * sums) ** 2 - (a * b) ** 2, 0.0))
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        outer = [np.where(square > 0, (sums * counts + side * root) / square, side * np.inf) for side in (-1.0, 1.0)]
+        middle = np.clip(sums / np.maximum(counts, 1e-300), low, high)
+    outer = [np.clip(end, low, high) for end in outer]
+    if isinstance(numerator, DiscreteGaussian) and isinstance(denominator, DiscreteGaussian):
+        return outer[0], outer[1]
+    both = []
+    for side, end in zip((-1.0, 1.0), outer, strict=True):
+        # S − tC + side·q(t) falls in t: the end is where it crosses zero
+        left, right = (np.minimum(end, middle), middle) if side < 0 else (middle, np.maximum(end, middle))
+        for _ in range(HALVINGS):
+            t = (left + right) / 2
+            above = sums - t * counts + side * quantile_of_difference(numerator, denominator, t, confidence) > 0
+            left, right = np.where(above, t, left), np.where(above, right, t)
+        both.append(left if side < 0 else right)
+    return both[0], both[1]
+
+
+def _bind(call: Written) -> Aggregate:
+    return Aggregate(function=Function.AVG, arguments=bounded_numbers(call, 1))
+
+
+def _lower(building: Building, aggregate: Aggregate) -> Recipe:
+    argument = the_one(aggregate)
+    bounds = bounds_of(argument)
+    if bounds.width == 0:
+        return Constant(bounds.low)
+    return Mean(
+        count=building.count(argument.expression),
+        x=centred(building, argument, ()),
+        low=bounds.low,
+        high=bounds.high,
+    )
+
+
+DEFINITIONS = (
+    Definition(
+        name="avg",
+        spellings=("avg", "mean"),
+        bind=_bind,
+        functions=(Function.AVG,),
+        lower=_lower,
+        examples=("AVG(amount)",),
+        named=(PER_ROW, PER_GROUP, WEIGHT),
+    ),
+)

@@ -1,0 +1,176 @@
+"""SUM: clamped rows on a grid, of which a unit adds what so many rows can add; and what is linear in one cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dither.errors import Refused
+from dither.mechanisms import DiscreteGaussian
+from dither.query.aggregates.base import (
+    DEFAULT_CONFIDENCE,
+    Building,
+    Constant,
+    Estimate,
+    Ints,
+    Mechanisms,
+    Noisy,
+    Recipe,
+    short,
+)
+from dither.query.aggregates.binding import (
+    PER_GROUP,
+    PER_ROW,
+    WEIGHT,
+    Definition,
+    Pair,
+    Written,
+    bounded,
+    counted,
+    shown,
+    the_one,
+    where_true,
+)
+from dither.query.kinds import Interval, Kind
+from dither.query.measure.grids import bounds_of, places_of, sum_grid
+from dither.query.measure.measures import LARGEST_PART
+from dither.query.plan.plan import Aggregate, Argument, Function
+from dither.query.refusals import refused
+
+# Sums of integers come out as 64-bit integers unless their step is so large that the product might not fit.
+LARGEST_WHOLE_STEP = 2**30
+LARGEST_INTEGER = 2**61
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear(Recipe):
+    """step · cell: counts and sums. ``whole`` answers are integers."""
+
+    cell: int
+    step: Fraction
+    whole: bool
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """The one it is read off."""
+        return (self.cell,)
+
+    @property
+    def linear(self) -> tuple[tuple[tuple[int, Fraction], ...], Fraction]:
+        """The cell, in steps."""
+        return ((self.cell, self.step),), Fraction(0)
+
+    def estimate(self, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
+        """The cell plus and minus the exact quantile of its noise."""
+        cell, half = noisy.cells[self.cell], noisy.noise[self.cell].error(confidence)
+        if self.whole:
+            # of steps beyond the largest answer there is none but zero
+            step = min(int(self.step), LARGEST_INTEGER + 1)
+            bound = LARGEST_INTEGER // step
+            reach = int(min(half, bound))
+            inside = _cut(cell, bound)
+            return Estimate.of(*(_cut(inside + d, bound) * step for d in (0, -reach, reach)))
+        middle, width = cell.astype(np.float64), float(self.step)
+        return Estimate.of(middle * width, (middle - half) * width, (middle + half) * width)
+
+    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[float, str]:
+        """That of the noise, whatever the data."""
+        half = float(self.step) * by.noise[self.cell].error(confidence)
+        return half, f"±{short(half)}"
+
+    def mechanism(self, by: Mechanisms) -> str:
+        """The noise, in units of the answer."""
+        noise = by.noise[self.cell]
+        law = "Gaussian noise, σ =" if isinstance(noise, DiscreteGaussian) else "Laplace noise, scale"
+        return f"{law} {float(self.step * noise.scale):.4g}"
+
+
+def _cut(numbers: Ints, bound: int) -> Ints:
+    """Clamped to ±bound: for few numbers, np.clip takes several times as long."""
+    inside: Ints = np.minimum(np.maximum(numbers, -bound), bound)
+    return inside
+
+
+def _bind(call: Written) -> Aggregate:
+    call.expect(1)
+    value = call.over(call.value(0))
+    if value.kind is Kind.BOOLEAN:
+        call.expect_named(WEIGHT)
+        return Aggregate(function=Function.COUNT, arguments=(counted(where_true(value)),))
+    per_row, per_group = call.pair(PER_ROW), call.pair(PER_GROUP)
+    argument = bounded(call, value, per_row, per_group)
+    if per_group is not None:
+        _expect_narrower(call, argument, per_group)
+    return Aggregate(function=Function.SUM, arguments=(argument,), per_group=per_group)
+
+
+def _expect_narrower(call: Written, argument: Argument, given: Pair) -> None:
+    bounds = argument.facts.bounds
+    if bounds is not None and not argument.facts.auto:
+        least, most = min(bounds.low * call.rows, Fraction(0)), max(bounds.high * call.rows, Fraction(0))
+        if given[0] < least or given[1] > most:
+            reason = f"the policy bounds one unit's sum in a group by {shown(least)} and {shown(most)}"
+            raise refused("bounds_wider", reason, "State narrower bounds, or none")
+
+
+def _lower(building: Building, aggregate: Aggregate) -> Recipe:
+    """Clamped rows on a grid; what a unit adds is clamped to what ``rows`` rows can add, or to the stated bounds."""
+    argument = the_one(aggregate)
+    bounds = bounds_of(argument, aggregate.per_group)
+    most = LARGEST_PART // building.rows
+    grid = sum_grid(argument, bounds, most, aggregate.per_group)
+    if aggregate.per_group is not None and len(set(places_of(aggregate.per_group, grid.step))) == 1:
+        # next to bounds of rows as wide as these a group's would vanish: rows are clamped to those of the group first
+        grid = sum_grid(argument, _within(bounds, aggregate.per_group), most, aggregate.per_group)
+    low, high = building.rows * min(grid.low, 0), building.rows * max(grid.high, 0)
+    if aggregate.per_group is not None:
+        low, high = clamped(aggregate.per_group, grid.step, low, high)
+    integers = argument.expression.kind is Kind.INTEGER
+    whole = integers and grid.step.denominator == 1 and grid.step <= LARGEST_WHOLE_STEP
+    if low == high == 0:
+        # everything is clamped to zero, so the sum says nothing about anybody
+        return Constant(Fraction(0), whole=whole)
+    cell = building.total((grid.of(argument.expression),), (), (low, high))
+    return Linear(cell=cell, step=grid.step, whole=whole)
+
+
+def _within(bounds: Interval, per_group: Pair) -> Interval:
+    """Bounds of rows, clamped to what a group may hold and to zero."""
+    low, high = min(per_group[0], Fraction(0)), max(per_group[1], Fraction(0))
+    return Interval(min(max(bounds.low, low), high), min(max(bounds.high, low), high))
+
+
+def clamped(per_group: Pair, step: Fraction, low: int, high: int) -> tuple[int, int]:
+    """Bounds stated by the question, in steps, where they are narrower than [low, high]."""
+    least, most = places_of(per_group, step)
+    if least == most and per_group[0] < per_group[1]:
+        raise Refused(
+            "the contribution bounds of a group are too close to each other",
+            code="bounds_empty",
+            hint="State contribution_bounds_per_group => (low, high) further apart, and whole numbers for a COUNT.",
+        )
+    return min(max(least, low), high), min(max(most, low), high)
+
+
+def _kind(aggregate: Aggregate) -> Kind:
+    """Integers that are clamped to bounds with decimals no longer add up to integers."""
+    (argument,) = aggregate.arguments
+    bounds = argument.facts.bounds
+    ends = [*((bounds.low, bounds.high) if bounds is not None else ()), *(aggregate.per_group or ())]
+    return argument.expression.kind if all(end.denominator == 1 for end in ends) else Kind.DOUBLE
+
+
+DEFINITIONS = (
+    Definition(
+        name="sum",
+        spellings=("sum",),
+        bind=_bind,
+        functions=(Function.SUM,),
+        lower=_lower,
+        kind=_kind,
+        examples=("SUM(amount)",),
+        named=(PER_ROW, PER_GROUP, WEIGHT),
+    ),
+)

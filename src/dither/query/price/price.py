@@ -1,0 +1,349 @@
+"""Price: a budget becomes mechanisms, their loss, and the errors to expect; all of it before any data is read.
+
+The budget is divided by weight over aggregates (and the selection of keys, which weighs 1); an aggregate divides its
+share equally over the cells it is read off; a cell that several aggregates share gets what all of them give it. See
+docs/decisions/0011-noise-of-a-query.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+from dither.brief import brief
+from dither.errors import InvalidParameter, NotPrivate, Refused
+from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
+from dither.numeric import Number, as_fraction, fraction_down, largest_true
+from dither.privacy import Adjacency, PrivacyLoss, PureLoss, ZcdpLoss, compose
+from dither.privacy.renyi import pure_zcdp
+from dither.query.aggregates.base import AggregateChoice, Chooser, PredictedError
+from dither.query.aggregates.lower import Lowered, lower
+from dither.query.aggregates.spread import Noise
+from dither.query.measure.measures import Measurement
+from dither.query.measure.rounding import MARGIN, expect_scale, short_up, sqrt_up
+from dither.query.measure.sensitivity import Reach, choice_reach, reach_of
+from dither.query.plan.plan import Aggregation
+from dither.query.price.key_selection import KeySelection, select_keys
+
+BudgetKind: TypeAlias = Literal["pure", "zcdp"]
+
+# |z| at which a normal and a Laplace law of unit scale leave 5% outside.
+GAUSSIAN_95, LAPLACE_95 = 1.959963984540054, 2.995732273553991
+# Budgets are searched in these units, up to a million.
+UNITS = 10**9
+MOST_UNITS = 10**15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryBudget:
+    """What one question may cost: ε or ρ for everything, and δ for keys that must be discovered."""
+
+    kind: BudgetKind
+    main: Fraction
+    delta: Fraction = Fraction(0)
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("pure", "zcdp"):
+            raise InvalidParameter(f'kind must be "pure" or "zcdp"; got {self.kind!r}')
+        object.__setattr__(self, "main", as_fraction(self.main, "main"))
+        object.__setattr__(self, "delta", as_fraction(self.delta, "delta"))
+        if self.main <= 0:
+            raise InvalidParameter(f"a budget must be greater than 0; got {self.main}")
+        if not 0 <= self.delta < 1:
+            raise InvalidParameter(f"delta must be at least 0 and below 1; got {self.delta}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Priced:
+    """A question with its mechanisms, one for each cell and choice, and what all of them cost together.
+
+    ``reaches``, ``losses`` go with ``noise``; ``choice_losses`` with ``choosers``.
+    """
+
+    aggregation: Aggregation
+    budget: QueryBudget
+    adjacency: Adjacency
+    lowered: Lowered
+    noise: tuple[Noise, ...]
+    reaches: tuple[Reach, ...]
+    losses: tuple[PrivacyLoss, ...]
+    choosers: tuple[Chooser, ...]
+    choice_losses: tuple[PrivacyLoss, ...]
+    selection: KeySelection | None
+    loss: PrivacyLoss
+
+    __repr__ = brief
+
+    @property
+    def measurement(self) -> Measurement:
+        """What the engine is asked to compute."""
+        return self.lowered.measurement
+
+    def errors(self, confidence: Number = Fraction(19, 20)) -> tuple[PredictedError, ...]:
+        """The error of each aggregate in each group that is to be expected at this confidence."""
+        return self.lowered.predict(self.noise, self.choosers, as_fraction(confidence, "confidence"))
+
+    def selection_in_words(self, *, one_each: bool = False) -> str:
+        """Which groups are shown, by the units that are in them; ``one_each`` says that a unit is in one at most."""
+        if self.selection is None:
+            return "all groups are public and are shown"
+        who = "rows" if self.aggregation.units == "row" else "units"
+        enough = f"a group of {self.selection.enough:,} or more {who} is shown 19 times in 20"
+        kept = self.measurement.most_groups
+        if who == "rows" or one_each or kept is None:
+            return enough
+        # how many groups units are in is no public fact: a prediction for some numbers of them
+        needed = [(held, self.selection.enough_of(kept, held)) for held in self._held(kept)]
+        many = ", ".join(f"{units:,} if each is in {held:,}" for held, units in needed)
+        return (
+            f"{enough} if each of them is in at most {kept:,} group{'' if kept == 1 else 's'}. A unit in more counts "
+            f"in {kept:,} of them, drawn at random, so that more units are needed: {many}"
+        )
+
+    def _held(self, kept: int) -> list[int]:
+        """Numbers of groups that a unit may be in: twice what it keeps, and all groups there can be, or ten times."""
+        keys = self.aggregation.keys
+        possible = [len(key.values) for key in keys if key.values is not None]
+        most = math.prod(possible) if len(possible) == len(keys) else 10 * kept
+        return sorted({min(2 * kept, most), most})
+
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    cells: tuple[Fraction, ...]
+    choices: tuple[Fraction, ...]
+    selection: Fraction
+
+
+def price(aggregation: Aggregation, budget: QueryBudget, adjacency: Adjacency) -> Priced:
+    """The mechanisms that a budget pays for.
+
+    Guarantee: everything that is released about the measured cells is private as ``Priced.loss`` states, and its pure
+        ε, or its ρ and δ, are no more than the budget's.
+    """
+    _check_discovery(aggregation, budget.kind, budget.delta)
+    lowered = lower(aggregation)
+    shares = _shares(lowered, aggregation, budget)
+    reaches = tuple(reach_of(cell.low, cell.high, lowered.span, adjacency) for cell in lowered.cells)
+    noise = tuple(_noises(reaches, shares.cells, budget.kind).values())
+    losses = tuple(_cell_loss(reach, mechanism) for reach, mechanism in zip(reaches, noise, strict=True))
+    chosen = [
+        _chooser(choice, share, lowered, budget.kind, adjacency)
+        for choice, share in zip(lowered.choices, shares.choices, strict=True)
+    ]
+    selection = None
+    if lowered.units is not None:
+        selection = select_keys(shares.selection, budget.delta, lowered.span.groups, adjacency)
+    parts = [*losses, *(loss for _, loss in chosen), *([selection.loss] if selection else [])]
+    total = compose([(part, 1) for part in parts]) if parts else PureLoss(0, adjacency)
+    _check_within(total, budget)
+    return Priced(
+        aggregation=aggregation,
+        budget=budget,
+        adjacency=adjacency,
+        lowered=lowered,
+        noise=noise,
+        reaches=reaches,
+        losses=losses,
+        choosers=tuple(chooser for chooser, _ in chosen),
+        choice_losses=tuple(loss for _, loss in chosen),
+        selection=selection,
+        loss=total,
+    )
+
+
+def price_for_error(
+    aggregation: Aggregation,
+    targets: Mapping[int, Fraction],
+    *,
+    kind: BudgetKind,
+    delta: Fraction,
+    adjacency: Adjacency,
+    confidence: Number = Fraction(19, 20),
+) -> Priced:
+    """The smallest budget, to a millionth of it, with which no aggregate's error exceeds its target.
+
+    ``targets`` gives half widths by the place of the aggregate. Refused for aggregates whose error depends on the data.
+    """
+    _check_discovery(aggregation, kind, delta)
+    lowered = lower(aggregation)
+    wanted = _wanted(lowered, targets)
+    exact = as_fraction(confidence, "confidence")
+    reaches = tuple(reach_of(cell.low, cell.high, lowered.span, adjacency) for cell in lowered.cells)
+
+    def meets(units: int) -> bool:
+        budget = QueryBudget(kind=kind, main=Fraction(units, UNITS), delta=delta)
+        shares = _shares(lowered, aggregation, budget)
+        try:
+            noise = _noises(reaches, shares.cells, kind, only=set(wanted))
+        except Refused:  # too little for any noise that fits 64 bits
+            return False
+        return all(Fraction(noise[cell].error(exact)) <= most for cell, most in wanted.items())
+
+    return price(
+        aggregation,
+        QueryBudget(kind=kind, main=Fraction(_least_units(meets), UNITS), delta=delta),
+        adjacency,
+    )
+
+
+def _wanted(lowered: Lowered, targets: Mapping[int, Fraction]) -> dict[int, Fraction]:
+    """The largest error of each cell, in steps."""
+    wanted: dict[int, Fraction] = {}
+    for index, half_width in targets.items():
+        if not 0 <= index < len(lowered.recipes) or half_width <= 0:
+            raise InvalidParameter("targets must be positive half widths by the place of an aggregate")
+        linear = lowered.recipes[index].linear
+        if linear is None:
+            raise Refused(
+                "the error of averages, variances, correlations, quantiles and modes depends on the data",
+                code="error_unknown",
+                hint="Ask with epsilon, or for the error of a COUNT or SUM.",
+            )
+        for cell, step in linear[0]:
+            wanted[cell] = min(half_width / step, wanted.get(cell, half_width / step))
+    return wanted
+
+
+def _least_units(meets: Callable[[int], bool]) -> int:
+    """The smallest number of units at which a test that turns true once holds, to a millionth of itself."""
+    if not meets(MOST_UNITS):
+        raise Refused(
+            "no budget reaches an error as small as that",
+            code="error_unreachable",
+            hint="Ask for a larger error.",
+        )
+    low, high = 0, MOST_UNITS
+    while high - low > max(1, high // 10**6):
+        # halve in the exponent while the ends are far apart
+        middle = math.isqrt(max(low, 1) * high) if high > 4 * max(low, 1) else (low + high) // 2
+        low, high = (low, middle) if meets(middle) else (middle, high)
+    return high
+
+
+def _check_discovery(aggregation: Aggregation, kind: BudgetKind, delta: Fraction) -> None:
+    if aggregation.discover and (kind == "pure" or delta == 0):
+        raise Refused(
+            "the keys of this question come from the data, and showing them needs a δ that this budget doesn't have",
+            code="keys_need_delta",
+            hint="Group by keys with public values, or have the owner declare in = [...] for the column, or give a δ.",
+        )
+
+
+def _shares(lowered: Lowered, aggregation: Aggregation, budget: QueryBudget) -> _Shares:
+    """Who gets how much; exact, and no more than the budget in all."""
+    cells = [Fraction(0)] * len(lowered.cells)
+    choices = [Fraction(0)] * len(lowered.choices)
+    main = budget.main * (MARGIN if budget.kind == "zcdp" else 1)
+    recipes = zip(lowered.recipes, aggregation.aggregates, strict=True)
+    paying = [(recipe, a.weight) for recipe, a in recipes if recipe.cells or recipe.choices]
+    if any(weight <= 0 for _, weight in paying):
+        raise InvalidParameter("the weight of an aggregate must be greater than 0")
+    weights = sum((weight for _, weight in paying), Fraction(lowered.units is not None))
+    for recipe, weight in paying:
+        each = main * weight / weights / (len(recipe.cells) + len(recipe.choices))
+        for cell in recipe.cells:
+            cells[cell] += each
+        for choice in recipe.choices:
+            choices[choice] += each
+    selection = main / weights if lowered.units is not None else Fraction(0)
+    return _Shares(tuple(cells), tuple(choices), selection)
+
+
+def _noises(
+    reaches: Sequence[Reach], shares: Sequence[Fraction], kind: BudgetKind, only: set[int] | None = None
+) -> dict[int, Noise]:
+    """The noise of each cell (or of some): in zCDP all Gaussian or all Laplace, whichever errs less."""
+    gaussian = kind == "zcdp" and _gaussian_errs_less(reaches, shares)
+    noise: dict[int, Noise] = {}
+    for index, (reach, share) in enumerate(zip(reaches, shares, strict=True)):
+        if only is not None and index not in only:
+            continue
+        if gaussian:
+            noise[index] = DiscreteGaussian(expect_scale(sqrt_up(reach.l2_squared / (2 * share))))
+        else:
+            epsilon = share if kind == "pure" else _laplace_epsilon(share)
+            noise[index] = DiscreteLaplace(expect_scale(short_up(reach.l1 / epsilon)))
+    return noise
+
+
+def _gaussian_errs_less(reaches: Sequence[Reach], shares: Sequence[Fraction]) -> bool:
+    """Whether Gaussian noise errs no more than Laplace noise at 95%, over all cells.
+
+    The ε that Laplace noise would have is computed to the last bit only where it decides: what stands in for it is
+    within 1e-8 of it.
+    """
+    if not all(map(float, shares)):  # so small that no float holds it: noise of either law is refused
+        return True
+    rough = sum(_advantage(r, rho, _near_laplace_epsilon(float(rho))) for r, rho in zip(reaches, shares, strict=True))
+    if abs(rough) > 1e-6 * len(reaches):
+        return rough > 0
+    return sum(_advantage(r, rho, _laplace_epsilon(rho)) for r, rho in zip(reaches, shares, strict=True)) >= 0
+
+
+def _advantage(reach: Reach, rho: Fraction, epsilon: float | Fraction) -> float:
+    """The logarithm of the ratio of errors at 95%: positive where Gaussian noise errs less than Laplace noise."""
+    gaussian = math.log(GAUSSIAN_95) + (math.log(reach.l2_squared) - math.log(2 * rho)) / 2
+    return math.log(LAPLACE_95) + math.log(reach.l1) - math.log(epsilon) - gaussian
+
+
+def _near_laplace_epsilon(rho: float) -> float:
+    """What ``_laplace_epsilon`` looks for, x·tanh(x/2) = ρ, by Newton's steps from a little above it."""
+    x = rho + math.sqrt(2 * rho)
+    for _ in range(8):
+        slope = math.tanh(x / 2)
+        step = (x * slope - rho) / (slope + x * (1 - slope * slope) / 2)
+        x -= step
+        if abs(step) < 1e-9 * x:
+            break
+    return x
+
+
+def _laplace_epsilon(rho: Fraction) -> Fraction:
+    """The largest ε (to a billionth) for which ε-privacy implies ρ-zCDP."""
+    most = fraction_down(rho)
+    return Fraction(largest_true(lambda e: pure_zcdp(e) <= most, 0.0, 2 * most + 2 * math.sqrt(most), relative=1e-9))
+
+
+def _cell_loss(reach: Reach, mechanism: Noise) -> PrivacyLoss:
+    if isinstance(mechanism, DiscreteGaussian):
+        return reach.gaussian_loss(mechanism)
+    return reach.laplace_loss(mechanism)
+
+
+def _chooser(
+    choice: AggregateChoice, share: Fraction, lowered: Lowered, kind: BudgetKind, adjacency: Adjacency
+) -> tuple[Chooser, PrivacyLoss]:
+    """The mechanism of one choice in every group, and what it costs for a unit in several of them.
+
+    Under replace two kinds of movement may both be extreme, so only the budget's own view is stated.
+    """
+    rows, pure = lowered.measurement.rows, kind == "pure"
+    alone = choice.alone(rows)
+    reach = choice_reach(alone, Fraction(2 * rows), lowered.span, adjacency)
+    scale = reach.total / share if pure else sqrt_up(reach.squares / (8 * share))
+    scale = expect_scale(short_up(scale))
+    chooser = choice.chooser(scale, pure=pure)
+    if adjacency is Adjacency.ADD_REMOVE:
+        return chooser, compose([(choice.loss(alone / scale, pure=pure), lowered.span.groups)])
+    if pure:
+        return chooser, PureLoss(reach.total / scale, adjacency)
+    return chooser, ZcdpLoss(reach.squares / (8 * scale**2), adjacency)
+
+
+def _check_within(loss: PrivacyLoss, budget: QueryBudget) -> None:
+    """The last word before a price leaves: what is charged is no more than what was allowed."""
+    if budget.kind == "pure":
+        within = math.isfinite(loss.pure()) and loss.pure_exactly() <= budget.main
+    elif math.isfinite(loss.zcdp()):
+        within = loss.zcdp_exactly() <= budget.main
+    else:
+        rho, delta = loss.approximate_zcdp()
+        within = rho <= budget.main and delta <= budget.delta
+    if not within:
+        raise NotPrivate(
+            "the mechanisms of this question cost more than its budget: a fault in dither, please report it"
+        )

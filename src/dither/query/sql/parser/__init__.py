@@ -1,0 +1,1 @@
+"""Text to syntax tree, and every kind of node that the front door knows."""

@@ -1,0 +1,1 @@
+"""Who asks: tokens, sessions and what they allow."""

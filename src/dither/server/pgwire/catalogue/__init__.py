@@ -1,0 +1,1 @@
+"""The shadow PostgreSQL, which answers what isn't about data."""

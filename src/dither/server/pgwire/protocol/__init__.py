@@ -1,0 +1,1 @@
+"""The PostgreSQL protocol itself: messages, types, signing in, errors."""

@@ -1,0 +1,1 @@
+"""One client's session: statements run, answers kept until they are read."""

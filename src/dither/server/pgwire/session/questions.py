@@ -1,0 +1,218 @@
+"""Questions of one session on their way to the curator: described for free, asked once, and never refunded."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Coroutine, Sequence
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from dither.curator import Answer, Quote
+from dither.drawings.texts import number
+from dither.errors import Refused
+from dither.server.auth.identity import Identity
+from dither.server.pgwire.protocol import types
+from dither.server.pgwire.protocol.errors import Asking, Report, WireError, place_of, told
+from dither.server.pgwire.sql.parameters import BoundText, Placeholder, bind_text, made_up
+from dither.server.pgwire.sql.reading import Reading
+from dither.server.pgwire.sql.routing import Statement
+from dither.server.pgwire.sql.settings import Options
+from dither.server.problems import Problem, ServerRefusal
+from dither.server.service import Service
+
+T = TypeVar("T")
+_NINE_DIGITS = Context(prec=9)
+CANCELLED = Problem(
+    status=499,
+    sqlstate="57014",
+    code="cancelled",
+    title="waiting was cancelled by the client",
+    hint="The question may go on and be charged. Ask the same again: it isn't charged twice.",
+)
+
+
+class DependsOnValues(WireError):  # noqa: N818
+    """A question that can't be described with made-up values; with its own it may be."""
+
+
+class Questions:
+    """Prices and asks for one client, and stops waiting when it cancels."""
+
+    def __init__(self, service: Service, who: Identity, reading: Reading) -> None:
+        self._service, self._who, self._described = service, who, reading.described
+        self._waiting: asyncio.Task[Any] | None = None
+        self._cancelled = False
+
+    async def describe(
+        self,
+        statement: Statement,
+        options: Options,
+        *,
+        places: Sequence[Placeholder] = (),
+        kinds: tuple[int, ...] = (),
+        bound: BoundText | None = None,
+    ) -> tuple[types.Column, ...]:
+        """The columns of a question's answer. Never asks: without ``bound`` its values are made up."""
+        text, of = (statement.question, kinds if places else ()) if bound is None else (bound.text, ())
+        known = self._described.get((text, of))
+        if known is not None:
+            return known
+        found = await self._priced_columns(statement, options, places=places, kinds=kinds, bound=bound)
+        self._described.keep((text, of), found, size=len(text) + len(of))
+        return found
+
+    async def _priced_columns(
+        self,
+        statement: Statement,
+        options: Options,
+        *,
+        places: Sequence[Placeholder],
+        kinds: tuple[int, ...],
+        bound: BoundText | None,
+    ) -> tuple[types.Column, ...]:
+        if bound is not None or not places:
+            return await self._columns(statement, options, bound or BoundText(text=statement.question))
+        problems: list[WireError] = []
+        for values in made_up(kinds):
+            try:
+                # beside the event loop: the text may be long
+                bound = await asyncio.to_thread(bind_text, statement.question, values, places)
+                return await self._columns(statement, options, bound)
+            except WireError as error:
+                problems.append(error)
+        # the last has no values at all, and NULL is often refused for itself
+        if any(each.report != problems[0].report for each in problems[:-1]):
+            raise DependsOnValues(problems[0].report)
+        raise problems[0]
+
+    async def _columns(self, statement: Statement, options: Options, bound: BoundText) -> tuple[types.Column, ...]:
+        quote = await self._price(statement, options, bound)
+        return types.columns_of(await asyncio.to_thread(lambda: quote.schema))
+
+    async def _price(self, statement: Statement, options: Options, bound: BoundText) -> Quote:
+        work = self._service.price(self._who, options.wanted(bound.text))
+        return await self._placed(statement, options, bound, work)
+
+    async def explain(self, statement: Statement, options: Options, bound: BoundText) -> Quote | None:
+        """What EXPLAIN PRIVACY tells, by its price alone; None if the text is a question after all."""
+        quote = await self._price(statement, options, bound)
+        return quote if quote.explains else None
+
+    async def ask(self, statement: Statement, options: Options, bound: BoundText) -> Answer:
+        """The answer; the one place of this protocol in which anything is charged."""
+        work = self._service.ask(self._who, options.wanted(bound.text))
+        return await self._placed(statement, options, bound, work)
+
+    async def _placed(
+        self, statement: Statement, options: Options, bound: BoundText, work: Coroutine[Any, Any, T]
+    ) -> T:
+        """Do the work; its errors get their place in the client's message."""
+        try:
+            return await self.waited(work)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the client is told what may be told
+            problem = error
+        asking = Asking(for_error=options.error is not None, most=self._most())
+        raise WireError(told(problem, offset_in_message(problem, statement, bound), asking))
+
+    def _most(self) -> Fraction | None:
+        try:
+            return self._service.curator.most_epsilon(self._who.analyst)
+        except Refused:
+            return None
+
+    def default_epsilon(self) -> Fraction | None:
+        """What a question is asked with that says neither ε nor an error; None if it is refused."""
+        default, most = self._service.curator.policy.budget.default_epsilon, self._most()
+        return None if default is None or most is None else min(default, most)
+
+    async def waited(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for the work, unless the client cancels."""
+        self._cancelled = False
+        task = asyncio.ensure_future(work)
+        self._waiting = task
+        try:
+            return await task
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if not self._cancelled or (own is not None and own.cancelling()):
+                raise
+        finally:
+            self._waiting = None
+        raise ServerRefusal(CANCELLED)
+
+    def cancel(self) -> None:
+        """The client doesn't want to wait any longer; a question that was begun goes on."""
+        if self._waiting is not None:
+            self._cancelled = True
+            self._waiting.cancel()
+
+
+def offset_in_message(error: BaseException, statement: Statement, bound: BoundText) -> int | None:
+    """Where in the client's message an error of a question is, in characters from 0."""
+    origin = bound.origin(place_of(error))
+    return None if origin is None else statement.question_offset + origin
+
+
+def refused_in(statement: Statement, error: Refused | ServerRefusal) -> WireError:
+    """A refusal of a question whose values aren't known yet, with its place in the message."""
+    return WireError(told(error, offset_in_message(error, statement, BoundText(text=statement.question))))
+
+
+def explained(quote: Quote) -> pa.Table:
+    """The quote as a table of rows, its ε as people write it."""
+    table = quote.to_arrow()
+    place = table.schema.get_field_index("epsilon")
+    shown = pa.array([shown_epsilon(quote.epsilon)] * table.num_rows, pa.float64())
+    return table.set_column(place, table.schema.field(place), shown)
+
+
+def shown_epsilon(epsilon: float) -> float:
+    """An ε with nine digits, rounded up: budgets round down, so a question costs a trillionth less than was asked for.
+
+    Example:
+        >>> shown_epsilon(0.049999999999994785), shown_epsilon(0.1), shown_epsilon(0.1234567891)
+        (0.05, 0.1, 0.12345679)
+    """
+    if not 0 < epsilon < math.inf:
+        return epsilon
+    exact = Decimal(epsilon)
+    nearest = float(_NINE_DIGITS.plus(exact))
+    # a decimal that isn't a float was rounded up to the next one: 0.3 to 0.30000000000000004
+    if nearest in (epsilon, math.nextafter(epsilon, 0)):
+        return nearest
+    return float(Context(prec=9, rounding=ROUND_CEILING).plus(exact))
+
+
+def beside(quote: Quote) -> Report:
+    """What EXPLAIN PRIVACY tells beside its rows: which groups are shown, and what bounding leaves out."""
+    detail = "\n".join(quote.notes)
+    return Report(severity="NOTICE", sqlstate="00000", title=f"groups: {quote.groups}", detail=detail)
+
+
+def paid(answer: Answer) -> Report | None:
+    """What a client is told of an answer's price; nothing for what isn't a question."""
+    if answer.receipt is None:
+        return None
+    detail = "\n".join([*_errors(answer), *answer.notes, f"Receipt {answer.receipt.number}."])
+    return Report(severity="NOTICE", sqlstate="00000", title=f"cost: {answer.cost}; {answer.cost.left}", detail=detail)
+
+
+def _errors(answer: Answer) -> list[str]:
+    """How far off values may be: PostgreSQL has no place for that beside a value."""
+    halves = {name: half[np.isfinite(half)] for name, half in answer.error.items()}
+    told = []
+    for name, half in halves.items():
+        if half.size:
+            least, most = float(half.min()), float(half.max())
+            same = number(least) == number(most)
+            told.append(f"{name} ± {number(most)}" if same else f"{name} ± {number(least)} to {number(most)}")
+    if not told:
+        return []
+    first = next(iter(halves))
+    columns = f"DP_INTERVAL_LOW({first}), DP_INTERVAL_HIGH({first})"
+    return [f"Errors at {100 * answer.confidence:g}%: {', '.join(told)}; as columns: {columns}."]

@@ -1,0 +1,1 @@
+"""What a statement is: words, kinds of statements, their routes, parameters."""

@@ -1,0 +1,1 @@
+"""How much anybody may take: places, turns, rate limits and timeouts."""

@@ -1,0 +1,1 @@
+"""What leaves the server: the forms of responses, and what writes them."""

@@ -1,0 +1,1 @@
+"""More processes for new questions."""

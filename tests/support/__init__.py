@@ -1,0 +1,1 @@
+"""What several tests share: clients, sites and worlds to try things on."""
