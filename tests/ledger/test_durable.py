@@ -10,10 +10,9 @@ import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
 from dither.ledger import Account, Amount, Kind, Limit, MemoryLedger, SqliteLedger
-from dither.ledger.head import SLOT, SLOTS, HeadFile, Mark
-from dither.ledger.process_locks import OwnerLock
+from dither.ledger.head import SLOT, SLOTS, HeadFile, Mark, OwnerLock
+from dither.ledger.store.base import Writer
 from dither.ledger.store.schema import TRIGGERS
-from dither.ledger.store.writer import Writer
 
 from .files import BOB, KEPT_FOR, SHOP, answer, ask
 
@@ -106,7 +105,7 @@ def test_opening_flushes_the_log_that_it_read_before_anything_is_returned(used, 
             return run(writer, work, **more)
 
         monkeypatch.setattr(Writer, "run", told)
-        monkeypatch.setattr("dither.ledger.disk.flush", lambda descriptor: happened.append(_inode(descriptor)))
+        monkeypatch.setattr("dither.ledger.head.flush", lambda descriptor: happened.append(_inode(descriptor)))
         monkeypatch.setattr("dither.ledger.sqlite.flush_directory", lambda path: happened.append(path))
         with opened(used) as second:
             assert ask(second, 10).replayed
@@ -125,7 +124,7 @@ def test_a_log_that_cant_be_flushed_refuses(used, monkeypatch):
     with opened(used) as first:
         answer(first, 10)
         with monkeypatch.context() as patched:
-            patched.setattr("dither.ledger.disk.flush", fails)
+            patched.setattr("dither.ledger.head.flush", fails)
             with pytest.raises(LedgerError, match="flushed"):
                 opened(used)
 
@@ -335,6 +334,6 @@ def test_directories_of_the_state_are_the_owners_alone_and_flushed(used, state, 
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in state.rglob("*") if path.is_file()} == {0o600}
     flushed = []
-    monkeypatch.setattr("dither.ledger.disk.flush_directory", flushed.append)
+    monkeypatch.setattr("dither.ledger.head.flush_directory", flushed.append)
     HeadFile(tmp_path / "some" / "where" / "head").advance(Mark("a" * 32, 1, "1" * 64))
     assert flushed == [tmp_path, tmp_path / "some"]

@@ -12,7 +12,7 @@ from dither.ledger import Account, Limit
 from dither.ledger.entry import Kind, Opening
 from dither.ledger.head import SLOT
 from dither.ledger.log.replay import verify
-from dither.ledger.store.seals import ReplayedTree
+from dither.ledger.store.rows import ReplayedTree
 from dither.ledger.store.transaction import Books
 
 from .files import SHOP, answer, ask, key, opened

@@ -1,5 +1,5 @@
 from .account import Account as Account
-from .amount import Amount as Amount, Currency as Currency, Limit as Limit
+from .amount import Amount as Amount, Currency as Currency, Limit as Limit, Quantity as Quantity, Sum as Sum
 from .base import Ledger as Ledger
 from .entry import (
     Balance as Balance,
@@ -11,4 +11,3 @@ from .entry import (
 )
 from .memory import MemoryLedger as MemoryLedger
 from .sqlite import SqliteLedger as SqliteLedger
-from .sums import Quantity as Quantity, Sum as Sum

@@ -20,11 +20,9 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from dither.ledger.account import Account
-from dither.ledger.amount import Amount, Currency, Limit
+from dither.ledger.account import Account, Units
+from dither.ledger.amount import Amount, Currency, Limit, Sum
 from dither.ledger.entry import Balance, Entry, Receipt, Reservation, Verified
-from dither.ledger.sums import Sum
-from dither.ledger.units import Units
 from dither.privacy import Adjacency, PrivacyLoss
 
 PATIENCE = 60.0

@@ -17,8 +17,7 @@ from typing import Any
 
 from dither.errors import InvalidParameter, LedgerCorrupt
 from dither.ledger.account import Account
-from dither.ledger.amount import Amount, Currency, Limit
-from dither.ledger.sums import Sum
+from dither.ledger.amount import Amount, Currency, Limit, Sum
 from dither.privacy import Adjacency, Json, PrivacyLoss
 
 GENESIS = "0" * 64

@@ -8,8 +8,7 @@ import sqlite3
 from dither.ledger.amount import Currency
 from dither.ledger.entry import Kind, Opening, Verified
 from dither.ledger.log.replay import verify
-from dither.ledger.store.base import KeptLedger
-from dither.ledger.store.connection import connect, expect_sqlite, transaction, translated
+from dither.ledger.store.base import KeptLedger, connect, expect_sqlite, transaction, translated
 from dither.ledger.store.schema import create
 from dither.ledger.store.transaction import Books
 from dither.privacy import Adjacency

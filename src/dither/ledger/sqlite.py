@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,25 +23,74 @@ from dither.errors import (
     LedgerOutdated,
     LedgerRolledBack,
 )
+from dither.ledger.account import Units
 from dither.ledger.amount import Currency
-from dither.ledger.disk import flush_directory, flush_file
 from dither.ledger.entry import Entry, Kind, Opening, Verified, read_entry
-from dither.ledger.head import ADOPT, HeadFile, Mark, SecondPlace, known_by
+from dither.ledger.head import (
+    ADOPT,
+    HeadFile,
+    Inheritance,
+    Mark,
+    OwnerLock,
+    SecondPlace,
+    flush_directory,
+    flush_file,
+    known_by,
+)
 from dither.ledger.log import format1
 from dither.ledger.log.replay import verify
 from dither.ledger.log.upgrade import upgrade as upgraded
 from dither.ledger.memory import MemoryLedger
-from dither.ledger.process_locks import Inheritance, OwnerLock
-from dither.ledger.reader import Reader
-from dither.ledger.store.base import KeptLedger
-from dither.ledger.store.connection import connect, expect_sqlite, fault, transaction, translated
+from dither.ledger.store.base import CLOSED, Guard, KeptLedger, connect, expect_sqlite, fault, transaction, translated
 from dither.ledger.store.schema import APPLICATION_ID, FORMAT, create, is_intact
 from dither.ledger.store.transaction import Books
-from dither.ledger.store.writer import Guard
-from dither.ledger.units import Units
 from dither.privacy import Adjacency, Json
 
 T = TypeVar("T")
+PATIENCE = 30.0
+
+
+class Reader:
+    """The tables of an open ledger for those who only look; opened with the first look."""
+
+    def __init__(self, path: Path, opening: Opening, owner: OwnerLock) -> None:
+        self._path, self._opening, self._owner = path, opening, owner
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+        self._books: Books | None = None
+        self._inheritance: Inheritance | None = None
+        self._closed = False
+
+    def look(self, what: Callable[[Books], T]) -> T:
+        """Look something up in what was committed by now, whoever holds the writer's turn."""
+        with self._lock:
+            if self._closed:
+                raise LedgerError(CLOSED)
+            if self._books is None:
+                self._books = self._open()
+            return what(self._books)
+
+    def version(self) -> object:
+        """A number that SQLite changes with every commit of another connection, of this process or not."""
+        return self.look(lambda books: books.data_version())
+
+    def _open(self) -> Books:
+        db = self._db = self._db or connect(str(self._path), patience=PATIENCE)
+        db.execute("PRAGMA query_only = ON")
+        # a forked child must leave this connection alone, too
+        self._inheritance = Inheritance(self._lock, self._owner, db)
+        return Books(db, self._opening, token=self._owner.token, alive=self._owner.alive)
+
+    def close(self) -> None:
+        """Let go of the connection. Idempotent."""
+        with self._lock:
+            self._closed = True
+            self._books = self._inheritance = None
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+
 # later versions of dither will have few more
 LARGEST_FORMAT = 1000
 OLD_FORMAT = (

@@ -19,7 +19,7 @@ from dither.curator.charge.accounts import Accounts
 from dither.curator.who import Asker
 from dither.errors import DitherError, Failed, LedgerCorrupt, OutOfBudget, SourceError
 from dither.ledger import Account, Amount, Kind, Ledger, Limit, Reservation
-from dither.ledger.units import Units
+from dither.ledger.account import Units
 from dither.privacy import PrivacyLoss
 
 LOG = logging.getLogger("dither.curator")

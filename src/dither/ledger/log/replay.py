@@ -8,15 +8,31 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Never, TypeAlias, TypeVar
 
 from dither.errors import DitherError, InvalidParameter, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack
-from dither.ledger.account import Account
+from dither.ledger.account import (
+    NO_UNITS,
+    Account,
+    Units,
+    units_from_json,
+    units_in_note,
+    units_to_json,
+    with_further_tables,
+)
 from dither.ledger.amount import Amount, Limit, expect_counts
 from dither.ledger.entry import GENESIS, Balance, Entry, Kind, Opening, Verified, canonical, digest, link, read_entry
 from dither.ledger.head import ADOPT, Mark
 from dither.ledger.log import format1
-from dither.ledger.store.rows import ACCOUNT_COLUMNS, QUESTION_COLUMNS, AccountRow, QuestionRow, place_of, row_text
+from dither.ledger.store.rows import (
+    ACCOUNT_COLUMNS,
+    QUESTION_COLUMNS,
+    AccountRow,
+    QuestionRow,
+    ReplayedTree,
+    TableTree,
+    place_of,
+    row_text,
+    sealed,
+)
 from dither.ledger.store.schema import FORMAT, is_intact
-from dither.ledger.store.seals import ReplayedTree, TableTree, sealed
-from dither.ledger.units import NO_UNITS, Units, units_from_json, units_in_note, units_to_json, with_further_tables
 from dither.privacy import Json, PrivacyLoss
 
 T = TypeVar("T")

@@ -10,13 +10,13 @@ import json
 import sqlite3
 
 from dither.errors import LedgerMismatch
+from dither.ledger.account import Units, units_to_json
 from dither.ledger.entry import Kind, Opening
 from dither.ledger.head import Mark
 from dither.ledger.log import format1
 from dither.ledger.log.replay import Replay, booked_to_json, expect_sound, replayed
 from dither.ledger.store.schema import create
 from dither.ledger.store.transaction import Books
-from dither.ledger.units import Units, units_to_json
 from dither.privacy.unit import Unit
 
 _OLD = ("payment", "question", "account", "entry")

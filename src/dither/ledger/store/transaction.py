@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dither.errors import InvalidParameter, LedgerCorrupt, LedgerError, LedgerMismatch, OutOfBudget
-from dither.ledger.account import Account
+from dither.ledger.account import NO_UNITS, Account, Units, units_from_json, units_to_json, with_further_tables
 from dither.ledger.amount import NOTHING, Amount, Limit
 from dither.ledger.entry import (
     GENESIS,
@@ -29,9 +29,17 @@ from dither.ledger.entry import (
     now,
     read_entry,
 )
-from dither.ledger.store.rows import ACCOUNT_COLUMNS, QUESTION_COLUMNS, AccountRow, QuestionRow, place_of, row_text
-from dither.ledger.store.seals import TableTree, broken, sealed
-from dither.ledger.units import NO_UNITS, Units, units_from_json, units_to_json, with_further_tables
+from dither.ledger.store.rows import (
+    ACCOUNT_COLUMNS,
+    QUESTION_COLUMNS,
+    AccountRow,
+    QuestionRow,
+    TableTree,
+    broken,
+    place_of,
+    row_text,
+    sealed,
+)
 from dither.privacy import Json, PrivacyLoss
 
 LONGEST_CAUSE = 10_000
