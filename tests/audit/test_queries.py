@@ -22,8 +22,7 @@ from dither.audit.queries.synthetic import constants_of, tables_of, unit_id, val
 from dither.audit.queries.worlds import worlds
 from dither.audit.result import Verdict
 from dither.checks.statistics import chi_square
-from dither.curator import Curator
-from dither.curator.run import execution
+from dither.curator import Curator, execution
 from dither.engines import cells
 from dither.errors import InvalidParameter, InvalidPolicy, Refused
 from dither.mechanisms import GaussianLoss

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from dither.curator import Curator
-from dither.curator.charge.currency import Exchange
+from dither.curator.charge.accounts import Exchange
 from dither.engines.base import EngineFailure
 from dither.engines.duckdb import released
 from dither.errors import DitherError, Failed, LedgerBusy, LedgerError, Refused, SourceError

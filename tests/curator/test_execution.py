@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from dither.curator import Terms
+from dither.curator.execution import EACH_CHARACTER, EACH_VALUE, MOST_QUESTIONS, OVERHEAD, KeptCells
 from dither.curator.price.pricing import LONGEST_KEPT
-from dither.curator.run.execution import EACH_CHARACTER, EACH_VALUE, MOST_QUESTIONS, OVERHEAD, KeptCells
 from dither.engines.base import EngineFailure
 from dither.errors import Failed
 from dither.query.expressions.expressions import Literal

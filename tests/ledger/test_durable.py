@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
-from dither.ledger import Account, Amount, Kind, Limit, MemoryLedger, SqliteLedger
+from dither.ledger import Account, Amount, EntryKind, Limit, MemoryLedger, SqliteLedger
 from dither.ledger.head import SLOT, SLOTS, HeadFile, Mark, OwnerLock
 from dither.ledger.store.base import Writer
 from dither.ledger.store.schema import TRIGGERS
@@ -254,7 +254,7 @@ def test_adopting_verifies_before_it_moves_the_head(used, tmp_path, state):
         opened(used, adopt=True)
     assert {path: path.read_bytes() for path in (state / "heads").iterdir()} == heads
     with sqlite3.connect(used) as db:
-        assert db.execute("SELECT COUNT(*) FROM entry WHERE kind = ?", (Kind.ADOPTED.value,)).fetchone() == (0,)
+        assert db.execute("SELECT COUNT(*) FROM entry WHERE kind = ?", (EntryKind.ADOPTED.value,)).fetchone() == (0,)
     db.close()
 
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
-from dither.ledger import Kind, Limit
+from dither.ledger import EntryKind, Limit
 from dither.ledger.head import SLOT, HeadFile, Mark
 
 from .files import SHOP, answer, ask, opened
@@ -100,7 +100,7 @@ def test_a_lost_ledger_is_not_begun_anew(used):
     with pytest.raises(LedgerRolledBack, match="gone"):
         opened(used)
     with opened(used, adopt=True) as ledger:
-        known = [entry.body["known"] for entry in ledger.entries() if entry.kind is Kind.ADOPTED]
+        known = [entry.body["known"] for entry in ledger.entries() if entry.kind is EntryKind.ADOPTED]
         assert [mark["seq"] for mark in known] == [10]
         assert ledger.verify().adopted == 1
     with opened(used) as ledger:
@@ -141,7 +141,7 @@ def test_a_missing_head_is_refused_until_adopted(used, state):
     with pytest.raises(LedgerRolledBack, match="adopt"):
         opened(used)
     with opened(used, adopt=True) as ledger:
-        assert [entry.body["known"] for entry in ledger.entries() if entry.kind is Kind.ADOPTED] == [None]
+        assert [entry.body["known"] for entry in ledger.entries() if entry.kind is EntryKind.ADOPTED] == [None]
         assert ledger.verify().adopted == 1
     with opened(used, adopt=True) as ledger:
         assert ledger.verify().adopted == 1  # nothing to adopt
@@ -157,7 +157,7 @@ def test_an_old_copy_can_be_adopted_and_that_is_logged(used):
     shutil.copy(old, used)
     with opened(used, adopt=True) as ledger:
         known = {"ledger": head.ledger, "seq": head.seq, "hash": head.hash}
-        assert [entry.body["known"] for entry in ledger.entries() if entry.kind is Kind.ADOPTED] == [known]
+        assert [entry.body["known"] for entry in ledger.entries() if entry.kind is EntryKind.ADOPTED] == [known]
     with opened(used) as ledger:
         assert ledger.verify().adopted == 1
 

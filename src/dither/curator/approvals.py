@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dither.curator.price.prepared import Prepared
+from dither.curator.price.pricing import Prepared
 from dither.curator.results import Request, RequestKind
 from dither.curator.vault import Vault
 from dither.curator.who import Asker

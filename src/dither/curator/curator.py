@@ -10,22 +10,32 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dither.curator.answers.answer import OLDER, ROUNDED_INWARDS, Answer, Cost, PublicReceipt
-from dither.curator.answers.cache import fixed
 from dither.curator.answers.release import Released
 from dither.curator.answers.shape import shape
 from dither.curator.approvals import Approvals
 from dither.curator.charge.charging import Claim
 from dither.curator.computation import Computation, data_of, expect_runnable, given
+from dither.curator.execution import Stored
+from dither.curator.memory import fixed
 from dither.curator.past.log import ANOTHER, outdated, terms_of, unanswered, unknown_receipt
 from dither.curator.past.records import of_ledger, open_ledger
 from dither.curator.past.spending import history
 from dither.curator.preview import Outlook, outlook_of
-from dither.curator.price.prepared import Prepared
-from dither.curator.price.pricing import KEY_VERSION, rounded_inwards
+from dither.curator.price.pricing import KEY_VERSION, Prepared, rounded_inwards
 from dither.curator.price.quote import Quote, explained
-from dither.curator.results import AnswerPage, BudgetLine, Past, Record, Request, Spending
-from dither.curator.run.bounds_search import Stored
+from dither.curator.results import (
+    OLDER,
+    ROUNDED_INWARDS,
+    Answer,
+    AnswerPage,
+    BudgetLine,
+    Cost,
+    Past,
+    PublicReceipt,
+    Record,
+    Request,
+    Spending,
+)
 from dither.curator.statistical_query import Statistic, statistical_query
 from dither.curator.terms import CONFIDENCE, Terms
 from dither.curator.vault import Vault

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dither.curator.answers.cache import delivered
-from dither.curator.charge.accounts import Accounts
+from dither.curator.charge.accounts import Accounts, Exchange
 from dither.curator.charge.charging import Charging
-from dither.curator.charge.currency import Exchange
+from dither.curator.execution import Execution
+from dither.curator.memory import delivered
 from dither.curator.past.log import PastQuestions
 from dither.curator.price.pricing import Pricing
 from dither.curator.price.quoting import Quoting
 from dither.curator.requests import Requests, requests_beside
-from dither.curator.run.execution import Execution
 from dither.engines import Engine
 from dither.errors import LedgerMismatch
 from dither.ledger import Ledger

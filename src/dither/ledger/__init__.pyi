@@ -4,7 +4,7 @@ from .base import Ledger as Ledger
 from .entry import (
     Balance as Balance,
     Entry as Entry,
-    Kind as Kind,
+    EntryKind as EntryKind,
     Receipt as Receipt,
     Reservation as Reservation,
     Verified as Verified,

@@ -26,7 +26,7 @@ KEY = re.compile(r"[0-9a-f]{8,128}")
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-class Kind(Enum):
+class EntryKind(Enum):
     """What happened."""
 
     OPENED = "opened"
@@ -47,7 +47,7 @@ class Entry:
 
     seq: int
     at: str
-    kind: Kind
+    kind: EntryKind
     body: Json
     previous: str
     hash: str
@@ -220,7 +220,7 @@ def read_entry(row: Sequence[Any]) -> Entry:
     seq, at, kind, text, previous, this = row
     try:
         # unpacking anything but an object raises
-        return Entry(seq=seq, at=at, kind=Kind(kind), body={**json.loads(text)}, previous=previous, hash=this)
+        return Entry(seq=seq, at=at, kind=EntryKind(kind), body={**json.loads(text)}, previous=previous, hash=this)
     except (ValueError, TypeError) as problem:
         raise LedgerCorrupt(
             f"entry {seq} of the ledger can't be read: it is no JSON object, or of no known kind"

@@ -25,7 +25,7 @@ from dither.errors import (
 )
 from dither.ledger.account import Units
 from dither.ledger.amount import Currency
-from dither.ledger.entry import Entry, Kind, Opening, Verified, read_entry
+from dither.ledger.entry import Entry, EntryKind, Opening, Verified, read_entry
 from dither.ledger.head import (
     ADOPT,
     HeadFile,
@@ -335,7 +335,7 @@ class SqliteLedger(KeptLedger):
             self.head.expect_head()
             # the owner vouches that it is the latest copy, not that it adds up
             verify(self._db, self._books.opening, None)
-            adopted = self._books.append(Kind.ADOPTED, {"known": replaced or known_by(self.head)})
+            adopted = self._books.append(EntryKind.ADOPTED, {"known": replaced or known_by(self.head)})
         self.head.replace(Mark(self._books.opening.ledger, *adopted[:2]))
 
     def _agrees(self) -> bool:
@@ -451,7 +451,7 @@ def _begin(db: sqlite3.Connection, wanted: Opening, path: Path, second: SecondPl
     HeadFile(second.head_of(wanted.ledger)).replace(Mark.start(wanted.ledger))
     create(db)
     books = Books(db, wanted, token="", alive=lambda _: False)
-    books.append(Kind.OPENED, wanted.to_json())
+    books.append(EntryKind.OPENED, wanted.to_json())
 
 
 def _make_durable(path: Path) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from dither.curator.answers.release import release
 from dither.curator.answers.shape import shape
-from dither.curator.price.open_bounds import bounded, searched
+from dither.curator.price.pricing import bounded, searched
 from dither.engines import DuckDBEngine
 from dither.errors import Refused
 from dither.privacy import Adjacency

@@ -16,8 +16,8 @@ from dither.audit.queries.movement import Movement, in_words, movements, surely_
 from dither.audit.queries.neighbours import Breach, Fault, Group, breaches, difference, groups_of
 from dither.audit.queries.rehearsal import measured_worlds
 from dither.audit.queries.worlds import worlds
-from dither.curator.price.prepared import Prepared
-from dither.curator.run.bounds_search import find_bounds
+from dither.curator.execution import find_bounds
+from dither.curator.price.pricing import Prepared
 from dither.privacy import Adjacency
 from dither.progress import Watch
 from dither.query.measure.measures import Histogram, Measured, Measurement

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dither.curator.answers.answer import Bars
 from dither.curator.answers.intervals import computed_ends, exact_columns
 from dither.curator.answers.release import Released
+from dither.curator.results import Bars
 from dither.engines.duckdb.released import compute
 from dither.query.aggregates.affine import is_aggregate
 from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Ints, Noisy, PredictedError, Recipe

@@ -18,7 +18,7 @@ from typing import Any
 from dither.curator.charge.accounts import Accounts
 from dither.curator.who import Asker
 from dither.errors import DitherError, Failed, LedgerCorrupt, OutOfBudget, SourceError
-from dither.ledger import Account, Amount, Kind, Ledger, Limit, Reservation
+from dither.ledger import Account, Amount, EntryKind, Ledger, Limit, Reservation
 from dither.ledger.account import Units
 from dither.privacy import PrivacyLoss
 
@@ -220,7 +220,7 @@ class Claim:
             if first is None or own is None or self._charging.at_work(self.key):
                 return None
             entries = self._ledger.entries(number=first.number)
-            claim = max(entry.seq for entry in entries if entry.kind in (Kind.RESERVE, Kind.REDEEM))
+            claim = max(entry.seq for entry in entries if entry.kind in (EntryKind.RESERVE, EntryKind.REDEEM))
             return Reservation(receipt=own, answer=None, replayed=False, charged=Amount(), claim=claim)
         return None
 

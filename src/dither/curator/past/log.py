@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dither.curator.charge.currency import Exchange
+from dither.curator.charge.accounts import Exchange
 from dither.curator.results import AnswerPage, Past
 from dither.curator.terms import Settled
 from dither.curator.who import Asker
 from dither.errors import InvalidParameter, Refused
-from dither.ledger import Account, Amount, Entry, Kind, Ledger
+from dither.ledger import Account, Amount, Entry, EntryKind, Ledger
 from dither.ledger.entry import canonical
 from dither.privacy import PrivacyLoss
 
@@ -190,9 +190,9 @@ class PastQuestions:
 
     def _take(self, db: sqlite3.Connection, entry: Entry) -> None:
         body = entry.body
-        if entry.kind is Kind.ANSWER:
+        if entry.kind is EntryKind.ANSWER:
             db.execute("INSERT OR IGNORE INTO answered VALUES(?)", (body["key"],))
-        if entry.kind not in (Kind.RESERVE, Kind.CHARGE):
+        if entry.kind not in (EntryKind.RESERVE, EntryKind.CHARGE):
             return
         amount, note = Amount.from_json(body["amount"]), body["note"]
         if len(amount.others) != len(self._ledger.sums) - 1:

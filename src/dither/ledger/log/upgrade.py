@@ -11,7 +11,7 @@ import sqlite3
 
 from dither.errors import LedgerMismatch
 from dither.ledger.account import Units, units_to_json
-from dither.ledger.entry import Kind, Opening
+from dither.ledger.entry import EntryKind, Opening
 from dither.ledger.head import Mark
 from dither.ledger.log import format1
 from dither.ledger.log.replay import Replay, booked_to_json, expect_sound, replayed
@@ -57,7 +57,7 @@ def upgrade(db: sqlite3.Connection, opening: Opening, head: Mark | None, *, unit
         "others": booked_to_json(replay.booked),
         "balances": balances,
     }
-    books.append(Kind.UPGRADED, body, units=bound)
+    books.append(EntryKind.UPGRADED, body, units=bound)
     return books
 
 

@@ -19,7 +19,7 @@ from dither.ledger.entry import (
     GENESIS,
     Balance,
     Entry,
-    Kind,
+    EntryKind,
     Opening,
     Receipt,
     Reservation,
@@ -154,7 +154,7 @@ class Books:
         kept_for = canonical([self.opening.to_json(), units_to_json(self.units() if units is None else units)])
         return sealed(self._accounts.top(), self._questions.top(), kept_for)
 
-    def append(self, kind: Kind, body: Json, *, units: Units | None = None) -> tuple[int, str, str]:
+    def append(self, kind: EntryKind, body: Json, *, units: Units | None = None) -> tuple[int, str, str]:
         """Add an entry to the chain, sealing what was changed with it; its number, hash and time."""
         last, previous = self.tail()
         seal = self.seal(units)
@@ -200,7 +200,7 @@ class Books:
         kept = self.units()
         after = {**kept, **wanted} if rebind else with_further_tables(kept, wanted)
         if after != kept:
-            self.append(Kind.BOUND, {"units": units_to_json(after), "rebound": rebind and bool(kept)}, units=after)
+            self.append(EntryKind.BOUND, {"units": units_to_json(after), "rebound": rebind and bool(kept)}, units=after)
 
     # ------------------------------------------------------------------ limits and balances
 
@@ -220,7 +220,7 @@ class Books:
         for account, limit in ordered:
             self._write_account(rows[account].limited(limit))
         stated = [{"account": list(account.path), "limit": limit.to_json()} for account, limit in ordered]
-        self.append(Kind.LIMITS, {"limits": stated})
+        self.append(EntryKind.LIMITS, {"limits": stated})
 
     def balances(self) -> tuple[Balance, ...]:
         """All accounts, in the order of their paths."""
@@ -346,7 +346,7 @@ class Books:
         assert redeemed is not None
         self._write_question(redeemed.claimed(claim, self._token))
         number = self.entry(question.reserved).body["number"]
-        self.append(Kind.REDEEM, {"key": request.key, "number": number, "owner": self._token})
+        self.append(EntryKind.REDEEM, {"key": request.key, "number": number, "owner": self._token})
         return self._reservation(request, charged=charged, claim=claim)
 
     def _first(self, request: Request) -> Reservation:
@@ -365,7 +365,7 @@ class Books:
         body = self._bill(request, rows, question, request.form)
         if request.continues is not None:
             body["continues"] = request.continues
-        _, this, at = self.append(Kind.RESERVE, {**body, "owner": self._token})
+        _, this, at = self.append(EntryKind.RESERVE, {**body, "owner": self._token})
         receipt = Receipt(
             number=body["number"],
             key=request.key,
@@ -385,7 +385,7 @@ class Books:
             return None
         row = self._db.execute("SELECT * FROM entry WHERE seq = ?", (seq,)).fetchone()
         entry = None if row is None else read_entry(row)
-        if entry is not None and entry.kind in (Kind.RESERVE, Kind.CHARGE):
+        if entry is not None and entry.kind in (EntryKind.RESERVE, EntryKind.CHARGE):
             question = self._sealed_question(entry.body["key"])
             # the row is sealed and names the entry by which each account paid, so the entry needn't be believed
             if question is not None and question.state == "answered" and question.paid_by(request.account) == seq:
@@ -401,7 +401,7 @@ class Books:
         rows = self._expect_fits(path, unpaid, question.amount, question.counts)
         loss = self.entry(question.reserved).body["loss"]
         self._write_question(question.charged(unpaid, self.next_seq))
-        self.append(Kind.CHARGE, self._bill(request, rows, question, loss))
+        self.append(EntryKind.CHARGE, self._bill(request, rows, question, loss))
         return question.amount
 
     def _bill(self, request: Request, payers: Sequence[AccountRow], question: QuestionRow, loss: Json) -> Json:
@@ -479,7 +479,9 @@ class Books:
             )
         number, seq = self._number(question, reservation), self.next_seq
         self._write_question(question.ended(seq, digest(answer)), answer)
-        self.append(Kind.ANSWER, {"key": key, "number": number, "claim": reservation.claim, "answer": digest(answer)})
+        self.append(
+            EntryKind.ANSWER, {"key": key, "number": number, "claim": reservation.claim, "answer": digest(answer)}
+        )
         row = self._db.execute("SELECT answer FROM question WHERE key = ? AND answered = ?", (key, seq)).fetchone()
         if row is None or row[0] != answer:
             raise LedgerCorrupt("the answer that was just recorded is gone; it isn't released")
@@ -494,7 +496,7 @@ class Books:
         number = self._number(question, reservation)
         self._write_question(question.failed())
         body = {"key": key, "number": number, "claim": reservation.claim, "cause": cause[:LONGEST_CAUSE]}
-        self.append(Kind.FAILED, body)
+        self.append(EntryKind.FAILED, body)
 
     def _holds(self, question: QuestionRow, reservation: Reservation) -> bool:
         return question.state == "reserved" and question.claim == reservation.claim and question.owner == self._token
