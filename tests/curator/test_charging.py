@@ -136,8 +136,7 @@ def test_an_interrupt_stays_one_when_the_ledger_can_not_be_written(opened, monke
 def test_an_interrupt_of_released_tables_is_an_interrupt(monkeypatch, problem):
     import pyarrow as pa
 
-    from dither.query.expressions.expressions import Column
-    from dither.query.kinds import Kind
+    from dither.query.kinds import Column, Kind
 
     class Interrupted:
         def register(self, *_): ...

@@ -13,8 +13,7 @@ from dither.curator.execution import EACH_CHARACTER, EACH_VALUE, MOST_QUESTIONS,
 from dither.curator.price.pricing import LONGEST_KEPT
 from dither.engines.base import EngineFailure
 from dither.errors import Failed
-from dither.query.expressions.expressions import Literal
-from dither.query.kinds import Kind
+from dither.query.kinds import Kind, Literal
 from dither.query.measure.measures import Histogram, Measured, Measurement
 from dither.query.plan.plan import Key, Scan
 

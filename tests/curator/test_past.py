@@ -239,9 +239,11 @@ def test_an_answer_on_earlier_data_is_kept_and_a_changed_table_is_not_mistaken(o
 @pytest.mark.parametrize("note", [{}, {"asked": 3}, {"asked": {"epsilon": "1"}}, {"asked": {"epsilon": "x"}}])
 def test_a_receipt_of_an_earlier_version_is_listed_and_refused_clearly(opened, monkeypatch, note):
     made = opened()
-    whole = made.curator._vault.note
+    whole = made.curator._vault.charging.note
     monkeypatch.setattr(
-        made.curator._vault, "note", lambda analyst, **about: {**whole(analyst, **{**about, "asked": None}), **note}
+        made.curator._vault.charging,
+        "note",
+        lambda analyst, **about: {**whole(analyst, **{**about, "asked": None}), **note},
     )
     number = made.curator.sql(COUNTS, epsilon="1/2", analyst="ana").receipt.number
     assert numbers(made.curator.answers("ana")) == [number]

@@ -19,8 +19,7 @@ import pytest
 
 from dither.engines import DuckDBEngine, EngineFailure
 from dither.errors import InvalidParameter, SourceError
-from dither.query.expressions.expressions import Call, Column, Literal
-from dither.query.kinds import NOTHING, Kind
+from dither.query.kinds import NOTHING, Call, Column, Kind, Literal
 from dither.query.measure.measures import Bins, Cap, DistinctValues, Measurement, Total
 from dither.query.plan.plan import Distinct, Field, Filter, Gridded, Join, JoinKind, Key, Project
 from support import duckdb_files
@@ -347,7 +346,7 @@ SLOW = """
     from dither.engines import DuckDBEngine, EngineFailure
     from test_duckdb import COUNT, SALT, ORDERS, measure, scan, schema
     from dither.query.plan.plan import Join, JoinKind, Project, Field
-    from dither.query.expressions.expressions import Call, Column
+    from dither.query.kinds import Call, Column
     from dither.query.kinds import Kind, NOTHING
     def renamed(p):
         fields = tuple(Field(name=f"{p}{i}", kind=f.kind, facts=NOTHING) for i, f in enumerate(scan(ORDERS).fields))
@@ -356,8 +355,8 @@ SLOW = """
     for p in "def":
         relation = Join(left=relation, right=renamed(p), kind=JoinKind.INNER, on_unit=True,
                         condition=Call("less", (Column("c2", Kind.DOUBLE), Column(p + "2", Kind.DOUBLE)), Kind.BOOLEAN))
-    from dither.engines.duckdb import results as duckdb_results
-    duckdb_results.MOST_FEW = duckdb_results._MOST_JOINED = float(sys.argv[3])
+    from dither.engines.duckdb import connections as duckdb_connections
+    duckdb_connections.MOST_FEW = duckdb_connections._MOST_JOINED = float(sys.argv[3])
     engine = DuckDBEngine.open(sys.argv[1], schema(ORDERS), threads=int(sys.argv[4]))
 
     def tell():

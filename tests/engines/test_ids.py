@@ -9,9 +9,8 @@ import pytest
 from dither.engines import DuckDBEngine
 from dither.engines.reference.engine import ReferenceEngine
 from dither.errors import SourceError
-from dither.query.expressions.expressions import Column
 from dither.query.intake import Intake
-from dither.query.kinds import Kind
+from dither.query.kinds import Column, Kind
 from dither.query.plan.plan import Join, JoinKind
 from support import duckdb_files
 

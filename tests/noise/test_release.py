@@ -18,8 +18,7 @@ from dither.errors import InvalidData
 from dither.mechanisms import GaussianThreshold, PartitionSelection
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import Noisy
-from dither.query.expressions.expressions import Column
-from dither.query.kinds import Facts, Interval, Kind
+from dither.query.kinds import Column, Facts, Interval, Kind
 from dither.query.measure.measures import Histogram, Measured
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
 from dither.query.price.key_selection import _ladder

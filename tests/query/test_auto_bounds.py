@@ -12,8 +12,7 @@ from scipy import stats
 
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dither.privacy import Adjacency
-from dither.query.expressions.expressions import Call, Column, Literal
-from dither.query.kinds import Interval, Kind
+from dither.query.kinds import Call, Column, Interval, Kind, Literal
 from dither.query.measure.measures import Histogram, Measured
 from dither.query.plan.plan import Scan
 from dither.query.price.auto_bounds import (

@@ -11,11 +11,10 @@ from hypothesis import given, strategies as st
 from scipy import integrate, stats
 
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dither.query.aggregates.base import Chosen, Constant, Noisy
+from dither.query.aggregates.base import Chosen, Constant, Linear, Noisy
 from dither.query.aggregates.mean import Centred, Mean
 from dither.query.aggregates.moments import Moments, Product
 from dither.query.aggregates.spread import half_width, multiplier, quantile_of_difference, quantile_of_sum
-from dither.query.aggregates.sum import Linear
 from dither.query.kinds import Kind
 from dither.query.plan.plan import Function
 

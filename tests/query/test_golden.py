@@ -16,11 +16,10 @@ import pytest
 from dither.audit.suite.questions import QUESTIONS, shop
 from dither.errors import Refused
 from dither.privacy import Adjacency
-from dither.query.aggregates.base import Chosen, Constant
+from dither.query.aggregates.base import Chosen, Constant, Linear
 from dither.query.aggregates.catalogue import from_json, to_json
 from dither.query.aggregates.mean import Centred, Mean
 from dither.query.aggregates.moments import Moments, Product
-from dither.query.aggregates.sum import Linear
 from dither.query.kinds import Kind
 from dither.query.plan.plan import Function
 from dither.query.price.price import QueryBudget, price

@@ -8,14 +8,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dither.errors import InvalidParameter, Refused
-from dither.query.aggregates.base import Chosen, Constant
-from dither.query.aggregates.catalogue import from_json, to_json
-from dither.query.aggregates.lower import lower
+from dither.query.aggregates.base import Chosen, Constant, Linear
+from dither.query.aggregates.catalogue import from_json, lower, to_json
 from dither.query.aggregates.mean import Mean
 from dither.query.aggregates.moments import Moments
-from dither.query.aggregates.sum import Linear
-from dither.query.expressions.expressions import Column
-from dither.query.kinds import Facts, Interval, Kind
+from dither.query.kinds import Column, Facts, Interval, Kind
 from dither.query.measure.grids import bin_grid, centred_grid, common_step, sum_grid
 from dither.query.measure.measures import LARGEST_PART, Cap, DistinctValues, Total
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan

@@ -7,10 +7,9 @@ import pyarrow as pa
 import pytest
 
 from dither.engines.duckdb.released import compute
-from dither.query.expressions.expressions import Call, Column, Literal
 from dither.query.expressions.functions import FUNCTIONS
 from dither.query.expressions.propagation import RULES, Anything, Numbers, Truths, propagated
-from dither.query.kinds import Kind
+from dither.query.kinds import Call, Column, Kind, Literal
 
 B, W, D, T = Kind.BOOLEAN, Kind.INTEGER, Kind.DOUBLE, Kind.TEXT
 SIZE = 3_000

@@ -13,9 +13,8 @@ from hypothesis import given, settings, strategies as st
 
 from dither.engines.reference.functions import evaluate
 from dither.errors import Refused
-from dither.query.expressions.expressions import Call, Column, Literal
 from dither.query.expressions.functions import FUNCTIONS, Typed, apply, literal
-from dither.query.kinds import Facts, Interval, Kind
+from dither.query.kinds import Call, Column, Facts, Interval, Kind, Literal
 from dither.query.plan.canonical import canonical_aggregation, normal
 from dither.query.plan.plan import Distinct, Filter, Function, Inner, Join, JoinKind, PerUnit, Project, Union, Window
 from dither.query.schema import Schema

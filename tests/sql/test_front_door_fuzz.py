@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dither.errors import Refused
-from dither.query.expressions.expressions import Call, Column, Literal, walk
 from dither.query.expressions.functions import FUNCTIONS
+from dither.query.kinds import Call, Column, Literal, walk
 from dither.query.plan.canonical import canonical_aggregation
 from dither.query.plan.plan import (
     Distinct,
@@ -23,7 +23,8 @@ from dither.query.plan.plan import (
     Union,
     Window,
 )
-from dither.query.sql import CODES, _bound, bind
+from dither.query.sql import CODES, bind
+from dither.query.sql.queries import _bound
 from support.schemas import SHOP
 
 HERE = Path(__file__).resolve().parent

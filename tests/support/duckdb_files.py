@@ -6,8 +6,7 @@ from pathlib import Path
 import duckdb
 
 from dither.engines import DuckDBEngine
-from dither.query.expressions.expressions import Column
-from dither.query.kinds import NOTHING, Kind
+from dither.query.kinds import NOTHING, Column, Kind
 from dither.query.measure.measures import Cap, Measurement, Total
 from dither.query.plan.plan import Field, Key, Scan
 from dither.query.schema import ColumnFacts, Schema, TableFacts

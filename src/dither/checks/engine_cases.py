@@ -7,8 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from dither.checks.engine_tables import DA, HIGHEST, INF, LOWEST, NAN, TS, B, D, I, T, field, scan
-from dither.query.expressions.expressions import Call, Column, Expression, Literal
-from dither.query.kinds import Kind
+from dither.query.kinds import Call, Column, Expression, Kind, Literal
 from dither.query.measure.measures import Bins, Cap, DistinctValues, Measurement, Total
 from dither.query.plan.plan import (
     Distinct,

@@ -87,7 +87,7 @@ class AnalystView:
             expect_runnable(computation, loss, vault.policy.schema)
             key = vault.pricing.key_of_computation(computation, loss)
             vault.quoting.check_computation(loss, key, self.who)
-            note = vault.note(self.who.name, computation=computation.key())
+            note = vault.charging.note(self.who.name, computation=computation.key())
             reservation = self._settled(Claim(vault.charging, key=key, who=self.who, loss=loss, note=note), computation)
             assert reservation.answer is not None
             return given(reservation.answer, older=vault.execution.older(data_of(reservation.answer)))
@@ -102,7 +102,7 @@ class AnalystView:
 
     def _recorded(self, prepared: Prepared) -> Reservation:
         """Charge, run and record a question; or find what was recorded."""
-        note = self._vault.note(
+        note = self._vault.charging.note(
             self.who.name,
             sql=prepared.sql,
             epsilon=f"{prepared.epsilon:.6g}",

@@ -22,8 +22,7 @@ from dither.curator.price.pricing import KEPT, LONGEST_KEPT, Place, Prepared, Pr
 from dither.engines import Engine, EngineBroken
 from dither.errors import Refused, SourceError
 from dither.policy.policy import Policy
-from dither.query.expressions.expressions import Column
-from dither.query.kinds import NOTHING, Interval
+from dither.query.kinds import NOTHING, Column, Interval
 from dither.query.measure.measures import Measured, Measurement
 from dither.query.plan.plan import Field, Scan
 from dither.query.price.auto_bounds import bounds_from, price_search, search_measurement

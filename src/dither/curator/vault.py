@@ -34,7 +34,7 @@ class Vault:
         self.protected = {"units": policy.unit_statement(), "policy": policy.fingerprint()}
         self.requests = Requests(requests_beside(ledger))
         self.accounts = Accounts(policy, exchange, ledger, self.requests.granted)
-        self.charging = Charging(ledger, self.accounts, policy.units(), step=step)
+        self.charging = Charging(ledger, self.accounts, policy.units(), protected=self.protected, step=step)
         self.pricing = Pricing(policy, exchange, ledger, version=version)
         self.quoting = Quoting(policy, exchange, ledger, self.accounts, self.requests.approved)
         self.execution = Execution(policy, engine, self.pricing, self.charging, opened=opened)
@@ -44,10 +44,6 @@ class Vault:
     def expect_bound(self) -> None:
         """Another process may have begun the ledger since, for other units: their spending isn't told for these."""
         self.ledger.bind(self.policy.units(), note=False)
-
-    def note(self, analyst: str, **about: object) -> dict[str, object]:
-        """What the owner finds in the ledger beside a charge."""
-        return {**about, "analyst": analyst, **self.protected}
 
     def close(self) -> None:
         """Release the data and the ledger; questions that run in other threads are stopped and waited for."""

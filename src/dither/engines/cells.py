@@ -14,11 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from dither.engines.dialect import Dialect
-from dither.engines.sql import UNIT, Relations, Select, closed, names_in
+from dither.engines.sql import UNIT, Dialect, Relations, Select, closed, names_in
 from dither.errors import InvalidParameter
-from dither.query.expressions.expressions import Expression
-from dither.query.kinds import Kind
+from dither.query.kinds import Expression, Kind
 from dither.query.measure.measures import Cap, Measurement, Total
 from dither.query.plan.plan import Gridded, Key
 

@@ -23,9 +23,8 @@ from dither.errors import (
     LedgerOutdated,
     LedgerRolledBack,
 )
-from dither.ledger.account import Units
-from dither.ledger.amount import Currency
-from dither.ledger.entry import Entry, EntryKind, Opening, Verified, read_entry
+from dither.ledger.amount import Currency, Units
+from dither.ledger.base import Entry, EntryKind, Opening, Verified, read_entry
 from dither.ledger.head import (
     ADOPT,
     HeadFile,

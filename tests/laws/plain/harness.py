@@ -23,7 +23,7 @@ from dither.engines import DuckDBEngine
 from dither.errors import Refused
 from dither.privacy import Adjacency
 from dither.query.price.price import QueryBudget, price
-from dither.query.sql import _bound
+from dither.query.sql.queries import _bound
 
 from .questions import question
 from .tables import SCHEMA, tables

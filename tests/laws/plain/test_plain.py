@@ -12,8 +12,7 @@ import pytest
 from dither.engines import DuckDBEngine
 from dither.query.aggregates.base import Chosen
 from dither.query.aggregates.moments import Moments
-from dither.query.expressions.expressions import Column
-from dither.query.kinds import Kind
+from dither.query.kinds import Column, Kind
 
 from .corpus import FOUND, SHOP, accepted, plain_database, plain_text, rows, uncut, write
 from .harness import Tally, answer, run_tables

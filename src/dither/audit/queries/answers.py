@@ -18,8 +18,8 @@ from dither.curator.price.pricing import Prepared
 from dither.curator.terms import Terms
 from dither.engines import DuckDBEngine, Engine
 from dither.policy.policy import Policy
-from dither.query.expressions.expressions import Column
 from dither.query.intake import Intake
+from dither.query.kinds import Column
 
 # Outputs hold at most so many rows of an answer.
 MOST_ROWS = 16

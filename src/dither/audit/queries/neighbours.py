@@ -28,8 +28,7 @@ from dither.errors import InvalidParameter
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import Cell
 from dither.query.kinds import Kind
-from dither.query.measure.measures import Histogram, Measured, Total
-from dither.query.measure.sensitivity import Reach
+from dither.query.measure.measures import Histogram, Measured, Reach, Total
 from dither.query.plan.plan import Distinct, Filter, Join, PerUnit, Project, Relation, Scan, Union, Window
 from dither.query.price.price import Priced, QueryBudget, price
 from dither.query.schema import Schema

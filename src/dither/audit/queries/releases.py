@@ -22,8 +22,7 @@ from dither.audit.result import LowerBound
 from dither.curator.answers.release import Released, release
 from dither.mechanisms import DiscreteGaussian
 from dither.mechanisms.base import Floats
-from dither.query.expressions.expressions import Column
-from dither.query.kinds import Kind
+from dither.query.kinds import Column, Kind
 from dither.query.measure.measures import Histogram, Measured
 from dither.query.plan.plan import Key
 from dither.query.price.price import Priced

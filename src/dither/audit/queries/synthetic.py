@@ -14,8 +14,7 @@ from fractions import Fraction
 from random import Random
 from typing import Any, TypeAlias
 
-from dither.query.expressions.expressions import Expression, Literal, columns
-from dither.query.kinds import Interval, Kind
+from dither.query.kinds import Expression, Interval, Kind, Literal, columns
 from dither.query.plan.plan import (
     Aggregation,
     Distinct,

@@ -17,12 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from dither.engines.duckdb.released import compute
-from dither.query.aggregates.affine import Affine, affine, affine_ends, is_aggregate, ratio, ratio_ends
-from dither.query.aggregates.base import Noisy, Recipe
+from dither.query.aggregates.affine import Affine, affine, affine_ends, ratio, ratio_ends
+from dither.query.aggregates.base import Noisy, Recipe, is_aggregate
 from dither.query.aggregates.spread import Floats
-from dither.query.expressions.expressions import Call, Column, Expression, Literal, columns
 from dither.query.expressions.propagation import Anything, Numbers, Possible, Truths, propagated
-from dither.query.kinds import Kind
+from dither.query.kinds import Call, Column, Expression, Kind, Literal, columns
 
 # Ends of a linear form in doubles are off by less than this share of what is added up.
 ROUNDING = 1e-12

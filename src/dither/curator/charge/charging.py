@@ -19,7 +19,7 @@ from dither.curator.charge.accounts import Accounts
 from dither.curator.who import Asker
 from dither.errors import DitherError, Failed, LedgerCorrupt, OutOfBudget, SourceError
 from dither.ledger import Account, Amount, EntryKind, Ledger, Limit, Reservation
-from dither.ledger.account import Units
+from dither.ledger.amount import Units
 from dither.privacy import PrivacyLoss
 
 LOG = logging.getLogger("dither.curator")
@@ -29,8 +29,11 @@ PATIENCE = 0.05
 class Charging:
     """Charges for questions and sees each to its end; knows which are under way, so that closing can wait for them."""
 
-    def __init__(self, ledger: Ledger, accounts: Accounts, units: Units, *, step: float = 0.0) -> None:
+    def __init__(
+        self, ledger: Ledger, accounts: Accounts, units: Units, *, protected: Mapping[str, str], step: float = 0.0
+    ) -> None:
         self.ledger, self.accounts, self._units, self._step = ledger, accounts, units, step
+        self._protected = protected
         self._stated: Mapping[Account, Limit] | None = None
         self._change = threading.Condition()
         self._threads: Counter[int] = Counter()
@@ -38,6 +41,10 @@ class Charging:
         self.closing = False
 
     # ------------------------------------------------------------------ one question
+
+    def note(self, analyst: str, **about: object) -> dict[str, object]:
+        """What the owner finds in the ledger beside a charge."""
+        return {**about, "analyst": analyst, **self._protected}
 
     def reserve(self, *, key: str, account: Account, loss: PrivacyLoss, note: Mapping[str, Any]) -> Reservation:
         """Charge, or find what was charged before; OutOfBudget if it doesn't fit in the caps as they are now."""

@@ -16,7 +16,7 @@ from dither.errors import Refused
 from dither.ledger import Amount, Currency, Ledger, Limit
 from dither.policy.policy import Policy
 from dither.privacy import PrivacyLoss
-from dither.query.expressions.expressions import Column, columns
+from dither.query.kinds import Column, columns
 from dither.query.plan.plan import Aggregation, Function, Question
 from dither.query.price.price import Priced
 from dither.query.sql.grouping import one_row_each

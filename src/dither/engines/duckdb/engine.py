@@ -17,12 +17,10 @@ import pyarrow as pa
 from dither.engines.base import SHORTEST_SALT, EngineBroken, EngineFailure
 from dither.engines.cells import KEPT, Cells, Steps
 from dither.engines.duckdb.behaviour import expect_behaviour
-from dither.engines.duckdb.choice import SAMPLING, Ids, add_up, keep_groups, sample_bins
+from dither.engines.duckdb.connections import SAMPLING, Ids, Read, add_up, fetch, keep_groups, reader, sample_bins
 from dither.engines.duckdb.functions import DUCKDB
-from dither.engines.duckdb.results import Read, fetch, reader
 from dither.engines.duckdb.rows import rows_sql
-from dither.engines.duckdb.sources import Opened, Origin, open_sources
-from dither.engines.files.identity import fingerprint, state_of
+from dither.engines.duckdb.sources import Opened, Origin, fingerprint, open_sources, state_of
 from dither.engines.sql import UNIT, Relations
 from dither.errors import InvalidParameter, SourceError
 from dither.query.arrow import TYPES

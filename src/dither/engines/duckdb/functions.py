@@ -16,10 +16,9 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from dither.engines.dialect import Dialect, Template, common_kind, literal_argument
+from dither.engines.sql import Dialect, Template, common_kind, literal_argument
 from dither.errors import InvalidParameter
-from dither.query.expressions.expressions import Call
-from dither.query.kinds import LONGEST_TEXT, Kind
+from dither.query.kinds import LONGEST_TEXT, Call, Kind
 from dither.query.plan.plan import Gridded
 
 TYPES: Mapping[Kind, str] = MappingProxyType(

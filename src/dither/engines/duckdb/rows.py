@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dither.engines.cells import salt_number
-from dither.engines.dialect import Dialect, quoted
-from dither.engines.sql import UNIT, Source
+from dither.engines.sql import UNIT, Dialect, Source, quoted
 from dither.errors import InvalidParameter
 from dither.numeric import positive_int
 from dither.query.schema import TableFacts

@@ -9,8 +9,9 @@ is for the owner alone.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,18 +20,63 @@ from typing import TypeAlias
 
 import duckdb
 
-from dither.engines.dialect import quoted, text_literal
 from dither.engines.duckdb.connections import Database, open_database
 from dither.engines.duckdb.functions import DUCKDB, FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, ZERO
 from dither.engines.duckdb.intake import CHANGED, Reader, is_csv, key_of_table, key_of_version, look_at, reader_of
 from dither.engines.duckdb.spellings import id_of, read_text
 from dither.engines.files.copies import Accepted, Copies, Record
-from dither.engines.files.identity import State, expect_separate, fingerprint, state_of
-from dither.engines.sql import Source
+from dither.engines.sql import Source, quoted, text_literal
 from dither.errors import SourceError
 from dither.query.intake import Intake, TableReport, expect_acceptable
 from dither.query.kinds import Kind
 from dither.query.schema import Schema, TableFacts
+
+State: TypeAlias = tuple[tuple[str, int, int, int, int] | None, ...]
+"""Name, device, number on it, size and time of change of each file; None where there is none."""
+
+
+def state_of(files: Iterable[Path]) -> State:
+    """What can be told about files without reading them."""
+    found: list[tuple[str, int, int, int, int] | None] = []
+    for file in files:
+        try:
+            facts = file.stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((file.name, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns))
+    return tuple(found)
+
+
+def fingerprint(state: State) -> str:
+    """The same for equal names, sizes and times, so that it stays when files are copied to another disk with those."""
+    parts = [f"{facts[0]}\0{facts[3]}\0{facts[4]}" for facts in state if facts is not None]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def expect_separate(files: Mapping[str, Sequence[Path]], schema: Schema) -> None:
+    """A file with protected rows is read once, and under one name: raises SourceError.
+
+    Twice in one table, or in two where the row is the unit, a row would count twice; in a public table it would be no
+    secret. Links and patterns give one file several names, so files are compared by device and number.
+    """
+    readers: dict[tuple[int, int], list[TableFacts]] = {}
+    for name, paths in files.items():
+        table = schema.tables.get(name)
+        if table is None:
+            continue
+        for path in paths:
+            facts = path.stat()
+            others = readers.setdefault((facts.st_dev, facts.st_ino), [])
+            for other in others:
+                if other is table:
+                    raise SourceError(f"table {name} reads {path} more than once: list each file once")
+                if other.private != table.private or (table.private and None in (table.unit_column, other.unit_column)):
+                    raise SourceError(
+                        f"tables {other.name} and {name} read the same file, {path}: leave one of them out"
+                    )
+            others.append(table)
+
 
 Files: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Origin: TypeAlias = str | os.PathLike[str] | Mapping[str, Files]

@@ -21,8 +21,7 @@ import pyarrow as pa
 from dither.engines.reference.functions import Row, evaluate, in_kind, order_key, parsed, plain
 from dither.errors import InvalidParameter, SourceError
 from dither.query.arrow import TYPES
-from dither.query.expressions.expressions import Expression
-from dither.query.kinds import NOTHING, Kind
+from dither.query.kinds import NOTHING, Expression, Kind
 from dither.query.measure.measures import Cap, Histogram, Measured, Measurement, Total
 from dither.query.plan.plan import (
     Distinct,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from dither.errors import LedgerCorrupt
-from dither.ledger.entry import canonical, digest
+from dither.ledger.base import canonical, digest
 from dither.ledger.store.rows import AccountRow, QuestionRow
 from dither.ledger.store.schema import APPLICATION_ID, shape
 

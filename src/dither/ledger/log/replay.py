@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Never, TypeAlias, TypeVar
 
 from dither.errors import DitherError, InvalidParameter, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack
-from dither.ledger.account import (
+from dither.ledger.amount import (
     NO_UNITS,
     Account,
+    Amount,
+    Limit,
     Units,
+    expect_counts,
     units_from_json,
     units_in_note,
     units_to_json,
     with_further_tables,
 )
-from dither.ledger.amount import Amount, Limit, expect_counts
-from dither.ledger.entry import (
+from dither.ledger.base import (
     GENESIS,
     Balance,
     Entry,

@@ -30,10 +30,20 @@ from dither.errors import (
     LedgerRolledBack,
     LedgerUncertain,
 )
-from dither.ledger.account import Account, Units, with_further_tables
-from dither.ledger.amount import Currency, Limit, Sum, expect_counts
-from dither.ledger.base import GIVEN_UP, PATIENCE, Ledger
-from dither.ledger.entry import Balance, Entry, Receipt, Reservation, Verified, as_stored, expect_key, read_entry
+from dither.ledger.amount import Account, Currency, Limit, Sum, Units, expect_counts, with_further_tables
+from dither.ledger.base import (
+    GIVEN_UP,
+    PATIENCE,
+    Balance,
+    Entry,
+    Ledger,
+    Receipt,
+    Reservation,
+    Verified,
+    as_stored,
+    expect_key,
+    read_entry,
+)
 from dither.ledger.store.transaction import Books, Request
 from dither.privacy import Adjacency, PrivacyLoss
 from dither.privacy.loss import expect_loss

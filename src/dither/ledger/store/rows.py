@@ -20,9 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dither.errors import LedgerCorrupt
-from dither.ledger.account import Account
-from dither.ledger.amount import NOTHING, Amount, Currency, Limit, expect_counts
-from dither.ledger.entry import Balance, canonical
+from dither.ledger.amount import NOTHING, Account, Amount, Currency, Limit, expect_counts
+from dither.ledger.base import Balance, canonical
 
 ACCOUNT_COLUMNS = (
     "path", "place", "main_limit", "delta_limit", "other_limits", "count_limits", "restated", "first_delta",

@@ -13,9 +13,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dither.errors import InvalidParameter, LedgerCorrupt, LedgerError, LedgerMismatch, OutOfBudget
-from dither.ledger.account import NO_UNITS, Account, Units, units_from_json, units_to_json, with_further_tables
-from dither.ledger.amount import NOTHING, Amount, Limit
-from dither.ledger.entry import (
+from dither.ledger.amount import (
+    NO_UNITS,
+    NOTHING,
+    Account,
+    Amount,
+    Limit,
+    Units,
+    units_from_json,
+    units_to_json,
+    with_further_tables,
+)
+from dither.ledger.base import (
     GENESIS,
     Balance,
     Entry,

@@ -23,15 +23,20 @@ import pyarrow as pa
 from dither.errors import InvalidParameter, Refused
 from dither.query.aggregates.base import (
     DEFAULT_CONFIDENCE,
+    PER_GROUP,
+    PER_ROW,
+    WEIGHT,
     Building,
     Constant,
+    Definition,
     Estimate,
     Mechanisms,
     Noisy,
     Recipe,
+    Written,
+    bounded_numbers,
     short,
 )
-from dither.query.aggregates.binding import PER_GROUP, PER_ROW, WEIGHT, Definition, Written, bounded_numbers
 from dither.query.aggregates.mean import Centred, Ratio, centred, times
 from dither.query.aggregates.spread import (
     Floats,
@@ -41,7 +46,7 @@ from dither.query.aggregates.spread import (
     reach_in_squares,
     standard_deviation,
 )
-from dither.query.expressions.expressions import Expression
+from dither.query.kinds import Expression
 from dither.query.measure.grids import Grid, bounds_of, centred_grid
 from dither.query.measure.measures import LARGEST_PART, Cap
 from dither.query.plan.plan import Aggregate, Argument, Function

@@ -16,10 +16,9 @@ from typing import TypeAlias
 
 from dither.errors import Refused
 from dither.query.expressions.dates import moment
-from dither.query.expressions.expressions import Call, Expression, Literal
 from dither.query.expressions.public_values import public_values
 from dither.query.expressions.ranges import RULES, literal_step, point, rounded, step_of
-from dither.query.kinds import Facts, Interval, Kind, Later, Value
+from dither.query.kinds import Call, Expression, Facts, Interval, Kind, Later, Literal, Value
 
 
 @dataclass(frozen=True, slots=True)

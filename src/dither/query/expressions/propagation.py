@@ -14,9 +14,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dither.query.expressions.expressions import Call
 from dither.query.expressions.ranges import constant
-from dither.query.kinds import Kind
+from dither.query.kinds import Call, Kind
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]

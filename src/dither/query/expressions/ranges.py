@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
-from dither.query.expressions.expressions import Call, Expression, Literal
-from dither.query.kinds import Interval, Kind, Value
+from dither.query.kinds import Call, Expression, Interval, Kind, Literal, Value
 
 Known: TypeAlias = Sequence[Interval | None]
 BoundsRule: TypeAlias = Callable[[Known, Sequence[Expression]], Interval | None]

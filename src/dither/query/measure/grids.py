@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dither.errors import Refused
-from dither.query.expressions.expressions import Expression
-from dither.query.kinds import Interval, Kind
+from dither.query.kinds import Expression, Interval, Kind
 from dither.query.plan.plan import Argument, Gridded
 
 # Values of this size are still exact as floats, so putting them on a grid loses nothing but the rounding itself.

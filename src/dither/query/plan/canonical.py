@@ -14,9 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dither.errors import Refused
-from dither.query.effort import spend
-from dither.query.expressions.expressions import Call, Column, Expression, Literal, canonical, columns, substitute
-from dither.query.kinds import Facts, Kind, Value
+from dither.query.kinds import Call, Column, Expression, Facts, Kind, Literal, Value, canonical, columns, substitute
 from dither.query.plan.plan import (
     Aggregate,
     Aggregation,
@@ -38,6 +36,7 @@ from dither.query.plan.plan import (
     Window,
     Windowed,
 )
+from dither.query.refusals import spend
 
 # How many parts one expression, and all that are written out, may have.
 LONGEST_EXPRESSION, LONGEST_QUESTION = 100_000, 300_000

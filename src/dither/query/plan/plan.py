@@ -13,8 +13,7 @@ from fractions import Fraction
 from typing import Literal as OneOf, TypeAlias
 
 from dither.brief import brief
-from dither.query.expressions.expressions import Expression
-from dither.query.kinds import Facts, Kind, Value
+from dither.query.kinds import Expression, Facts, Kind, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

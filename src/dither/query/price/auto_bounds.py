@@ -17,10 +17,8 @@ import numpy.typing as npt
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dither.numeric import positive_int
 from dither.privacy import Adjacency, PrivacyLoss, Sensitivity, ZcdpLoss
-from dither.query.expressions.expressions import Call, Expression, Literal
-from dither.query.kinds import Interval, Kind
-from dither.query.measure.measures import Bins, Measured, Measurement
-from dither.query.measure.rounding import MARGIN, expect_scale, short_up, sqrt_up
+from dither.query.kinds import Call, Expression, Interval, Kind, Literal
+from dither.query.measure.measures import MARGIN, Bins, Measured, Measurement, expect_scale, short_up, sqrt_up
 from dither.query.plan.plan import Gridded, Relation
 from dither.query.price.price import QueryBudget
 

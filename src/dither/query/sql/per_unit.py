@@ -9,16 +9,14 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dither.query.aggregates.binding import one, ones_and_zeros, where_true
-from dither.query.expressions.expressions import Column
+from dither.query.aggregates.base import one, ones_and_zeros, where_true
 from dither.query.expressions.functions import Typed
 from dither.query.expressions.public_values import with_null
-from dither.query.kinds import Facts, Interval, Kind
+from dither.query.kinds import Column, Facts, Interval, Kind
 from dither.query.measure.grids import holding, places_of
 from dither.query.plan.plan import Field, Gridded, Inner, InnerAggregate, Ordering, Windowed, WindowFunction
 from dither.query.refusals import only, refused
-from dither.query.sql.aggregates import over_condition
-from dither.query.sql.calls import AggregateCall, aggregate_call
+from dither.query.sql.aggregates import AggregateCall, aggregate_call, over_condition
 from dither.query.sql.constants import exact_number
 from dither.query.sql.scalars import Scalars, call_name
 
