@@ -13,7 +13,7 @@ from typing import Any, Self
 from dither.curator.answers.release import Released
 from dither.curator.answers.shape import shape
 from dither.curator.approvals import Approvals
-from dither.curator.charge.charging import Claim
+from dither.curator.charging import Claim
 from dither.curator.computation import Computation, data_of, expect_runnable, given
 from dither.curator.execution import Stored
 from dither.curator.memory import fixed

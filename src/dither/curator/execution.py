@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.curator.answers.release import release
-from dither.curator.charge.charging import LOG, Charging, cause_of
+from dither.curator.charging import LOG, Charging, cause_of
 from dither.curator.computation import Computation, encode
 from dither.curator.memory import Memory
 from dither.curator.price.pricing import KEPT, LONGEST_KEPT, Place, Prepared, Pricing

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dither.curator.charge.accounts import Accounts, Exchange
+from dither.curator.charging import Accounts, Exchange
 from dither.curator.price.quote import Quote
 from dither.curator.results import BudgetLine, Request, RequestKind
 from dither.curator.terms import Terms

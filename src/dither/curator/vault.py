@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dither.curator.charge.accounts import Accounts, Exchange
-from dither.curator.charge.charging import Charging
+from dither.curator.charging import Accounts, Charging, Exchange
 from dither.curator.execution import Execution
 from dither.curator.memory import delivered
 from dither.curator.past.log import PastQuestions

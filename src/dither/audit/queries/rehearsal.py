@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from dither.audit.queries.neighbours import reading
 from dither.audit.queries.worlds import World, empty_tables
-from dither.curator.charge.accounts import Accounts, Exchange
+from dither.curator.charging import Accounts, Exchange
 from dither.curator.past.records import ledger_to_look_at
 from dither.curator.price.pricing import Pricing
 from dither.curator.price.quoting import Quoting

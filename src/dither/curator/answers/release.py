@@ -17,10 +17,10 @@ from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace, GaussianThreshold
 from dither.numeric import Number, as_fraction
-from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Estimate, Ints, Noisy, Recipe
+from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Estimate, Ints, Noisy, Recipe, array_of
 from dither.query.aggregates.catalogue import from_json, to_json
 from dither.query.aggregates.spread import Noise
-from dither.query.arrow import TYPES, array_of
+from dither.query.arrow import TYPES
 from dither.query.kinds import Kind
 from dither.query.measure.measures import Histogram, Measured, Total
 from dither.query.plan.plan import Key

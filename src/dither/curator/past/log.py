@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dither.curator.charge.accounts import Exchange
+from dither.curator.charging import Exchange
 from dither.curator.results import AnswerPage, Past
 from dither.curator.terms import Settled
 from dither.curator.who import Asker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from dither.curator.charge.accounts import Exchange
+from dither.curator.charging import Exchange
 from dither.curator.results import Record
 from dither.errors import LedgerError, LedgerOutdated, LedgerRolledBack
 from dither.ledger import Amount, Currency, Entry, Ledger, MemoryLedger, SqliteLedger, Verified

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
-from dither.curator.charge.accounts import Exchange
+from dither.curator.charging import Exchange
 from dither.curator.computation import Computation
 from dither.curator.memory import Memory
 from dither.curator.terms import Settled, Terms

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from dither.curator.answers.shape import choice_note
-from dither.curator.charge.accounts import Accounts, Exchange
+from dither.curator.charging import Accounts, Exchange
 from dither.curator.price.pricing import Prepared, aggregates_of
 from dither.curator.price.quote import Quote, QuotedColumn
 from dither.curator.who import Asker

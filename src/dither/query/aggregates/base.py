@@ -31,7 +31,7 @@ from dither.mechanisms import DiscreteGaussian, Exponential, PermuteAndFlip, Qua
 from dither.mechanisms.base import Source
 from dither.privacy import PrivacyLoss
 from dither.query.aggregates.spread import Floats, Noise
-from dither.query.arrow import array_of
+from dither.query.arrow import TYPES
 from dither.query.expressions.functions import Typed, apply, literal
 from dither.query.kinds import NOTHING, Column, Expression, Facts, Interval, Kind, Value, canonical, columns
 from dither.query.measure.grids import LARGEST_INTEGER
@@ -357,6 +357,21 @@ def _cut(numbers: Ints, bound: int) -> Ints:
     """Clamped to ±bound: for few numbers, np.clip takes several times as long."""
     inside: Ints = np.minimum(np.maximum(numbers, -bound), bound)
     return inside
+
+
+def array_of(values: Sequence[Value], kind: Kind) -> pa.Array[Any]:
+    """Public values as an Arrow array."""
+    plain = [_plain(value, kind) for value in values]
+    return pa.array(plain, TYPES[kind])
+
+
+def _plain(value: Value, kind: Kind) -> object:
+    if value is None or isinstance(value, bool):
+        return value
+    if kind is Kind.INTEGER:
+        return int(value)  # type: ignore[arg-type]
+    # adding 0 turns −0.0 into 0.0, which is the same key
+    return float(value) + 0.0 if kind is Kind.DOUBLE else value  # type: ignore[arg-type]
 
 
 def is_aggregate(name: str) -> bool:

@@ -46,7 +46,7 @@ from dither.query.sql.aggregates import (
     one_by_one,
 )
 from dither.query.sql.constants import exact_number
-from dither.query.sql.parser.parse import PrivacyClause
+from dither.query.sql.parse import PrivacyClause
 from dither.query.sql.per_unit import inner_aggregate
 from dither.query.sql.scalars import Rows, Scalars, Source, Visible, call_name, find_column, folded, same_name, typed
 

@@ -34,7 +34,7 @@ from dither.query.schema import Schema, TableFacts
 from dither.query.sql.aggregates import aggregate_call, has_aggregate, has_window
 from dither.query.sql.grouping import Named, PostProcessing, Released, grouped, label_of
 from dither.query.sql.joins import check_units, joined, kept_if_in
-from dither.query.sql.parser.parse import expect_known, parse
+from dither.query.sql.parse import expect_known, parse
 from dither.query.sql.per_unit import Windows
 from dither.query.sql.scalars import (
     Rows,

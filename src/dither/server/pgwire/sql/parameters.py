@@ -17,7 +17,7 @@ from decimal import Decimal
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from dither.query.sql.parser.parse import Dialect
+from dither.query.sql.parse import Dialect
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.protocol.values import Null, Parameter
 from dither.server.pgwire.sql import lexer

@@ -13,7 +13,7 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
 from dither.query.schema import Schema
-from dither.query.sql.parser.parse import MOST_TOKENS, Bounded, Steps
+from dither.query.sql.parse import MOST_TOKENS, Bounded, Steps
 from dither.server.pgwire.sql.lexer import Kind, Word, cut, folded
 
 # Schemas of the shadow that hold other things than tables of the policy.
