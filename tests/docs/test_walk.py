@@ -1,4 +1,4 @@
-"""The way of one question through the files, as ARCHITECTURE.md tells it: short enough, and in the order of the steps."""
+"""The way of one question through the files: short enough, and in the order of the steps of ARCHITECTURE.md."""
 
 import re
 import subprocess

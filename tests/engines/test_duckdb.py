@@ -355,8 +355,8 @@ SLOW = """
     for p in "def":
         relation = Join(left=relation, right=renamed(p), kind=JoinKind.INNER, on_unit=True,
                         condition=Call("less", (Column("c2", Kind.DOUBLE), Column(p + "2", Kind.DOUBLE)), Kind.BOOLEAN))
-    from dither.engines.duckdb import connections as duckdb_connections
-    duckdb_connections.MOST_FEW = duckdb_connections._MOST_JOINED = float(sys.argv[3])
+    from dither.engines.duckdb import engine as duckdb_engine
+    duckdb_engine.MOST_FEW = duckdb_engine._MOST_JOINED = float(sys.argv[3])
     engine = DuckDBEngine.open(sys.argv[1], schema(ORDERS), threads=int(sys.argv[4]))
 
     def tell():

@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 
 from dither.engines import DuckDBEngine, EngineFailure
 from dither.engines.cells import Cells
-from dither.engines.duckdb import connections as duckdb_connections
-from dither.engines.duckdb.connections import SAMPLING, fetch, fetch_few, reader
+from dither.engines.duckdb import engine as duckdb_engine
+from dither.engines.duckdb.engine import SAMPLING, fetch, fetch_few, reader
 from dither.engines.duckdb.functions import DUCKDB, TYPES, _real_literal
 from dither.engines.sql import Relations
 from dither.errors import Refused, SourceError
@@ -193,8 +193,8 @@ def test_small_tables_are_fetched_the_fast_way_with_the_same_result(engine, tmp_
     sources = engine._opened.sources
     small, everything = measure(scan(ORDERS), PLACE, groups=1), []
     assert reader(small, sources) is fetch_few
-    for most in (duckdb_connections.MOST_FEW, 3):
-        monkeypatch.setattr(duckdb_connections, "MOST_FEW", most)
+    for most in (duckdb_engine.MOST_FEW, 3):
+        monkeypatch.setattr(duckdb_engine, "MOST_FEW", most)
         everything.append([cells(engine.run(small, salt=salt.to_bytes(8, "big"))) for salt in range(10)])
     assert reader(small, sources) is fetch
     assert everything[0] == everything[1]
@@ -265,7 +265,7 @@ def test_what_is_large_unknown_or_of_another_kind_is_fetched_as_arrow(engine):
     assert reader(measure(joined), sources) is fetch
     assert reader(measure(replace(joined, kind=JoinKind.SEMI)), sources) is fetch_few
     assert reader(measure(Union(inputs=(one, one), fields=one.fields)), sources) is fetch_few
-    for rows in (None, duckdb_connections.MOST_FEW + 1):
+    for rows in (None, duckdb_engine.MOST_FEW + 1):
         assert reader(measure(one), {"orders": replace(sources["orders"], rows=rows)}) is fetch
 
 

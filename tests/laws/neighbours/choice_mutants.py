@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dither.engines import cells, sql
-from dither.engines.duckdb import connections as duckdb_connections, engine as duckdb, functions as duckdb_functions
+from dither.engines.duckdb import engine as duckdb, functions as duckdb_functions
 from dither.query.kinds import NOTHING, Call, Column as Named, Kind, Literal
 from dither.query.plan.plan import Field, Filter, Join, Ordering, Scan, Window, Windowed
 
@@ -17,20 +17,20 @@ _DUCKDB = duckdb_functions.DUCKDB
 
 def one_group_too_many(patch):
     """A unit stays in one group more than it may."""
-    keep = duckdb_connections.keep_groups
+    keep = duckdb.keep_groups
     patch.setattr(duckdb, "keep_groups", lambda table, keys, most: keep(table, keys, most + 1))
 
 
 def one_group_too_few(patch):
     """Units that may be in several groups are in one less: no promise is broken, but answers are."""
-    keep = duckdb_connections.keep_groups
+    keep = duckdb.keep_groups
     patch.setattr(duckdb, "keep_groups", lambda table, keys, most: keep(table, keys, max(1, most - 1)))
 
 
 def one_row_too_many_in_histograms(patch):
     """A sample of a unit's rows in a group has one row more."""
-    bins, alone = duckdb_connections.bins, duckdb_connections.sample_bins
-    more = replace(duckdb_connections.SAMPLING, bins=lambda rows, own, most, salt: bins(rows, own, most + 1, salt))
+    bins, alone = duckdb.bins, duckdb.sample_bins
+    more = replace(duckdb.SAMPLING, bins=lambda rows, own, most, salt: bins(rows, own, most + 1, salt))
     patch.setattr(duckdb, "SAMPLING", more)
     patch.setattr(
         duckdb, "sample_bins", lambda unit, value, width, most, rank: alone(unit, value, width, most + 1, rank)
@@ -39,8 +39,8 @@ def one_row_too_many_in_histograms(patch):
 
 def one_value_too_many(patch):
     """A sample of a unit's different values in a group has one more."""
-    values = duckdb_connections.values
-    more = replace(duckdb_connections.SAMPLING, values=lambda rows, own, most, salt: values(rows, own, most + 1, salt))
+    values = duckdb.values
+    more = replace(duckdb.SAMPLING, values=lambda rows, own, most, salt: values(rows, own, most + 1, salt))
     patch.setattr(duckdb, "SAMPLING", more)
 
 
@@ -97,7 +97,7 @@ def ties_by_the_order_of_rows(patch):
 
 def hashes_that_tie(patch):
     """Four bits of the hash are left, and of groups that tie the one that is met first is kept."""
-    keep = duckdb_connections.keep_groups
+    keep = duckdb.keep_groups
 
     def short(table, keys, most):
         place = table.column_names.index("_h")
