@@ -175,6 +175,9 @@ def _cap_of(one: Sum, epsilon: Fraction, delta: Fraction) -> int:
     return max(0, int(Fraction(down(fraction_down(epsilon) - toll)) * MAIN_UNITS))
 
 
+# ---------------------------------------------------------------------------------------------- accounts
+
+
 # What a guarantee says of an account that spent nothing: one unit of the ledger, since ε is above 0.
 NEXT_TO_NOTHING = Fraction(1, 10**12)
 # For so many analysts what is left to them is kept in words, until anybody is charged.
@@ -396,6 +399,9 @@ def _used(spent: Amount, limit: Limit) -> float:
     """The larger share of the two parts of a budget that is used up."""
     parts = [(spent.main, limit.main), (spent.delta, limit.delta)]
     return max((used / most if most else float(used > 0)) for used, most in parts)
+
+
+# ---------------------------------------------------------------------------------------------- charging
 
 
 LOG = logging.getLogger("dither.curator")

@@ -94,6 +94,9 @@ class Stored:
         return cls(bounds=bounds, released=released, cause=form["cause"], data=form.get("data"))
 
 
+# ---------------------------------------------------------------------------------------------- the run
+
+
 MOST_BYTES = 64 * 2**20
 # so that what a server holds is reached in minutes, and doesn't grow for hours: as many as texts that are kept bound
 MOST_QUESTIONS = KEPT

@@ -243,6 +243,9 @@ def _html_bar(text: str, low: float, high: float, full: float) -> str:
     return f"<span style='display:inline-block;min-width:12em;background:{paint}'>{text}</span>"
 
 
+# --------------------------------------------------------------------------------------- accounts, the past, requests
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLine:
     """An account as people read it: what was spent so far as ε at ``delta``, and the share of its cap that is used up.

@@ -1,4 +1,4 @@
-"""Relations of a plan as SQL: nested SELECTs in which the unit's id travels along in a column of its own.
+"""SQL of any engine: a dialect, and relations of a plan as nested SELECTs in which the unit's id travels along.
 
 Everything that reaches an engine is generated here and in sql.py from the plan. Names are quoted, literals are written
 by kind, and no text of an analyst is ever copied outside of a quoted literal.
@@ -163,6 +163,9 @@ def literal_argument(call: Call, place: int, kind: Kind) -> Value:
     if not isinstance(argument, Literal) or (argument.kind is not kind and argument.value is not None):
         raise InvalidParameter(f"argument {place + 1} of {call.function} must be a {kind.value} literal")
     return argument.value
+
+
+# ---------------------------------------------------------------------------------------------- relations
 
 
 UNIT = "u"

@@ -1,4 +1,4 @@
-"""Exact integer noise of any scale: a table of blocks, then a rejection within the block.
+"""Exact integer noise of any scale: a lazy table of blocks, a rejection within the block, pools of draws.
 
 It also decouples when a draw is made from what it is: the time of a single release says nothing
 about the value of its noise, whose rare values take longer to draw.
@@ -121,6 +121,9 @@ def _empty_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_empty_all)
+
+
+# ---------------------------------------------------------------------------------------------- tables
 
 
 AMBIGUOUS = np.int16(-32768)
@@ -316,6 +319,9 @@ class LazyTable:
             np.copyto(part, codes)
             if ambiguous.size:
                 part[ambiguous] = self.refine(prefixes[ambiguous], source)
+
+
+# ---------------------------------------------------------------------------------------------- samplers
 
 
 _COIN_BITS = 16 + 64

@@ -85,6 +85,9 @@ ZCDP_SUMS = (
 )
 
 
+# ---------------------------------------------------------------------------------------------- amounts and limits
+
+
 MAIN_UNITS = 10**12
 DELTA_UNITS = 10**18
 # ε or ρ of a million promises nothing; below it, every sum fits SQLite's 64-bit integers with room to spare
@@ -346,6 +349,9 @@ NOTHING = Amount()
 
 
 # ---------------------------------------------------------------------------------------------- account
+
+
+# ---------------------------------------------------------------------------------------------- who pays
 
 
 DEEPEST = 16

@@ -240,6 +240,9 @@ def read_entry(row: Sequence[Any]) -> Entry:
         ) from problem
 
 
+# ---------------------------------------------------------------------------------------------- the contract
+
+
 PATIENCE = 60.0
 GIVEN_UP = "given up: interrupted, or the ledger could not be written"
 

@@ -88,6 +88,10 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
+
+# ---------------------------------------------------------------------------------------------- the head
+
+
 SLOT = 256
 # two that take turns, and the announcement
 SLOTS = 3

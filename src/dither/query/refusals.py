@@ -1,4 +1,4 @@
-"""Every reason for which a question is refused, and where in the text it went wrong.
+"""Every reason for which a question is refused, where in the text it went wrong, and how much work it may make.
 
 What is counted are steps whose number a text can multiply: public values that are computed one by one, and written out.
 Whoever binds or prices a question does so in ``limited``; the count depends on the text and on public facts alone, so

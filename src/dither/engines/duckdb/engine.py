@@ -360,7 +360,7 @@ def _bins(
     def rank_of(units: Ids) -> npt.NDArray[np.uint64]:
         cursor.register(UNITS, pa.table({UNIT: units, "i": pa.array(np.arange(len(units)))}))
         try:
-            ranked = read(cursor, f"SELECT r.i, {cells.rank_of_units(place)} AS h FROM {UNITS} AS r")  # noqa: S608
+            ranked = read(cursor, f"SELECT r.i, {cells.rank_of_units(place)} AS h FROM {UNITS} AS r")
         finally:
             cursor.unregister(UNITS)
         result = np.zeros(len(units), dtype=np.uint64)

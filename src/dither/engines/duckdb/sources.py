@@ -78,6 +78,9 @@ def expect_separate(files: Mapping[str, Sequence[Path]], schema: Schema) -> None
             others.append(table)
 
 
+# ---------------------------------------------------------------------------------------------- tables
+
+
 Files: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Origin: TypeAlias = str | os.PathLike[str] | Mapping[str, Files]
 

@@ -1,4 +1,4 @@
-"""What ledgers on SQLite share, whether the tables are in a file or in memory.
+"""What ledgers on SQLite share, in a file or in memory: one writer for all threads, connections, the contract.
 
 An interrupt (Ctrl-C) may strike between any two steps of the main thread, which may be doing the work of others. So the
 turn is only ever taken by ``with`` on the lock itself, which can't lose it; a job leaves the queue only once its asker
@@ -334,6 +334,9 @@ def _uncertain(problem: DitherError) -> LedgerError:
     return worded
 
 
+# ---------------------------------------------------------------------------------------------- connections
+
+
 OLDEST_SQLITE = (3, 37, 0)  # STRICT tables
 CLOSED = "the ledger was closed: open it again"
 DAMAGED = "the file is damaged or no ledger; keep it, and put back the latest copy"
@@ -408,6 +411,9 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+# ---------------------------------------------------------------------------------------------- the ledger
 
 
 PAGE = 500

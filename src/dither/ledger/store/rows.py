@@ -1,4 +1,4 @@
-"""What is kept beside the log: one row for each account and each question, and how entries change them.
+"""What is kept beside the log: a row for each account and question, and the seals by which entries vouch for them.
 
 The tables and the replay of the log use the same rows, so that both can be compared to the letter.
 

@@ -1,4 +1,4 @@
-"""What the files of this folder have in common: cells and choices that are measured, and recipes that read answers off.
+"""What aggregates have in common: cells and choices that are measured, recipes that read them, how calls are bound.
 
 Everything here follows from public facts. What one unit adds to a cell is bounded by the cell itself, so the price can
 be computed before data is read. What a recipe makes of released cells is post-processing, so it is free: the same cells

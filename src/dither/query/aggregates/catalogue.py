@@ -1,4 +1,4 @@
-"""All aggregates: as they are written, as they are in a plan, and their recipes under the names in stored answers.
+"""All aggregates, and how an aggregation becomes cells that an engine measures, with recipes that read them.
 
 A new aggregate is a file beside this one and a line here.
 """
@@ -121,6 +121,9 @@ def public_groups(aggregation: Aggregation) -> int | None:
     if size == 0:
         raise InvalidParameter("a public key needs at least one value")
     return size
+
+
+# ---------------------------------------------------------------------------------------------- all aggregates
 
 
 DEFINITIONS: Mapping[str, Definition] = {

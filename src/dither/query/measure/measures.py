@@ -1,4 +1,4 @@
-"""What an engine is asked to compute: exact whole numbers, in which one unit moves nothing by more than was claimed.
+"""What an engine is asked to compute: exact whole numbers, how far one unit moves them, and scales rounded up.
 
 Everything that leaves an engine is a whole number: totals of bounded contributions, counts of bins, counts of distinct
 values. The bound on one unit's part in each of them is written here and enforced by the engine, whatever the data.

@@ -1,4 +1,4 @@
-"""The private aggregates of a question, as their definitions bind them (``query/aggregates``).
+"""The private aggregates of a question: their calls in the text, bound by ``query/aggregates``.
 
 The same aggregate twice is one aggregate: it is paid for once.
 """
@@ -190,6 +190,9 @@ def other_aggregate(spelling: str) -> Refused:
     """The refusal of an aggregate that has no private form here."""
     hint = "Use COUNT, SUM, AVG, VARIANCE, STDDEV, COVAR, CORR, MEDIAN, QUANTILE or MODE"
     return refused("aggregate", f"{name_shown(spelling.upper())} has no private form here", hint)
+
+
+# ------------------------------------------------------------------------------------------- aggregates of a question
 
 
 MOST_AGGREGATES = 100

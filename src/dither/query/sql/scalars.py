@@ -1,4 +1,4 @@
-"""Expressions of the text become expressions of the plan: typed, from the registry, nothing else.
+"""Names and expressions of the text become those of the plan: typed, from the registry, nothing else.
 
 Each kind of node is taken apart by one function that knows all its parts. A part that isn't known is refused, so a
 clause can't be dropped in silence.
@@ -202,6 +202,9 @@ def relabelled(rows: Rows, alias: exp.TableAlias | None, name: str) -> Rows:
         renamed = [replace(visible, label=str(i.name)) for visible, i in zip(columns, given, strict=False)]
         columns = (*renamed, *columns[len(given) :])
     return replace(rows, sources=(Source(alias=label, columns=columns),))
+
+
+# ---------------------------------------------------------------------------------------------- expressions
 
 
 DEEPEST_EXPRESSION = 150
