@@ -156,13 +156,7 @@ class HeadFile:
 
         A head that is further on must be in the caller's chain: that is for the caller to see.
         """
-        with self._opened(create=True) as descriptor:
-            assert descriptor is not None
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            text = _text(descriptor)
-            self._expect_head(text)
-            slots = _slots(text)
-            known = _furthest(slots)
+        with self._locked() as (descriptor, slots, known):
             if known is None or (known.ledger == mark.ledger and known.seq < mark.seq):
                 _write(descriptor, 1 - slots.index(known) if known is not None else 0, mark)
                 return mark
@@ -174,6 +168,17 @@ class HeadFile:
             # whoever wrote it may have died before it was durable
             flush(descriptor)
             return known
+
+    @contextmanager
+    def _locked(self) -> Iterator[tuple[int, list[Mark | None], Mark | None]]:
+        """The file for one process at a time: its descriptor, its slots, and the furthest of them."""
+        with self._opened(create=True) as descriptor:
+            assert descriptor is not None
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            text = _text(descriptor)
+            self._expect_head(text)
+            slots = _slots(text)
+            yield descriptor, slots, _furthest(slots)
 
     def announce(self, mark: Mark) -> None:
         """Say which entry is about to be committed; for other processes, and whoever comes after this one died."""
@@ -188,13 +193,7 @@ class HeadFile:
 
     def replace(self, mark: Mark) -> None:
         """Forget what was known: only for a new ledger, or one that its owner adopted."""
-        with self._opened(create=True) as descriptor:
-            assert descriptor is not None
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            text = _text(descriptor)
-            self._expect_head(text)
-            slots = _slots(text)
-            known = _furthest(slots)
+        with self._locked() as (descriptor, slots, known):
             # the furthest slot goes last: until then the old head stands, and adopting can be done again
             last = slots.index(known) if known is not None else 1
             _write(descriptor, 1 - last, mark)
