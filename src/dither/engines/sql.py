@@ -26,12 +26,12 @@ from dither.query.kinds import Call, Column, Expression, Kind, Literal, Value, c
 from dither.query.plan.plan import (
     Distinct,
     Field,
-    Filter,
+    FilterRows,
     Gridded,
     Inner,
     InnerAggregate,
-    Join,
     JoinKind,
+    JoinRows,
     PerUnit,
     Project,
     Relation,
@@ -175,7 +175,7 @@ _PLAIN = re.compile(r'[lr]\.(?:"(?:[^"]|"")*"|[a-z0-9_]+)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class TableSource:
     """A table as an engine has it: what to select from, and each column in its kind, read from the alias ``r``.
 
     ``unit`` is the id of the unit (NULL where it is missing) and ``unit_type`` its type in the engine. ``rows`` says
@@ -261,7 +261,7 @@ class Relations:
     """Makes SQL of relations over the sources of one engine."""
 
     dialect: Dialect
-    sources: Mapping[str, Source]
+    sources: Mapping[str, TableSource]
     units: OneOf["row", "column"]
 
     def render(self, relation: Relation, used: frozenset[str]) -> Rendered:
@@ -271,7 +271,7 @@ class Relations:
         match relation:
             case Scan():
                 return self._scan(relation, used)
-            case Filter():
+            case FilterRows():
                 inner = self.render(relation.input, used | names_in([relation.predicate])).named()
                 predicate = self.dialect.expression(relation.predicate, inner.scope(relation.input.fields))
                 columns = inner.unit | _kept(inner, relation.fields, used)
@@ -279,7 +279,7 @@ class Relations:
                 return replace(inner, select=select)
             case Project():
                 return self._project(relation, used)
-            case Join():
+            case JoinRows():
                 return self._join(relation, used)
             case Union():
                 return self._union(relation, used)
@@ -325,7 +325,7 @@ class Relations:
         }
         return replace(inner, select=replace(inner.select, columns=columns))
 
-    def _join(self, join: Join, used: frozenset[str]) -> Rendered:
+    def _join(self, join: JoinRows, used: frozenset[str]) -> Rendered:
         needed = used if join.condition is None else used | names_in([join.condition])
         left, right = self.render(join.left, needed), self.render(join.right, needed)
         if join.on_unit and not (left.unit_type and right.unit_type):

@@ -8,7 +8,7 @@ import pyarrow as pa
 from dither.engines import cells, sql
 from dither.engines.duckdb import engine as duckdb, functions as duckdb_functions
 from dither.query.kinds import NOTHING, Call, Column as Named, Kind, Literal
-from dither.query.plan.plan import Field, Filter, Join, Ordering, Scan, Window, Windowed
+from dither.query.plan.plan import Field, FilterRows, JoinRows, Ordering, Scan, Window, Windowed
 
 from . import choice
 
@@ -146,7 +146,7 @@ def _limited(relation, most):
     )
     wide = Window(input=relation, items=(ranked,), fields=(*relation.fields, replace(field, name=f"place of {g}")))
     place = Named(f"place of {g}", Kind.INTEGER)
-    return Filter(input=wide, predicate=Call("less_equal", (place, Literal(most, Kind.INTEGER)), Kind.BOOLEAN))
+    return FilterRows(input=wide, predicate=Call("less_equal", (place, Literal(most, Kind.INTEGER)), Kind.BOOLEAN))
 
 
 def _rewritten(patch, change, **more):
@@ -167,7 +167,7 @@ def choice_before_rows_are_filtered(patch):
     def change(relation, most):
         if isinstance(relation, Scan):
             return _limited(relation, most)
-        if isinstance(relation, Filter):
+        if isinstance(relation, FilterRows):
             return replace(relation, input=change(relation.input, most))
         return relation
 
@@ -180,9 +180,9 @@ def choice_of_each_table(patch):
     def change(relation, most):
         if isinstance(relation, Scan):
             return _limited(relation, most)
-        if isinstance(relation, Join):
+        if isinstance(relation, JoinRows):
             return replace(relation, left=change(relation.left, most), right=change(relation.right, most))
-        if isinstance(relation, Filter):
+        if isinstance(relation, FilterRows):
             return replace(relation, input=change(relation.input, most))
         return relation
 

@@ -32,13 +32,13 @@ from dither.engines.duckdb.behaviour import expect_behaviour
 from dither.engines.duckdb.functions import DUCKDB, rank
 from dither.engines.duckdb.rows import rows_sql
 from dither.engines.duckdb.sources import Opened, Origin, fingerprint, open_sources, state_of
-from dither.engines.sql import UNIT, Relations, Source
+from dither.engines.sql import UNIT, Relations, TableSource
 from dither.errors import InvalidParameter, SourceError
 from dither.query.arrow import TYPES
 from dither.query.intake import Intake, TableReport
 from dither.query.kinds import Kind
 from dither.query.measure.measures import Histogram, Measured, Measurement
-from dither.query.plan.plan import Join, JoinKind, Relation, Scan, Union
+from dither.query.plan.plan import JoinKind, JoinRows, Relation, Scan, Union
 from dither.query.schema import Schema
 
 T = TypeVar("T")
@@ -438,7 +438,7 @@ def _array(name: str, values: Any) -> pa.Array[Any]:
     return pa.array(values, type=kind, from_pandas=False)
 
 
-def reader(measurement: Measurement, sources: Mapping[str, Source]) -> Read:
+def reader(measurement: Measurement, sources: Mapping[str, TableSource]) -> Read:
     """The faster way for the totals of a measurement, from what the catalogue says about the size of tables.
 
     It has no influence on the result.
@@ -449,14 +449,14 @@ def reader(measurement: Measurement, sources: Mapping[str, Source]) -> Read:
     return fetch_few if largest <= MOST_FEW and rows <= _MOST_JOINED else fetch
 
 
-def _sizes(relation: Relation, sources: Mapping[str, Source]) -> tuple[float, float]:
+def _sizes(relation: Relation, sources: Mapping[str, TableSource]) -> tuple[float, float]:
     """Rows of the largest table, and how many rows there can be at most; infinite where it isn't known."""
     match relation:
         case Scan():
             source = sources.get(relation.table)
             rows = float("inf") if source is None or source.rows is None else float(source.rows)
             return rows, rows
-        case Join():
+        case JoinRows():
             (left, rows), (right, matches) = _sizes(relation.left, sources), _sizes(relation.right, sources)
             fans_out = relation.kind in (JoinKind.INNER, JoinKind.LEFT)
             return max(left, right), rows * max(matches, 1.0) if fans_out else rows

@@ -26,12 +26,12 @@ from dither.query.measure.measures import Cap, Histogram, Measured, Measurement,
 from dither.query.plan.plan import (
     Distinct,
     Field,
-    Filter,
+    FilterRows,
     Gridded,
     Inner,
     InnerAggregate,
-    Join,
     JoinKind,
+    JoinRows,
     Ordering,
     PerUnit,
     Project,
@@ -200,7 +200,7 @@ class ReferenceEngine:
         match relation:
             case Scan():
                 return self._scan(relation, by_unit=by_unit)
-            case Filter():
+            case FilterRows():
                 inner = self.owned(relation.input, by_unit=by_unit)
                 return [(unit, row) for unit, row in inner if evaluate(relation.predicate, row) is True]
             case Project():
@@ -209,7 +209,7 @@ class ReferenceEngine:
                     (unit, {f.name: in_kind(evaluate(e, row), f.kind) for e, f in pairs})
                     for unit, row in self.owned(relation.input, by_unit=by_unit)
                 ]
-            case Join():
+            case JoinRows():
                 return self._join(relation, by_unit=by_unit)
             case Union():
                 return [
@@ -242,7 +242,7 @@ class ReferenceEngine:
             result.append((plain(unit), values))
         return result
 
-    def _join(self, join: Join, *, by_unit: bool) -> list[Owned]:
+    def _join(self, join: JoinRows, *, by_unit: bool) -> list[Owned]:
         left, right = self.owned(join.left, by_unit=by_unit), self.owned(join.right, by_unit=by_unit)
         nothing = {field.name: None for field in join.right.fields}
         result: list[Owned] = []

@@ -41,7 +41,7 @@ class Scan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class FilterRows:
     """The rows for which the predicate is true."""
 
     input: Relation
@@ -72,7 +72,7 @@ class JoinKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
+class JoinRows:
     """A private relation on the left with a public one, or with a private one of the same units.
 
     ``on_unit`` says that the right side is private: then rows match only within a unit, besides the condition.
@@ -198,7 +198,7 @@ class Window:
     fields: tuple[Field, ...]
 
 
-Relation: TypeAlias = Scan | Filter | Project | Join | Union | Distinct | PerUnit | Window
+Relation: TypeAlias = Scan | FilterRows | Project | JoinRows | Union | Distinct | PerUnit | Window
 
 
 class Function(Enum):

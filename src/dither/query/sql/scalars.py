@@ -66,7 +66,7 @@ class Visible:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class NamedSource:
     """A table, subquery or named subquery after FROM, under its alias."""
 
     alias: str
@@ -82,7 +82,7 @@ class Rows:
     """
 
     relation: Relation
-    sources: tuple[Source, ...]
+    sources: tuple[NamedSource, ...]
     units: Units | None
     tables: tuple[TableFacts, ...] = ()
     unique: tuple[frozenset[str], ...] = ()
@@ -125,7 +125,7 @@ def find_table(node: exp.Table, schema: Schema) -> TableFacts:
     raise refused("unknown_table", f"there is no table {name_shown(wanted)} in the policy", f"Tables are: {known}")
 
 
-def find_column(node: exp.Column, sources: Sequence[Source]) -> Field:
+def find_column(node: exp.Column, sources: Sequence[NamedSource]) -> Field:
     """The field that the text names; refused if there is none, several, or if the owner hides it."""
     identifier, table = node.this, node.args.get("table")
     if node.args.get("db") or node.args.get("catalog") or not isinstance(identifier, exp.Identifier):
@@ -151,7 +151,7 @@ def find_column(node: exp.Column, sources: Sequence[Source]) -> Field:
     return found[0].field
 
 
-def _columns_hint(sources: Sequence[Source]) -> str:
+def _columns_hint(sources: Sequence[NamedSource]) -> str:
     names = [visible.label for source in sources for visible in source.columns if visible.field is not None]
     return f"Columns are: {', '.join(dict.fromkeys(names))}" if names and len(names) <= 50 else ""
 
@@ -201,7 +201,7 @@ def relabelled(rows: Rows, alias: exp.TableAlias | None, name: str) -> Rows:
             raise refused("unknown_column", "more column names are given than there are columns")
         renamed = [replace(visible, label=str(i.name)) for visible, i in zip(columns, given, strict=False)]
         columns = (*renamed, *columns[len(given) :])
-    return replace(rows, sources=(Source(alias=label, columns=columns),))
+    return replace(rows, sources=(NamedSource(alias=label, columns=columns),))
 
 
 # ---------------------------------------------------------------------------------------------- expressions
