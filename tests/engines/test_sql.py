@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dither.engines import DuckDBEngine, EngineFailure
-from dither.engines.cells import Cells
+from dither.engines.cells import CellsSql
 from dither.engines.duckdb import engine as duckdb_engine
 from dither.engines.duckdb.engine import SAMPLING, fetch, fetch_few, reader
 from dither.engines.duckdb.functions import DUCKDB, TYPES, _real_literal
@@ -20,7 +20,7 @@ from dither.errors import Refused, SourceError
 from dither.query.expressions.functions import FUNCTIONS, Typed, apply, literal
 from dither.query.kinds import NOTHING, Call, Column, Kind, Literal
 from dither.query.measure.measures import Cap, Total
-from dither.query.plan.plan import Distinct, Field, FilterRows, Gridded, JoinKind, JoinRows, Project, Union
+from dither.query.plan.plan import Distinct, FilterRows, Gridded, JoinKind, JoinRows, PlanField, Project, Union
 from support import duckdb_files
 
 SALT, ORDERS, make, measure, scan, schema = (
@@ -49,7 +49,7 @@ def cells(measured):
 
 def text_of(engine, measurement):
     relations = Relations(DUCKDB, engine._opened.sources, measurement.units)
-    return Cells(relations, SAMPLING, measurement, SALT).totals().units
+    return CellsSql(relations, SAMPLING, measurement, SALT).totals().units
 
 
 def only(relation, *names):
@@ -61,7 +61,7 @@ def only(relation, *names):
 
 
 def projected(relation, prefix, *expressions):
-    fields = tuple(Field(name=f"{prefix}{i}", kind=e.kind, facts=NOTHING) for i, e in enumerate(expressions))
+    fields = tuple(PlanField(name=f"{prefix}{i}", kind=e.kind, facts=NOTHING) for i, e in enumerate(expressions))
     return Project(input=relation, expressions=expressions, fields=fields)
 
 

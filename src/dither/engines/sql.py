@@ -25,7 +25,6 @@ from dither.errors import InvalidParameter
 from dither.query.kinds import Call, Column, Expression, Kind, Literal, Value, columns as columns_of
 from dither.query.plan.plan import (
     Distinct,
-    Field,
     FilterRows,
     Gridded,
     Inner,
@@ -33,6 +32,7 @@ from dither.query.plan.plan import (
     JoinKind,
     JoinRows,
     PerUnit,
+    PlanField,
     Project,
     Relation,
     Scan,
@@ -249,7 +249,7 @@ class Rendered:
         """The same where every column is a plain name."""
         return replace(self, select=self.select.named())
 
-    def scope(self, fields: Iterable[Field]) -> dict[str, str]:
+    def scope(self, fields: Iterable[PlanField]) -> dict[str, str]:
         """The SQL of those of the fields that were asked for."""
         columns = self.select.columns
         pairs = ((field.name, columns.get(quoted(field.name))) for field in fields)
@@ -466,7 +466,7 @@ class Relations:
         columns = {name: rows.columns[name] for name in (*inner.unit, *kept)} | made
         return replace(inner, select=closed(replace(rows, columns=columns).sql, columns))
 
-    def _over(self, item: Windowed, i: int, unit: list[str], fields: Sequence[Field]) -> str:
+    def _over(self, item: Windowed, i: int, unit: list[str], fields: Sequence[PlanField]) -> str:
         partition = [*unit, *(f"r._p{i}_{j}" for j in range(len(item.partition)))]
         order = [
             f"r._o{i}_{j} {'DESC' if o.descending else 'ASC'} NULLS {'FIRST' if o.nulls_first else 'LAST'}"
@@ -498,7 +498,7 @@ def column(name: str) -> str:
     return quoted(name)
 
 
-def scope(fields: Sequence[Field], alias: str = "r") -> dict[str, str]:
+def scope(fields: Sequence[PlanField], alias: str = "r") -> dict[str, str]:
     """The qualified names of fields."""
     return {field.name: f"{alias}.{quoted(field.name)}" for field in fields}
 
@@ -512,6 +512,6 @@ def _all(relation: Relation) -> frozenset[str]:
     return frozenset(field.name for field in relation.fields)
 
 
-def _kept(inner: Rendered, fields: Sequence[Field], used: frozenset[str]) -> dict[str, str]:
+def _kept(inner: Rendered, fields: Sequence[PlanField], used: frozenset[str]) -> dict[str, str]:
     names = (column(field.name) for field in fields if field.name in used)
     return {name: inner.select.columns[name] for name in names}

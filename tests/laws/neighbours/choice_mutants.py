@@ -8,7 +8,7 @@ import pyarrow as pa
 from dither.engines import cells, sql
 from dither.engines.duckdb import engine as duckdb, functions as duckdb_functions
 from dither.query.kinds import NOTHING, Call, Column as Named, Kind, Literal
-from dither.query.plan.plan import Field, FilterRows, JoinRows, Ordering, Scan, Window, Windowed
+from dither.query.plan.plan import FilterRows, JoinRows, Ordering, PlanField, Scan, Window, Windowed
 
 from . import choice
 
@@ -110,31 +110,31 @@ def hashes_that_tie(patch):
 
 def choice_of_each_aggregate(patch):
     """A histogram chooses other groups than the totals."""
-    made = cells.Cells._steps
+    made = cells.CellsSql._steps
 
     def own(self, units, payload, final):
-        other = cells.Cells(
+        other = cells.CellsSql(
             self._relations, self._sampling, self._measurement, self._salt + repr(list(payload)).encode()
         )
         return made(other, units, payload, final)
 
-    patch.setattr(cells.Cells, "_steps", own)
+    patch.setattr(cells.CellsSql, "_steps", own)
 
 
 def choice_before_keys_are_filtered(patch):
     """Units lose groups to keys that nobody sees: the list of public keys is applied after the choice."""
-    made = cells.Cells._steps
+    made = cells.CellsSql._steps
 
     def later(self, units, payload, final):
         return made(self, replace(units, where=()), payload, lambda kept: final(replace(kept, where=units.where)))
 
-    patch.setattr(cells.Cells, "_steps", later)
+    patch.setattr(cells.CellsSql, "_steps", later)
     patch.setattr(duckdb, "add_up", lambda *_: None)
 
 
 def _limited(relation, most):
     """The rows of a table in the first so many groups of each unit, by the order of g."""
-    field = Field(name="place", kind=Kind.INTEGER, facts=NOTHING)
+    field = PlanField(name="place", kind=Kind.INTEGER, facts=NOTHING)
     g = next(name for name, column in relation.columns if column == "g")
     ranked = Windowed(
         function="dense_rank",

@@ -28,7 +28,7 @@ from dither.errors import InvalidParameter
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import Cell
 from dither.query.kinds import Kind
-from dither.query.measure.measures import Histogram, Measured, Reach, Total
+from dither.query.measure.measures import BinCounts, Measured, Reach, Total
 from dither.query.plan.plan import Distinct, FilterRows, JoinRows, PerUnit, Project, Relation, Scan, Union, Window
 from dither.query.price.price import Priced, QueryBudget, price
 from dither.query.schema import Schema
@@ -263,7 +263,7 @@ def moved_groups(
     return {group: amount for group, amount in change.items() if amount}
 
 
-def _counts(priced: Priced, measured: Measured, histogram: Histogram) -> dict[tuple[Group, int], int]:
+def _counts(priced: Priced, measured: Measured, histogram: BinCounts) -> dict[tuple[Group, int], int]:
     groups = groups_of(priced, measured)
     counts: dict[tuple[Group, int], int] = {}
     for group, where, count in zip(

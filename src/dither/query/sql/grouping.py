@@ -21,7 +21,6 @@ from dither.query.kinds import NOTHING, Call, Column, Expression, Kind, Literal
 from dither.query.plan.plan import (
     Aggregation,
     Distinct,
-    Field,
     FilterRows,
     InnerAggregate,
     JoinKind,
@@ -30,6 +29,7 @@ from dither.query.plan.plan import (
     Options,
     Ordering,
     PerUnit,
+    PlanField,
     Project,
     Relation,
     Window,
@@ -237,19 +237,19 @@ class _Grouping:
             raise refused("options", "the privacy clause belongs to the aggregation over units", hint)
         if self._node.args.get("limit") is not None or self._node.args.get("offset") is not None:
             raise refused("limit", "LIMIT would choose among units", "Aggregate over the units first")
-        rows, found = self._rows, list[tuple[InnerAggregate, Field]]()
+        rows, found = self._rows, list[tuple[InnerAggregate, PlanField]]()
 
         def aggregate(call: AggregateCall) -> Typed:
             inner, kind, facts = inner_aggregate(call, self._plain)
             for known, field in found:
                 if known == inner:
                     return typed(field)
-            found.append((inner, Field(name=self._binder.fresh(), kind=kind, facts=facts)))
+            found.append((inner, PlanField(name=self._binder.fresh(), kind=kind, facts=facts)))
             return typed(found[-1][1])
 
         self._aggregate = aggregate
         keys = tuple(
-            Field(name=self._binder.fresh(), kind=k.kind, facts=k.facts, unit=_is_unit(k, self._units))
+            PlanField(name=self._binder.fresh(), kind=k.kind, facts=k.facts, unit=_is_unit(k, self._units))
             for k in self._keys
         )
         facts = {key.name: key for key in keys}
@@ -271,7 +271,7 @@ class _Grouping:
             source = facts.get(value.expression.name) if isinstance(value.expression, Column) else None
             known = _derived_again(value.expression, facts)
             unit = source is not None and source.unit
-            fields.append(Field(name=self._binder.fresh(), kind=value.kind, facts=known.facts, unit=unit))
+            fields.append(PlanField(name=self._binder.fresh(), kind=value.kind, facts=known.facts, unit=unit))
         project = Project(input=relation, expressions=tuple(v.expression for v in values), fields=tuple(fields))
         visible = tuple(Visible(label=i.label, field=f) for i, f in zip(self._items, fields, strict=True))
         return replace(rows, relation=project, sources=(NamedSource(alias="", columns=visible),))
@@ -400,7 +400,7 @@ def _boolean(value: Typed) -> Expression:
     return fitted.expression
 
 
-def _derived_again(expression: Expression, fields: dict[str, Field]) -> Typed:
+def _derived_again(expression: Expression, fields: dict[str, PlanField]) -> Typed:
     """The facts of an expression over the results per unit, from those of the results."""
     if isinstance(expression, Column):
         return typed(fields[expression.name])

@@ -17,10 +17,10 @@ from dither.query.kinds import Column, Kind
 from dither.query.plan.canonical import arranged
 from dither.query.plan.plan import (
     Distinct,
-    Field,
     FilterRows,
     Output,
     PerUnit,
+    PlanField,
     Project,
     Question,
     Relation,
@@ -212,7 +212,7 @@ class Queries:
         columns = [[v for source in rows.sources for v in source.columns] for rows in (left, right)]
         if len(columns[0]) != len(columns[1]):
             raise refused("union", "the parts of a UNION ALL need equally many columns")
-        fields: list[Field] = []
+        fields: list[PlanField] = []
         expressions: tuple[list[Typed], list[Typed]] = ([], [])
         for a, b in zip(*columns, strict=True):
             if a.field is None or b.field is None:
@@ -224,7 +224,7 @@ class Queries:
                 raise refused("union", "columns of a UNION ALL must have the same types", "Convert them with CAST")
             facts = apply("case", (literal(True, Kind.BOOLEAN), adapted[0], adapted[1])).facts  # noqa: FBT003
             unit = a.field.unit and b.field.unit
-            fields.append(Field(name=self.fresh(), kind=kind, facts=facts, unit=unit))
+            fields.append(PlanField(name=self.fresh(), kind=kind, facts=facts, unit=unit))
             expressions[0].append(adapted[0])
             expressions[1].append(adapted[1])
         inputs = []
@@ -315,7 +315,7 @@ class Queries:
                 visible.append(Visible(label=column.name, field=None))
                 continue
             unit = table.private and column.name == table.unit_column
-            field = Field(name=self.fresh(), kind=column.kind, facts=column_facts(table, column), unit=unit)
+            field = PlanField(name=self.fresh(), kind=column.kind, facts=column_facts(table, column), unit=unit)
             self._origins[field.name] = (table.name, column.name)
             fields.append(field)
             pairs.append((field.name, column.name))
@@ -416,7 +416,7 @@ class Queries:
         passed: dict[str, str] = {}
         for value, label in zip(values, labels, strict=True):
             plain = value.expression.name if isinstance(value.expression, Column) else ""
-            field = Field(name=self.fresh(), kind=value.kind, facts=value.facts, unit=plain in units)
+            field = PlanField(name=self.fresh(), kind=value.kind, facts=value.facts, unit=plain in units)
             if plain in self._origins:
                 self._origins[field.name] = self._origins[plain]
             if plain:
@@ -508,7 +508,7 @@ def _no_aggregate(node: exp.Expr) -> Typed | None:
     return None
 
 
-def star_columns(item: exp.Expr, sources: Sequence[NamedSource]) -> list[tuple[str, Field]] | None:
+def star_columns(item: exp.Expr, sources: Sequence[NamedSource]) -> list[tuple[str, PlanField]] | None:
     """The columns that * or t.* stands for, without hidden ones; None if the item isn't a star."""
     star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
     if not isinstance(star, exp.Star):

@@ -19,7 +19,7 @@ from dither.query.expressions.functions import SPELLINGS, Typed, adapt, apply, l
 from dither.query.expressions.public_values import whole_numbers
 from dither.query.expressions.ranges import number
 from dither.query.kinds import Auto, Call, Column, Expression, Facts, Interval, Kind, Value, ascending
-from dither.query.plan.plan import Field, Relation
+from dither.query.plan.plan import PlanField, Relation
 from dither.query.refusals import name_shown, only, placed, refused
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 from dither.query.sql.constants import (
@@ -61,7 +61,7 @@ class Visible:
     """
 
     label: str
-    field: Field | None
+    field: PlanField | None
     shadowed: bool = False
 
 
@@ -99,7 +99,7 @@ class Rows:
         return frozenset(each.field.name for each in visible if each.field is not None and each.field.unit)
 
 
-def typed(field: Field) -> Typed:
+def typed(field: PlanField) -> Typed:
     """The expression that reads a field."""
     return Typed(Column(field.name, field.kind), field.facts)
 
@@ -125,7 +125,7 @@ def find_table(node: exp.Table, schema: Schema) -> TableFacts:
     raise refused("unknown_table", f"there is no table {name_shown(wanted)} in the policy", f"Tables are: {known}")
 
 
-def find_column(node: exp.Column, sources: Sequence[NamedSource]) -> Field:
+def find_column(node: exp.Column, sources: Sequence[NamedSource]) -> PlanField:
     """The field that the text names; refused if there is none, several, or if the owner hides it."""
     identifier, table = node.this, node.args.get("table")
     if node.args.get("db") or node.args.get("catalog") or not isinstance(identifier, exp.Identifier):
