@@ -297,12 +297,22 @@ class Curator:
         """Open a policy's data and ledger; every problem is said at once, and nothing is charged.
 
         A version of the data that wasn't opened before is looked at as a whole, and accepted unless more of it is left
-        out than the policy says; ``reports`` tells the owner what. ``accepted`` is the version that another process of
-        the owner opened: that one is taken as it is, and no other is opened.
+        out than the policy says; ``reports`` tells the owner what.
 
-        Without a ``ledger`` the policy's own is opened, and begun if it isn't there. What is given is closed with the
-        curator. ``memory_limit`` ("4GiB") is for the engine that is opened here; what doesn't fit goes to disk. If
-        ``sharing`` curators work at once, each takes its part of what one takes by default.
+        Args:
+            policy: A policy, or the path of its file.
+            engine: What runs questions; DuckDB on the policy's source by default. Closed with the curator.
+            ledger: The record of what was spent; the policy's own by default, begun if it isn't there. Closed with the
+                curator.
+            memory_limit: Of the engine that is opened here, such as "4GiB"; what doesn't fit goes to disk.
+            sharing: How many curators work at once; each takes its part of what one takes by default.
+            accepted: The version of the data that another process of the owner opened: that one is taken as it is, and
+                no other is opened.
+
+        Raises:
+            InvalidPolicy: with every mistake in the file.
+            SourceError: where the data isn't what the policy says.
+            LedgerError: where the ledger can't be used, or was kept for something else.
         """
         rules = policy if isinstance(policy, Policy) else Policy.load(Path(policy))
         with ExitStack() as undo:
@@ -340,7 +350,13 @@ class Curator:
         weights: Mapping[str, Number] | None = None,
         confidence: Number = CONFIDENCE,
     ) -> Quote:
-        """What a question would cost, the error of every column, and what would be left; reads no data and is free."""
+        """What a question would cost, the error of every column, and what would be left; reads no data and is free.
+
+        The arguments are those of ``sql``.
+
+        Raises:
+            Refused: for public reasons, with a code, a hint and the place in the text.
+        """
         terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence)
         return self.analyst(analyst).price(sql, terms)
 
@@ -356,9 +372,24 @@ class Curator:
     ) -> Answer:
         """Answer a question. Give ``epsilon``, or ``error`` for the smallest ε whose error is no larger.
 
-        ``weights`` says how much of the budget each named column gets relative to the others. A question that was
-        asked before is answered from the record, free. Raises Refused or OutOfBudget before anything is charged, and
-        Failed, with the receipt, after.
+        A question that was asked before is answered from the record, free.
+
+        Args:
+            sql: One SELECT with aggregates over tables of the policy.
+            epsilon: The loss to spend, above 0 and at most what the policy lets one question cost. A float counts as
+                its shortest decimal.
+            error: Half the width of the interval of every column, or by the column's name, in the column's units.
+            analyst: Who asks and pays; the owner by default.
+            weights: How much of the budget each named column gets relative to the others; 1 by default.
+            confidence: The rate at which intervals cover, between 0 and 1; it costs nothing.
+
+        Returns:
+            The released table with its intervals, its cost and its receipt.
+
+        Raises:
+            Refused: before the charge, for public reasons; free.
+            OutOfBudget: before the charge; free.
+            Failed: after the charge, with the receipt; ask the same again at no cost.
         """
         terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence)
         return self.analyst(analyst).sql(sql, terms)
@@ -465,8 +496,17 @@ class Curator:
         that reaches the tolerance. A unit with more rows than ``max_rows_contributed`` counts as so many, with its own
         share of them.
 
-        Raises InvalidParameter where the noisy number of rows shows that the tolerance can't be reached; the count was
-        charged then.
+        Args:
+            table: A private table of the policy.
+            predicate_sql: A condition over its columns, as it stands after WHERE.
+            tolerance: Half the width of the interval of the share, between 0 and 1.
+            confidence: The rate at which that interval covers.
+            count_epsilon: The ε of the number of rows.
+            analyst: Who asks and pays.
+
+        Raises:
+            InvalidParameter: where the noisy number of rows shows that the tolerance can't be reached; the count was
+                charged then.
         """
         view = self.analyst(analyst)
         most = view.who.most_epsilon

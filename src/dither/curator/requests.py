@@ -166,7 +166,7 @@ class Requests:
         return self._read(look, otherwise={})
 
     def close(self) -> None:
-        """Let go of the file; twice is as once."""
+        """Close the file. Idempotent."""
         with self._lock:
             self._closed = True
             if self._db is not None and os.getpid() == self._process:

@@ -337,7 +337,7 @@ class Ledger(ABC):
         return next((balance for balance in self.balances() if balance.account == account), None)
 
     def version(self) -> object | None:
-        """Something that is another thing after every change of the ledger, by whoever; None where it can't be told."""
+        """A token that differs after every change of the ledger, by any process; None where there is none."""
         return None
 
     @abstractmethod

@@ -181,7 +181,7 @@ class HeadFile:
             yield descriptor, slots, _furthest(slots)
 
     def announce(self, mark: HeadMark) -> None:
-        """Say which entry is about to be committed; for other processes, and whoever comes after this one died."""
+        """Say which entry is about to be committed; for other processes, and for the next one after a crash."""
         with self._opened(create=False) as descriptor:
             if descriptor is not None:
                 os.pwrite(descriptor, mark.slot(), 2 * SLOT)

@@ -61,7 +61,7 @@ class Reader:
         self._closed = False
 
     def look(self, what: Callable[[Books], T]) -> T:
-        """Look something up in what was committed by now, whoever holds the writer's turn."""
+        """Look something up in what was committed by now, without waiting for the writer."""
         with self._lock:
             if self._closed:
                 raise LedgerError(CLOSED)
@@ -219,12 +219,26 @@ class SqliteLedger(KeptLedger):
     ) -> SqliteLedger:
         """Open the ledger at ``path``; unless ``create`` is off, make it if there was none.
 
-        ``unit`` says who is protected. ``head`` is the second place that knows how far the ledger has got; by default a
-        file in the user's state directory. ``adopt`` declares the file to be the latest copy although its head is
-        missing or says otherwise (a new machine, a disk that died); it is verified, and the chain keeps a record of it.
-        ``upgrade`` makes format 2 out of a ledger of format 1, which is refused otherwise; ``same_people`` is then the
-        owner's word that all units it was used for name the same people as these. ``lock_timeout`` is how many seconds
-        to wait for other processes.
+        Args:
+            path: The file; its directory must exist.
+            currency: What is added up: pure ε, or ρ and δ.
+            adjacency: Which neighbours every loss must be stated for.
+            unit: Who is protected, in words.
+            dataset: The name of the data.
+            head: The second place that knows how far the ledger has got; by default a file in the user's state
+                directory.
+            create: Whether to make the ledger if there is none.
+            adopt: Declares the file to be the latest copy although its head is missing or says otherwise (a new
+                machine, a disk that died); it is verified, and the chain keeps a record of it.
+            upgrade: Makes format 2 out of a ledger of format 1, which is refused otherwise.
+            same_people: With ``upgrade``, the owner's word that all units it was used for name the same people as
+                these.
+            lock_timeout: How many seconds to wait for other processes.
+
+        Raises:
+            LedgerMismatch: it was kept for something else.
+            LedgerRolledBack: it is older than its head knows.
+            LedgerCorrupt: its records contradict each other.
         """
         expect_sqlite()
         place = Path(path).absolute().resolve()

@@ -59,7 +59,7 @@ CODES: Mapping[str, str] = MappingProxyType(
 
 
 def refused(code: str, reason: str, hint: str = "") -> Refused:
-    """A refusal with a code from the list; the place is added by whoever knows it."""
+    """A refusal with a code from the list; the caller that knows the place adds it."""
     assert code in CODES, code
     return Refused(reason, code=code, hint=hint)
 

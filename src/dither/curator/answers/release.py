@@ -168,7 +168,7 @@ def _public(priced: Priced, measured: Measured) -> tuple[pa.Table, int, Ints]:
             inside &= ~found.is_null().to_numpy(zero_copy_only=False)
             found = found.fill_null(0)
         places += repeat * found.to_numpy(zero_copy_only=False).astype(np.int64)
-    # a key that isn't public has no business here: whatever the engine says, it isn't shown
+    # drop keys outside the public set, whatever the engine says
     return pa.table(columns), size, np.where(inside, places, -1)
 
 

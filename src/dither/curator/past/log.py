@@ -144,7 +144,7 @@ class PastQuestions:
         return [(payer, at, Amount.from_json(json.loads(spent))) for payer, at, spent in rows]
 
     def close(self) -> None:
-        """Forget the index; twice is as once."""
+        """Forget the index. Idempotent."""
         with self._lock:
             if self._db is not None:
                 self._db.close()

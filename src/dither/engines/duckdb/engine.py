@@ -79,10 +79,15 @@ class DuckDBEngine:
     ) -> DuckDBEngine:
         """Connect to a .duckdb file, or to files by table; raises SourceError where they aren't what the schema says.
 
-        Every table is read once, so that no question fails because of a row; ``intake`` says how files are read, and
-        where it is remembered that they were.
-        Intermediate results that don't fit in ``memory_limit`` ("4GiB"; most of the machine's memory by default) go to
-        a private directory that is removed on close.
+        Every table is read once, so that no question fails because of a row.
+
+        Args:
+            source: A DuckDB file, or files by table.
+            schema: Tables and columns as the policy declares them.
+            threads: How many DuckDB uses; all of the machine's by default.
+            memory_limit: Such as "4GiB"; most of the machine's memory by default. Intermediate results that don't fit
+                go to a private directory that is removed on close.
+            intake: How files are read, and where it is remembered that they were.
         """
         settings = {
             "autoinstall_known_extensions": "false",
@@ -268,7 +273,7 @@ def _stoppable(cursor: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBP
     def run() -> None:
         try:
             outcome.set_result(work(cursor))
-        except BaseException as problem:  # noqa: BLE001 it is told to whoever waits
+        except BaseException as problem:  # noqa: BLE001 it is raised in the thread that waits
             outcome.set_exception(problem)
 
     thread = threading.Thread(target=run, name="dither-query", daemon=True)

@@ -356,7 +356,7 @@ def _are_texts(connection: duckdb.DuckDBPyConnection, source: TableSource, names
 
 
 def _there(sql: str, engine_type: str, kind: Kind) -> str:
-    """Whether a value is there at all: whoever writes NA or NaN for one that is missing says so."""
+    """Whether a value is there at all: NA and NaN stand for one that is missing."""
     base = _base(engine_type)
     if base in _TEXTS and kind is not Kind.TEXT:
         return f"NOT {missing(f'CAST({sql} AS VARCHAR)')}"

@@ -2,7 +2,7 @@
 
 An interrupt (Ctrl-C) may strike between any two steps of the main thread, which may be doing the work of others. So the
 turn is only ever taken by ``with`` on the lock itself, which can't lose it; a job leaves the queue only once its asker
-was told; and whoever comes next first undoes what was left half done.
+was told; and the next thread that takes the turn first rolls back what was left half done.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Writer:
             self._queue.append(job)
             while not job.done:
                 if self.turn.locked():
-                    # whoever has the turn does this job too, or notifies; the timeout is for what an interrupt lost
+                    # the thread that has the turn does this job too, or notifies; the timeout is for what an interrupt lost
                     job.wait()
                     continue
                 with self.turn:
@@ -167,7 +167,7 @@ class Writer:
             raise
 
     def later(self, work: Callable[[], object]) -> None:
-        """Do this with the next transaction, whoever's it is; nobody is told how it went."""
+        """Queue this for the next transaction; its outcome is discarded."""
         self._queue.append(_Job(work, None))
 
     def read(self, look: Callable[[], T]) -> T:
@@ -187,7 +187,7 @@ class Writer:
 
     def _abandon(self, job: _Job[Any]) -> None:
         job.abandoned = True
-        if job.done:  # otherwise whoever has done it will see
+        if job.done:  # otherwise the thread that does it will see
             self._undo(job)
 
     def _undo(self, job: _Job[Any]) -> None:
@@ -197,7 +197,7 @@ class Writer:
                 self.later(lambda: undo(result))
 
     def _batch(self) -> None:
-        # others append while we look, and only whoever has the turn removes
+        # others append while we look; only the thread that has the turn removes
         jobs = [job for job in (self._queue[place] for place in range(len(self._queue))) if not job.abandoned]
         self._committing = False
         try:
@@ -238,9 +238,9 @@ class Writer:
             try:
                 db.execute("COMMIT")
             except BELOW as problem:
-                # what didn't reach the disk may yet be found there by whoever recovers the write-ahead log
+                # what didn't reach the disk may yet be found there when the write-ahead log is recovered
                 self._roll_back()
-                # whoever opens the ledger next will see
+                # opening the ledger again will tell
                 self._unusable = BROKEN
                 self._guard.let_go()
                 return _uncertain(_worded(problem))
@@ -257,7 +257,7 @@ class Writer:
     def _begin(self) -> None:
         """Take the right to write, in turn with other processes.
 
-        SQLite itself would look again after up to a tenth of a second, and whoever looks more often gets it each time.
+        SQLite itself would look again after up to a tenth of a second, and a process that polls more often always wins.
         """
         until, look = time.monotonic() + self._patience, FIRST_POLL
         self._db.execute("PRAGMA busy_timeout = 0")
@@ -287,7 +287,7 @@ class Writer:
             job.results.append(job.work())
         except BELOW:
             raise
-        except Exception as problem:  # noqa: BLE001 it is told to whoever asked for this, not to whoever does it
+        except Exception as problem:  # noqa: BLE001 raised in the thread that asked, not in this one
             self._db.execute("ROLLBACK TO job")
             self._books.undone()
             job.problem = problem

@@ -145,7 +145,7 @@ class Measured:
     distinct: tuple[npt.NDArray[np.int64], ...] = ()
 
     def __repr__(self) -> str:
-        # exact numbers have no business in a log or a traceback
+        # keep exact numbers out of logs and tracebacks
         return "Measured(…)"
 
 

@@ -78,7 +78,7 @@ def bind_with_form(text: str, schema: Schema) -> tuple[Question, str]:
         raise
     except RecursionError:
         code = "too_deep"
-    except Exception:  # noqa: BLE001, S110 - closed to what nobody foresaw; tests ask _bound, which has no net
+    except Exception:  # noqa: BLE001, S110 - catch-all; tests call _bound, which has none
         pass
     if code == "too_deep":
         raise refused(code, "the question is nested too deeply", "Split it into named subqueries (WITH … AS)")

@@ -209,7 +209,7 @@ def relabelled(rows: Rows, alias: exp.TableAlias | None, name: str) -> Rows:
 
 DEEPEST_EXPRESSION = 150
 # BETWEEN and CASE x WHEN write x twice, so nesting them doubles an expression at each level: a line of text could keep
-# whoever writes it out busy for years.
+# the code that writes it out busy for years.
 LARGEST_EXPRESSION = 10_000
 
 _BINARY: dict[type[exp.Expr], str] = {
