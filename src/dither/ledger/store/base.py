@@ -154,7 +154,7 @@ class Writer:
             self._queue.append(job)
             while not job.done:
                 if self.turn.locked():
-                    # the thread that has the turn does this job too, or notifies; the timeout is for what an interrupt lost
+                    # the thread that has the turn does this job too, or notifies; the timeout is for lost interrupts
                     job.wait()
                     continue
                 with self.turn:

@@ -489,11 +489,6 @@ class Definition:
     within: bool = False
     several: bool = False
 
-    @property
-    def takes_bounds(self) -> bool:
-        """Whether it clamps its arguments, whose bounds must be known or stated."""
-        return PER_ROW in self.named
-
 
 def the_one(aggregate: Aggregate) -> Argument:
     """The argument of an aggregate that takes one."""

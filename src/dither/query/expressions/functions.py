@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 from typing import TypeAlias
@@ -419,8 +419,3 @@ def _step(argument: Typed) -> Fraction | None:
     if isinstance(argument.expression, Literal):
         return literal_step(argument.expression.value)
     return argument.facts.step or (Fraction(1) if argument.kind is Kind.INTEGER else None)
-
-
-def without_values(typed: Typed) -> Typed:
-    """The same expression, its public values forgotten."""
-    return Typed(typed.expression, replace(typed.facts, keys=None))
