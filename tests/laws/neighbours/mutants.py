@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from dither.engines import cells, sql
 from dither.engines.duckdb import (
-    choice as duckdb_choice,
     engine as duckdb,
     functions as duckdb_functions,
     sources as duckdb_sources,
@@ -53,13 +52,13 @@ def _everything(rows, own, _most, _salt):
 def no_bound_on_rows_in_histograms(patch):
     """All of a unit's rows count in a histogram."""
 
-    patch.setattr(duckdb, "SAMPLING", replace(duckdb_choice.SAMPLING, bins=_everything))
+    patch.setattr(duckdb, "SAMPLING", replace(duckdb.SAMPLING, bins=_everything))
 
 
 def no_bound_on_values(patch):
     """All of a unit's values count as different ones."""
 
-    patch.setattr(duckdb, "SAMPLING", replace(duckdb_choice.SAMPLING, values=_everything))
+    patch.setattr(duckdb, "SAMPLING", replace(duckdb.SAMPLING, values=_everything))
 
 
 def no_bound_on_groups(patch):
