@@ -45,7 +45,7 @@ from typing import Any
 import psycopg
 
 from dither.curator import Curator, Terms
-from dither.ledger import Account, Amount, Kind
+from dither.ledger import Account, Amount, EntryKind
 from dither.policy import Policy
 from dither.privacy import PrivacyLoss
 from dither.server.limits import Limits
@@ -79,7 +79,7 @@ def ledger_alone(seconds: float, body: bytes, threads: int = Limits().workers) -
     with shop() as (directory, _), Curator.open(directory / "dither.toml") as curator:
         curator.sql(asked["sql"], epsilon=asked["epsilon"], analyst="ana")  # which states the limits
         ledger, account = curator.ledger, Account(("shop", "ana"))
-        first = next(entry for entry in ledger.entries() if entry.kind is Kind.RESERVE)
+        first = next(entry for entry in ledger.entries() if entry.kind is EntryKind.RESERVE)
         loss, note, key = PrivacyLoss.from_json(first.body["loss"]), first.body["note"], first.body["key"]
         answer = ledger.reserve(key=key, account=account, loss=loss, note=note).answer
         assert answer is not None

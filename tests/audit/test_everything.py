@@ -23,7 +23,7 @@ from dither.errors import InvalidParameter
 from dither.mechanisms import Laplace
 from dither.query.plan.plan import Function
 from dither.query.sql import bind
-from dither.query.sql.calls import AGGREGATES
+from dither.query.sql.aggregates import AGGREGATES
 
 ROOT = Path(__file__).resolve().parents[2]
 SURE = 1 - 1e-6

@@ -22,8 +22,7 @@ from dither.audit.queries.synthetic import constants_of, tables_of, unit_id, val
 from dither.audit.queries.worlds import worlds
 from dither.audit.result import Verdict
 from dither.checks.statistics import chi_square
-from dither.curator import Curator
-from dither.curator.run import execution
+from dither.curator import Curator, execution
 from dither.engines import cells
 from dither.errors import InvalidParameter, InvalidPolicy, Refused
 from dither.mechanisms import GaussianLoss
@@ -31,7 +30,7 @@ from dither.mechanisms.randomized_response import RandomizedResponse
 from dither.policy import Policy
 from dither.privacy import Adjacency, ApproximateLoss, PureLoss
 from dither.query.kinds import Kind
-from dither.query.measure.measures import Histogram, Measured
+from dither.query.measure.measures import BinCounts, Measured
 from dither.query.price import price as price_module
 from dither.query.price.price import QueryBudget, price
 from dither.query.sql import bind
@@ -377,7 +376,7 @@ def measured(keys, totals, bins=()):
         keys=table,
         size=size,
         totals=tuple(np.array(total, dtype=np.int64) for total in totals),
-        bins=tuple(Histogram(group=np.array(g), bin=np.array(b), count=np.array(n)) for g, b, n in bins),
+        bins=tuple(BinCounts(group=np.array(g), bin=np.array(b), count=np.array(n)) for g, b, n in bins),
     )
 
 

@@ -9,8 +9,7 @@ from fractions import Fraction
 import pytest
 
 from dither.curator import Curator, PublicReceipt, drafts
-from dither.curator.charge.accounts import Accounts
-from dither.curator.charge.currency import Exchange
+from dither.curator.charging import Accounts, Exchange
 from dither.errors import OutOfBudget, Refused
 from dither.ledger import Account, Amount, Limit
 from dither.privacy.renyi import zcdp_epsilon

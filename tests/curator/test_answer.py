@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dither.curator.answers.answer import Answer, Bars, Cost
+from dither.curator.results import Answer, Bars, Cost
 from dither.drawings.texts import cell, number
 
 CITIES = ["Basel", "Bern", "Zug"]

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from dither.curator import Curator
-from dither.curator.charge.currency import Exchange
+from dither.curator.charging import Exchange
 from dither.engines.base import EngineFailure
 from dither.engines.duckdb import released
 from dither.errors import DitherError, Failed, LedgerBusy, LedgerError, Refused, SourceError
@@ -136,8 +136,7 @@ def test_an_interrupt_stays_one_when_the_ledger_can_not_be_written(opened, monke
 def test_an_interrupt_of_released_tables_is_an_interrupt(monkeypatch, problem):
     import pyarrow as pa
 
-    from dither.query.expressions.expressions import Column
-    from dither.query.kinds import Kind
+    from dither.query.kinds import Column, Kind
 
     class Interrupted:
         def register(self, *_): ...
@@ -155,7 +154,7 @@ def test_an_interrupt_of_released_tables_is_an_interrupt(monkeypatch, problem):
 def test_an_interrupt_does_not_wait_for_the_step(opened, monkeypatch):
     made = opened(more="round_answer_time_up_to = 60")
     slept = []
-    monkeypatch.setattr("dither.curator.charge.charging.time.sleep", slept.append)
+    monkeypatch.setattr("dither.curator.charging.time.sleep", slept.append)
     made.curator.sql(COUNTS, epsilon="1/4")
     assert len(slept) == 1
     made.engine.fails_with = KeyboardInterrupt()

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-import dither.curator.charge.currency as exchange
+import dither.curator.charging as exchange
 from dither.privacy.renyi import zcdp_bought, zcdp_epsilon
 
 QUESTIONS = [

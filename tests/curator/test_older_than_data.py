@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from dither.curator import Terms
-from dither.curator.answers.answer import OLDER
 from dither.curator.computation import OlderThanData, data_of, decode, encode
-from dither.curator.run.bounds_search import HEADER, Stored
+from dither.curator.execution import HEADER, Stored
+from dither.curator.results import OLDER
 from dither.privacy import PureLoss
 from dither.remote import reading
 from dither.server.http.formats import Answers, Format

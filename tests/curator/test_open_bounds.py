@@ -6,10 +6,9 @@ from itertools import pairwise
 import duckdb
 import pytest
 
-from dither.curator import Curator
-from dither.curator.price.open_bounds import TRIALS, widened
-from dither.curator.run import execution
-from dither.curator.run.bounds_search import Stored
+from dither.curator import Curator, execution
+from dither.curator.execution import Stored
+from dither.curator.price.pricing import TRIALS, widened
 from dither.engines.base import EngineFailure
 from dither.errors import Failed, Refused
 from dither.ledger import Account, Amount

@@ -13,7 +13,7 @@ from dither.curator.past.log import PastQuestions
 from dither.curator.past.records import open_ledger
 from dither.curator.past.spending import MOST_POINTS
 from dither.errors import Failed, InvalidParameter, OutOfBudget, Refused
-from dither.ledger import Account, Kind, Limit
+from dither.ledger import Account, EntryKind, Limit
 from dither.privacy import ZcdpLoss
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
@@ -73,7 +73,7 @@ def test_a_list_tells_exactly_with_what_the_same_is_free(opened):
 def test_a_note_without_terms_has_none_to_tell(opened):
     made = opened()
     made.curator.sql(COUNTS, epsilon="1/2", analyst="ana")
-    entry = next(entry for entry in made.ledger.entries() if entry.kind is Kind.RESERVE)
+    entry = next(entry for entry in made.ledger.entries() if entry.kind is EntryKind.RESERVE)
     for form in (None, "text", {"epsilon": "1/2"}):
         note = {**entry.body["note"], "asked": form}
         db = past.sqlite3.connect(":memory:")
@@ -186,7 +186,7 @@ def test_computations_are_no_answers_but_are_in_the_history(opened):
     made.curator.run(Rows(), analyst="ana")
     assert made.curator.answers("ana").items == ()
     assert len(made.curator.history("ana")) == 1
-    number = next(e.body["number"] for e in made.ledger.entries() if e.kind is Kind.RESERVE)
+    number = next(e.body["number"] for e in made.ledger.entries() if e.kind is EntryKind.RESERVE)
     assert refused(lambda: made.curator.answer(number, analyst="ana")).code == "unknown_receipt"
 
 
@@ -239,9 +239,11 @@ def test_an_answer_on_earlier_data_is_kept_and_a_changed_table_is_not_mistaken(o
 @pytest.mark.parametrize("note", [{}, {"asked": 3}, {"asked": {"epsilon": "1"}}, {"asked": {"epsilon": "x"}}])
 def test_a_receipt_of_an_earlier_version_is_listed_and_refused_clearly(opened, monkeypatch, note):
     made = opened()
-    whole = made.curator._vault.note
+    whole = made.curator._vault.charging.note
     monkeypatch.setattr(
-        made.curator._vault, "note", lambda analyst, **about: {**whole(analyst, **{**about, "asked": None}), **note}
+        made.curator._vault.charging,
+        "note",
+        lambda analyst, **about: {**whole(analyst, **{**about, "asked": None}), **note},
     )
     number = made.curator.sql(COUNTS, epsilon="1/2", analyst="ana").receipt.number
     assert numbers(made.curator.answers("ana")) == [number]
@@ -253,7 +255,7 @@ def test_a_receipt_of_an_earlier_version_is_listed_and_refused_clearly(opened, m
 def test_the_note_says_exactly_what_was_asked(opened):
     made = opened()
     made.curator.sql(COUNTS, epsilon=0.1, analyst="ana", weights={"n": 2}, confidence=0.9)
-    note = next(entry.body["note"] for entry in made.ledger.entries() if entry.kind is Kind.RESERVE)
+    note = next(entry.body["note"] for entry in made.ledger.entries() if entry.kind is EntryKind.RESERVE)
     assert note["asked"] == {
         "epsilon": "1/10",
         "error": None,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dither.curator import Terms
-from dither.curator.charge.currency import Exchange
-from dither.curator.price.open_bounds import TRIALS, on_step, with_bounds
+from dither.curator.charging import Exchange
+from dither.curator.price.pricing import TRIALS, on_step, with_bounds
 from dither.errors import InvalidParameter, Refused
 from dither.ledger import Amount, Currency
 from dither.privacy import PureLoss, ZcdpLoss

@@ -13,9 +13,9 @@ from dither.engines import DuckDBEngine
 from dither.engines.duckdb.released import compute
 from dither.errors import Failed
 from dither.policy import Policy
-from dither.query.arrow import TYPES, array_of
-from dither.query.expressions.expressions import Column
-from dither.query.kinds import Kind
+from dither.query.aggregates.base import array_of
+from dither.query.arrow import TYPES
+from dither.query.kinds import Column, Kind
 from dither.query.plan.plan import Output, Shape
 from support.schemas import SHOP
 

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 
 from dither.curator import OWNER, Answer, Bars, Cost, Curator, Terms
-from dither.curator.answers.cache import MOST_ANSWERS, delivered
-from dither.curator.memory import Memory
+from dither.curator.memory import MOST_ANSWERS, Memory, delivered
 from dither.errors import Failed, OutOfBudget, Refused
-from dither.ledger import Account, Amount, Kind
+from dither.ledger import Account, Amount, EntryKind
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
 
@@ -303,6 +302,6 @@ def test_many_threads_at_once_leave_exact_balances(on_disk):
             assert curator.ledger.balance(Account(("shop", name))).spent == Amount(price * len(numbers), 0)
         everybody = paid["ana"] | paid["bob"]
         assert curator.ledger.balance(Account(("shop",))).spent == Amount(price * len(everybody), 0)
-        receipts = [e for e in curator.ledger.entries() if e.kind in (Kind.RESERVE, Kind.CHARGE)]
+        receipts = [e for e in curator.ledger.entries() if e.kind in (EntryKind.RESERVE, EntryKind.CHARGE)]
         assert len(receipts) == sum(len(numbers) for numbers in paid.values())
         curator.verify()

@@ -11,10 +11,10 @@ from fractions import Fraction
 import pytest
 
 from dither.curator import OWNER, Curator, RequestKind, RequestState
-from dither.curator.charge.currency import Exchange
+from dither.curator.charging import Exchange
 from dither.curator.requests import LONGEST_WHY, MOST_WAITING, Requests
 from dither.errors import InvalidParameter, LedgerError, OutOfBudget, Refused
-from dither.ledger import Account, Kind
+from dither.ledger import Account, EntryKind
 from dither.privacy import ZcdpLoss
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
@@ -193,7 +193,7 @@ def test_a_granted_budget_raises_the_analyst_s_cap_alone(opened, delta):
     assert made.curator.budget()[0].epsilon_budget == 1.0
     assert made.ledger.balance(Account(("shop", "bob"))).limit == rates.limit(Fraction(3, 4))
     assert made.ledger.balance(Account(("shop",))).limit == before == rates.limit(Fraction(1))
-    stated = [entry.body["limits"] for entry in made.ledger.entries() if entry.kind is Kind.LIMITS]
+    stated = [entry.body["limits"] for entry in made.ledger.entries() if entry.kind is EntryKind.LIMITS]
     assert [[one["account"] for one in each] for each in stated][-1] == [["shop", "bob"]]
     # twice decided is once granted
     made.curator.decide(asked.number, approve=True)

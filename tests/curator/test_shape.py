@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dither.curator.answers.answer import Bars
 from dither.curator.answers.release import Released
 from dither.curator.answers.shape import COMPUTED, SORTED, shape
+from dither.curator.results import Bars
 from dither.query.aggregates.mean import Mean
 from dither.query.sql import bind
 

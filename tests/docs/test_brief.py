@@ -9,8 +9,8 @@ import pytest
 import dither as dp
 from dither import anonymize, local
 from dither.brief import shortly
-from dither.curator.answers.answer import Answer, Bars, Cost
 from dither.curator.price.quote import Quote, QuotedColumn
+from dither.curator.results import Answer, Bars, Cost
 from dither.local.core.protocol import Protocol
 from dither.privacy import Adjacency, PureLoss, compose
 from dither.query.measure.measures import Measured

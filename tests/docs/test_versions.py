@@ -43,7 +43,7 @@ def test_a_requirement_that_is_stated_twice_has_one_bound():
 
 
 def test_the_parser_is_pinned_to_tested_versions():
-    # its trees change with minor versions; see dither.query.sql.parser.grammar
+    # its trees change with minor versions; see dither.query.sql.parse
     (bounds,) = [SpecifierSet(bounds) for name, _, bounds, _ in PARTS if name == "sqlglot"]
     newest = max(Version(each.version) for each in bounds if each.operator == "<")
     assert newest.major == 30

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
-from dither.engines.duckdb.choice import MOST_ADDED, add_up, keep_groups, sample_bins
+from dither.engines.duckdb.engine import MOST_ADDED, add_up, keep_groups, sample_bins
 
 KEYS = st.sampled_from(["a", "b", "c", "d", None])
 IDS = st.sampled_from([-(2**63), -1, 0, 1, 2, 3, 2**63 - 1])

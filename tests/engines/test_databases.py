@@ -15,9 +15,8 @@ import pytest
 from dither.engines import DuckDBEngine, EngineFailure
 from dither.engines.duckdb import connections as duckdb_connections
 from dither.errors import SourceError
-from dither.query.expressions.expressions import Column
 from dither.query.intake import Intake
-from dither.query.kinds import Kind
+from dither.query.kinds import Column, Kind
 from support import duckdb_files
 
 ORDERS, SALT = duckdb_files.ORDERS, duckdb_files.SALT

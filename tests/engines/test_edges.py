@@ -22,9 +22,8 @@ from dither.engines.duckdb.functions import DUCKDB
 from dither.engines.duckdb.sources import in_kind
 from dither.engines.reference.functions import evaluate
 from dither.errors import Refused, SourceError
-from dither.query.expressions.expressions import Call, Column
 from dither.query.expressions.functions import FUNCTIONS, Typed, apply, literal
-from dither.query.kinds import NOTHING, Kind
+from dither.query.kinds import NOTHING, Call, Column, Kind
 from support import duckdb_files
 
 B, I, D, T, DA, TS = Kind.BOOLEAN, Kind.INTEGER, Kind.DOUBLE, Kind.TEXT, Kind.DATE, Kind.TIMESTAMP  # noqa: E741

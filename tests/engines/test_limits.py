@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dither.engines import DuckDBEngine, ReferenceEngine
-from dither.engines.duckdb import choice as duckdb_choice
+from dither.engines.duckdb import engine as duckdb_engine
 from dither.engines.duckdb.functions import DUCKDB
 from dither.engines.reference.functions import evaluate
-from dither.query.expressions.expressions import Call, Column, Literal
-from dither.query.kinds import LONGEST_TEXT, NOTHING, Kind
+from dither.query.kinds import LONGEST_TEXT, NOTHING, Call, Column, Kind, Literal
 from dither.query.measure.measures import Bins, DistinctValues
-from dither.query.plan.plan import Field, Gridded, Project
+from dither.query.plan.plan import Gridded, PlanField, Project
 from support import duckdb_files
 
 ORDERS, SALT = duckdb_files.ORDERS, duckdb_files.SALT
@@ -25,7 +24,7 @@ NAME = Column("c1", T)
 
 
 def field(name):
-    return Field(name=name, kind=T, facts=NOTHING)
+    return PlanField(name=name, kind=T, facts=NOTHING)
 
 
 def replaced(text, old, new):
@@ -146,11 +145,11 @@ def test_both_forms_keep_the_same_values_and_rows(tables, monkeypatch):
         plain = measure(scan(ORDERS), rows=rows, bins=(Bins(grid=GRID),))
         texts, results = [], []
         for few, most in ((16, 64), (0, 1)):
-            monkeypatch.setattr(duckdb_choice, "_FEW", few)
-            monkeypatch.setattr(duckdb_choice, "_MOST_SMALLEST", most)
-            texts.append(duckdb_choice.values("SELECT 1", ["r.u"], rows, 7))
+            monkeypatch.setattr(duckdb_engine, "_FEW", few)
+            monkeypatch.setattr(duckdb_engine, "_MOST_SMALLEST", most)
+            texts.append(duckdb_engine.values("SELECT 1", ["r.u"], rows, 7))
             kept = tables[300]._opened.connection.execute(
-                duckdb_choice.values("SELECT who AS u, amount AS v FROM orders", ["r.u"], rows, 7) + " ORDER BY u"
+                duckdb_engine.values("SELECT who AS u, amount AS v FROM orders", ["r.u"], rows, 7) + " ORDER BY u"
             )
             listed = [(unit, sorted(values)) for unit, values in kept.fetchall()]
             found = tables[300].run(question, salt=SALT)

@@ -25,7 +25,7 @@ from dither.ledger import (
     Balance,
     Currency,
     Entry,
-    Kind,
+    EntryKind,
     Ledger,
     Limit,
     Receipt,
@@ -94,7 +94,7 @@ class SimpleLedger(Ledger):
                     if self.store.spent.get(account) and self.store.limits.get(account) != limit:
                         self.store.restated[account] = self.store.restated.get(account, 0) + 1
                 self.store.limits.update(limits)
-                self.log(Kind.LIMITS)
+                self.log(EntryKind.LIMITS)
 
     def reserve(self, *, key, account, loss, note, timeout=10.0, counts=None, continues=None):
         if loss.adjacency is not self.adjacency:
@@ -115,7 +115,7 @@ class SimpleLedger(Ledger):
 
     def give(self, key, account, loss, amount, asked):
         if asked is None:
-            entry = self.charge(Kind.RESERVE, key, account, account.lineage, loss, amount)
+            entry = self.charge(EntryKind.RESERVE, key, account, account.lineage, loss, amount)
             receipt = self.receipt_of(entry, key, account, loss, amount)
             asked = Asked(receipt, entry.seq, self.token, paid=dict.fromkeys(account.lineage, receipt))
             self.store.asked[key] = asked
@@ -123,11 +123,11 @@ class SimpleLedger(Ledger):
         amount, loss, charged = asked.receipt.amount, asked.receipt.loss, Amount()
         unpaid = self.unpaid(asked, account)
         if unpaid:
-            entry = self.charge(Kind.CHARGE, key, account, unpaid, loss, amount)
+            entry = self.charge(EntryKind.CHARGE, key, account, unpaid, loss, amount)
             asked.paid.update(dict.fromkeys(unpaid, self.receipt_of(entry, key, account, loss, amount)))
             charged = amount
         if asked.state != "answered":
-            asked.claim = self.log(Kind.REDEEM, number=asked.receipt.number).seq
+            asked.claim = self.log(EntryKind.REDEEM, number=asked.receipt.number).seq
             asked.owner, asked.state = self.token, "reserved"
         return Reservation(
             receipt=replace(asked.paid[account], account=account),
@@ -180,7 +180,7 @@ class SimpleLedger(Ledger):
                 raise LedgerError
             asked = self.store.asked[reservation.receipt.key]
             asked.state, asked.answer = "answered", answer
-            self.log(Kind.ANSWER, number=asked.receipt.number)
+            self.log(EntryKind.ANSWER, number=asked.receipt.number)
             return replace(reservation, answer=asked.answer)
 
     def fail(self, reservation, cause):
@@ -188,7 +188,7 @@ class SimpleLedger(Ledger):
             if self.holds(reservation):
                 asked = self.store.asked[reservation.receipt.key]
                 asked.state = "failed"
-                self.log(Kind.FAILED, number=asked.receipt.number)
+                self.log(EntryKind.FAILED, number=asked.receipt.number)
 
     def balances(self):
         with self.lock:
@@ -240,7 +240,7 @@ class ChargesAfterAnswering(SimpleLedger):
     """Books when the answer is recorded, as two well-known libraries do."""
 
     def charge(self, kind, key, account, payers, loss, amount):
-        if kind is Kind.CHARGE:
+        if kind is EntryKind.CHARGE:
             return super().charge(kind, key, account, payers, loss, amount)
         for payer in payers:
             self.expect_fits(payer, amount)
@@ -357,7 +357,7 @@ class LogsRefusals(SimpleLedger):
         try:
             super().expect_fits(payer, amount)
         except OutOfBudget:
-            self.log(Kind.FAILED)
+            self.log(EntryKind.FAILED)
             raise
 
 
@@ -418,7 +418,7 @@ class Comparison(RuleBasedStateMachine):
         self.real = self.open()
         self.model = SimpleLedger()
         self.model.currency = Currency.ZCDP
-        self.model.log(Kind.OPENED)
+        self.model.log(EntryKind.OPENED)
         self.pending = []
         self.both(lambda ledger: ledger.set_limits({Account(("d",)): Limit.zcdp(f"{limit}/7")}))
 

@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dither.curator.charge.currency import Exchange
+from dither.curator.charging import Exchange
 from dither.ledger import Amount, Currency
 from dither.privacy import PureLoss, ZcdpLoss
 from dither.privacy.filters import zcdp_epsilon_so_far

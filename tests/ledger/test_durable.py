@@ -9,11 +9,10 @@ import threading
 import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
-from dither.ledger import Account, Amount, Kind, Limit, MemoryLedger, SqliteLedger
-from dither.ledger.head import SLOT, SLOTS, HeadFile, Mark
-from dither.ledger.process_locks import OwnerLock
+from dither.ledger import Account, Amount, EntryKind, Limit, MemoryLedger, SqliteLedger
+from dither.ledger.head import SLOT, SLOTS, HeadFile, HeadMark, OwnerLock
+from dither.ledger.store.base import Writer
 from dither.ledger.store.schema import TRIGGERS
-from dither.ledger.store.writer import Writer
 
 from .files import BOB, KEPT_FOR, SHOP, answer, ask
 
@@ -106,7 +105,7 @@ def test_opening_flushes_the_log_that_it_read_before_anything_is_returned(used, 
             return run(writer, work, **more)
 
         monkeypatch.setattr(Writer, "run", told)
-        monkeypatch.setattr("dither.ledger.disk.flush", lambda descriptor: happened.append(_inode(descriptor)))
+        monkeypatch.setattr("dither.ledger.head.flush", lambda descriptor: happened.append(_inode(descriptor)))
         monkeypatch.setattr("dither.ledger.sqlite.flush_directory", lambda path: happened.append(path))
         with opened(used) as second:
             assert ask(second, 10).replayed
@@ -125,7 +124,7 @@ def test_a_log_that_cant_be_flushed_refuses(used, monkeypatch):
     with opened(used) as first:
         answer(first, 10)
         with monkeypatch.context() as patched:
-            patched.setattr("dither.ledger.disk.flush", fails)
+            patched.setattr("dither.ledger.head.flush", fails)
             with pytest.raises(LedgerError, match="flushed"):
                 opened(used)
 
@@ -190,7 +189,7 @@ def test_a_head_further_on_must_be_in_the_chain(used, monkeypatch):
 
         def meanwhile(*arguments):
             head = ledger.head.read()
-            ledger.head.advance(Mark(head.ledger, head.seq + 3, "f" * 64))
+            ledger.head.advance(HeadMark(head.ledger, head.seq + 3, "f" * 64))
             return record(*arguments)
 
         monkeypatch.setattr(ledger._books, "record", meanwhile)
@@ -200,13 +199,13 @@ def test_a_head_further_on_must_be_in_the_chain(used, monkeypatch):
 
 def test_the_head_refuses_another_entry_under_the_same_number(tmp_path):
     head = HeadFile(tmp_path / "head")
-    head.advance(Mark("a" * 32, 5, "5" * 64))
-    assert head.advance(Mark("a" * 32, 5, "5" * 64)).seq == 5
-    assert head.advance(Mark("a" * 32, 4, "4" * 64)).seq == 5
-    for other in (Mark("a" * 32, 5, "6" * 64), Mark("b" * 32, 9, "9" * 64)):
+    head.advance(HeadMark("a" * 32, 5, "5" * 64))
+    assert head.advance(HeadMark("a" * 32, 5, "5" * 64)).seq == 5
+    assert head.advance(HeadMark("a" * 32, 4, "4" * 64)).seq == 5
+    for other in (HeadMark("a" * 32, 5, "6" * 64), HeadMark("b" * 32, 9, "9" * 64)):
         with pytest.raises(LedgerRolledBack, match="fork"):
             head.advance(other)
-    assert head.read() == Mark("a" * 32, 5, "5" * 64)
+    assert head.read() == HeadMark("a" * 32, 5, "5" * 64)
 
 
 # ------------------------------------------------------------------ adopting
@@ -255,7 +254,7 @@ def test_adopting_verifies_before_it_moves_the_head(used, tmp_path, state):
         opened(used, adopt=True)
     assert {path: path.read_bytes() for path in (state / "heads").iterdir()} == heads
     with sqlite3.connect(used) as db:
-        assert db.execute("SELECT COUNT(*) FROM entry WHERE kind = ?", (Kind.ADOPTED.value,)).fetchone() == (0,)
+        assert db.execute("SELECT COUNT(*) FROM entry WHERE kind = ?", (EntryKind.ADOPTED.value,)).fetchone() == (0,)
     db.close()
 
 
@@ -335,6 +334,6 @@ def test_directories_of_the_state_are_the_owners_alone_and_flushed(used, state, 
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in state.rglob("*") if path.is_file()} == {0o600}
     flushed = []
-    monkeypatch.setattr("dither.ledger.disk.flush_directory", flushed.append)
-    HeadFile(tmp_path / "some" / "where" / "head").advance(Mark("a" * 32, 1, "1" * 64))
+    monkeypatch.setattr("dither.ledger.head.flush_directory", flushed.append)
+    HeadFile(tmp_path / "some" / "where" / "head").advance(HeadMark("a" * 32, 1, "1" * 64))
     assert flushed == [tmp_path, tmp_path / "some"]

@@ -11,7 +11,7 @@ import pytest
 
 from dither.errors import LedgerBusy, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack, OutOfBudget
 from dither.ledger import Account, Amount, Currency, Limit
-from dither.ledger.entry import GENESIS, link
+from dither.ledger.base import GENESIS, link
 from dither.ledger.head import SLOT, HeadFile
 from dither.privacy import Adjacency, PureLoss
 from dither.privacy.unit import Unit
@@ -200,7 +200,7 @@ def test_a_full_disk_refuses_and_loses_nothing(used):
 
 def test_no_home_and_no_locks_are_said_clearly(place, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("dither.ledger.process_locks.fcntl", None)
+        patched.setattr("dither.ledger.head.fcntl", None)
         with pytest.raises(LedgerError, match="POSIX"):
             opened(place)
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
@@ -308,7 +308,7 @@ def test_another_process_is_waited_for_by_short_looks(used, monkeypatch):
             if len(pauses) == 5:
                 other.execute("ROLLBACK")
 
-        monkeypatch.setattr("dither.ledger.store.writer.time.sleep", paused)
+        monkeypatch.setattr("dither.ledger.store.base.time.sleep", paused)
         assert ask(ledger, 20).charged != Amount()
         # and everything else still waits as long as was said
         assert ledger._db.execute("PRAGMA busy_timeout").fetchone() == (20_000,)

@@ -14,7 +14,7 @@ import pytest
 
 import dither.ledger
 from dither.errors import LedgerBusy, LedgerError, LedgerUncertain
-from dither.ledger import Account, Amount, Currency, Kind, Limit, MemoryLedger, SqliteLedger
+from dither.ledger import Account, Amount, Currency, EntryKind, Limit, MemoryLedger, SqliteLedger
 from dither.privacy import Adjacency, PureLoss
 
 SHOP, ANA = Account(("shop",)), Account(("shop", "ana"))
@@ -243,7 +243,7 @@ def test_a_job_that_others_did_for_an_interrupted_asker_is_undone(on_disk, tmp_p
         assert (redeemed.answer, redeemed.charged) == (None, Amount())
         elsewhere.record(redeemed, b"x")
     assert on_disk.balance(SHOP).spent == Amount(2 * PRICE)
-    assert [entry.kind for entry in on_disk.entries()].count(Kind.FAILED) == 1
+    assert [entry.kind for entry in on_disk.entries()].count(EntryKind.FAILED) == 1
     on_disk.verify()
 
 
@@ -254,14 +254,14 @@ def test_a_job_that_fails_after_it_wrote_breaks_no_chain(where, request):
     before, commits = len(list(ledger.entries())), ledger.commits
 
     def spoiled():
-        ledger._books.append(Kind.LIMITS, {"limits": []})
+        ledger._books.append(EntryKind.LIMITS, {"limits": []})
         raise LedgerError("on purpose")
 
     ledger._writer.later(lambda: ledger._books.set_limits({ANA: Limit.pure(3)}))
     ledger._writer.later(spoiled)
     asked = ask(ledger, 1)
     assert ledger.commits == commits + 1
-    assert [entry.kind for entry in ledger.entries(after=before)] == [Kind.LIMITS, Kind.RESERVE]
+    assert [entry.kind for entry in ledger.entries(after=before)] == [EntryKind.LIMITS, EntryKind.RESERVE]
     assert (asked.receipt.seq, asked.claim) == (before + 2, before + 2)
     ledger._writer.later(spoiled)
     assert ledger.record(asked, b"x").answer == b"x"
@@ -344,7 +344,7 @@ def test_recording_again_after_the_lock_was_let_go(on_disk):
         assert on_disk.record(reservation, b"x").answer == b"x"
     with pytest.raises(LedgerError, match="must not be released"):
         on_disk.record(reservation, b"y")
-    assert [entry.kind for entry in on_disk.entries()].count(Kind.ANSWER) == 1
+    assert [entry.kind for entry in on_disk.entries()].count(EntryKind.ANSWER) == 1
     on_disk.verify()
 
 

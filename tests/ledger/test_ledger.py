@@ -14,7 +14,7 @@ from dither.errors import (
     LedgerMismatch,
     OutOfBudget,
 )
-from dither.ledger import Account, Amount, Currency, Kind, Limit, MemoryLedger, SqliteLedger
+from dither.ledger import Account, Amount, Currency, EntryKind, Limit, MemoryLedger, SqliteLedger
 from dither.privacy import Adjacency, ApproximateLoss, PureLoss, ZcdpLoss
 
 SHOP = Account(("shop",))
@@ -84,7 +84,7 @@ def test_a_failed_question_is_redeemed_by_another_analyst_who_pays_for_himself(l
     ledger.record(redeemed, b"x")
     assert ask(ledger, 1, ANA).charged == Amount()
     kinds = [entry.kind for entry in ledger.entries()]
-    assert kinds[2:] == [Kind.RESERVE, Kind.FAILED, Kind.CHARGE, Kind.REDEEM, Kind.ANSWER]
+    assert kinds[2:] == [EntryKind.RESERVE, EntryKind.FAILED, EntryKind.CHARGE, EntryKind.REDEEM, EntryKind.ANSWER]
 
 
 def test_redeeming_at_a_higher_price_is_refused(ledger):
@@ -217,7 +217,7 @@ def test_receipts_and_the_log_tell_the_story(ledger):
     assert ledger.find(key(1), BOB) is None
     assert ledger.find(key(2)) is None
     story = list(ledger.entries(number=asked.receipt.number))
-    assert [entry.kind for entry in story] == [Kind.RESERVE, Kind.FAILED, Kind.REDEEM, Kind.ANSWER]
+    assert [entry.kind for entry in story] == [EntryKind.RESERVE, EntryKind.FAILED, EntryKind.REDEEM, EntryKind.ANSWER]
     assert story[0].body["note"] == {"sql": "SELECT ü"}
     assert story[1].body["cause"] == "out of memory"
     assert story[0].hash == asked.receipt.hash

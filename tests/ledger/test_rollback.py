@@ -5,8 +5,8 @@ import shutil
 import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
-from dither.ledger import Kind, Limit
-from dither.ledger.head import SLOT, HeadFile, Mark
+from dither.ledger import EntryKind, Limit
+from dither.ledger.head import SLOT, HeadFile, HeadMark
 
 from .files import SHOP, answer, ask, opened
 
@@ -71,7 +71,7 @@ def test_a_ledger_that_is_rolled_back_while_open_answers_nothing(used):
     with opened(used) as ledger:
         head = ledger.head.read()
         answer(ledger, 10)
-        HeadFile(ledger.head.path).advance(Mark(head.ledger, head.seq + 50, "f" * 64))
+        HeadFile(ledger.head.path).advance(HeadMark(head.ledger, head.seq + 50, "f" * 64))
         for act in (lambda: ask(ledger, 11), lambda: ask(ledger, 1), ledger.verify):
             with pytest.raises(LedgerRolledBack):
                 act()
@@ -100,7 +100,7 @@ def test_a_lost_ledger_is_not_begun_anew(used):
     with pytest.raises(LedgerRolledBack, match="gone"):
         opened(used)
     with opened(used, adopt=True) as ledger:
-        known = [entry.body["known"] for entry in ledger.entries() if entry.kind is Kind.ADOPTED]
+        known = [entry.body["known"] for entry in ledger.entries() if entry.kind is EntryKind.ADOPTED]
         assert [mark["seq"] for mark in known] == [10]
         assert ledger.verify().adopted == 1
     with opened(used) as ledger:
@@ -141,7 +141,7 @@ def test_a_missing_head_is_refused_until_adopted(used, state):
     with pytest.raises(LedgerRolledBack, match="adopt"):
         opened(used)
     with opened(used, adopt=True) as ledger:
-        assert [entry.body["known"] for entry in ledger.entries() if entry.kind is Kind.ADOPTED] == [None]
+        assert [entry.body["known"] for entry in ledger.entries() if entry.kind is EntryKind.ADOPTED] == [None]
         assert ledger.verify().adopted == 1
     with opened(used, adopt=True) as ledger:
         assert ledger.verify().adopted == 1  # nothing to adopt
@@ -157,7 +157,7 @@ def test_an_old_copy_can_be_adopted_and_that_is_logged(used):
     shutil.copy(old, used)
     with opened(used, adopt=True) as ledger:
         known = {"ledger": head.ledger, "seq": head.seq, "hash": head.hash}
-        assert [entry.body["known"] for entry in ledger.entries() if entry.kind is Kind.ADOPTED] == [known]
+        assert [entry.body["known"] for entry in ledger.entries() if entry.kind is EntryKind.ADOPTED] == [known]
     with opened(used) as ledger:
         assert ledger.verify().adopted == 1
 
@@ -185,7 +185,7 @@ def test_a_replayed_answer_is_covered_by_the_head(used, state):
 def test_the_head_survives_a_torn_write(tmp_path):
     head = HeadFile(tmp_path / "deep" / "head")
     assert head.read() is None
-    marks = [Mark("a" * 32, seq, f"{seq:064x}") for seq in range(1, 6)]
+    marks = [HeadMark("a" * 32, seq, f"{seq:064x}") for seq in range(1, 6)]
     for mark in marks:
         head.advance(mark)
         assert head.read() == mark
@@ -197,7 +197,7 @@ def test_the_head_survives_a_torn_write(tmp_path):
         torn[slot * SLOT + 30 : (slot + 1) * SLOT] = b"\0" * (SLOT - 30)
         head.path.write_bytes(torn)
         assert head.read() in marks[-2:]
-        head.advance(Mark("a" * 32, 9, "9" * 64))
+        head.advance(HeadMark("a" * 32, 9, "9" * 64))
         assert head.read().seq == 9
     head.path.write_bytes(b"\0" * 2 * SLOT)
     with pytest.raises(LedgerCorrupt, match="head"):
@@ -206,7 +206,7 @@ def test_the_head_survives_a_torn_write(tmp_path):
 
 def test_a_head_of_another_ledger_is_refused(used, tmp_path):
     head = tmp_path / "head"
-    HeadFile(head).advance(Mark("b" * 32, 3, "3" * 64))
+    HeadFile(head).advance(HeadMark("b" * 32, 3, "3" * 64))
     with pytest.raises(LedgerRolledBack, match="another ledger"):
         opened(used, head=head)
 

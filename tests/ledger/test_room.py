@@ -9,7 +9,7 @@ import pytest
 
 from dither.errors import InvalidParameter, LedgerError, OutOfBudget
 from dither.ledger import Account, Currency, Limit, MemoryLedger
-from dither.ledger.store.connection import connect
+from dither.ledger.store.base import connect
 from dither.ledger.store.schema import create
 from dither.mechanisms import Gaussian
 from dither.privacy import PureLoss, Sensitivity, ZcdpLoss

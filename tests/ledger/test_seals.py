@@ -9,10 +9,10 @@ import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError
 from dither.ledger import Account, Limit
-from dither.ledger.entry import Kind, Opening
+from dither.ledger.base import EntryKind, Opening
 from dither.ledger.head import SLOT
 from dither.ledger.log.replay import verify
-from dither.ledger.store.seals import ReplayedTree
+from dither.ledger.store.rows import ReplayedTree
 from dither.ledger.store.transaction import Books
 
 from .files import SHOP, answer, ask, key, opened
@@ -98,7 +98,7 @@ def forge(path):
     books = Books(db, Opening.from_json(json.loads(text)), token="", alive=lambda _: False)
     books._accounts.build(place for (place,) in db.execute("SELECT place FROM account").fetchall())
     books._questions.build(one for (one,) in db.execute("SELECT key FROM question").fetchall())
-    books.append(Kind.LIMITS, {"limits": []})
+    books.append(EntryKind.LIMITS, {"limits": []})
     for _, made in triggers:
         db.execute(made)
     db.execute("COMMIT")

@@ -7,7 +7,7 @@ from dither.curator import drafts
 from dither.curator.past import records
 from dither.errors import LedgerMismatch
 from dither.ledger import Limit, MemoryLedger
-from dither.ledger.units import units_in_note
+from dither.ledger.amount import units_in_note
 from dither.policy import Policy
 from dither.privacy.unit import Unit
 

@@ -16,8 +16,7 @@ from dither.entropy import (
     gaussian_sampler,
     laplace_sampler,
 )
-from dither.entropy.blocks import IntegerSampler
-from dither.entropy.table import ALIKE, FAST, LazyTable, Resolution
+from dither.entropy.blocks import ALIKE, FAST, IntegerSampler, LazyTable, Resolution
 from dither.errors import InvalidParameter
 
 SCALES = ["0.3", "1", "3.7", "20", "300", "777.25", "5000", "1e6", str(2**50), str(2**56)]

@@ -24,7 +24,7 @@ from dither.entropy import (
     SystemSource,
     laplace_sampler,
 )
-from dither.entropy.pool import Pool
+from dither.entropy.blocks import Pool
 from dither.errors import InvalidParameter
 
 
@@ -169,7 +169,7 @@ def test_without_openssl_bytes_come_from_the_system():
 FORKS = """
 import json, os, sys
 from fractions import Fraction
-from dither.entropy import SYSTEM, InsecureSeededSource, laplace_sampler, pool
+from dither.entropy import SYSTEM, InsecureSeededSource, blocks, laplace_sampler
 
 fault = sys.argv[1]
 sampler = laplace_sampler(Fraction(2**54))
@@ -179,7 +179,7 @@ for _ in range(40):
 source.bits(64)
 assert len(sampler._pool) > 10
 if fault == "pool":
-    pool._POOLS.clear()
+    blocks._POOLS.clear()
 
 def draws():
     return [sampler.one() for _ in range(100)] + [source.bits(64) for _ in range(100)] + (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dither.entropy import gaussian, laplace
-from dither.entropy.table import LazyTable
+from dither.entropy.blocks import LazyTable
 
 _BITS = 400
 

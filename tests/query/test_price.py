@@ -20,10 +20,8 @@ from dither.mechanisms import (
     Quantile,
 )
 from dither.privacy import Adjacency, PrivacyLoss
-from dither.query.expressions.expressions import Column
-from dither.query.kinds import Facts, Interval, Kind
-from dither.query.measure.rounding import short_up, sqrt_up
-from dither.query.measure.sensitivity import Span, choice_reach, reach_of
+from dither.query.kinds import Column, Facts, Interval, Kind
+from dither.query.measure.measures import Span, choice_reach, reach_of, short_up, sqrt_up
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
 from dither.query.price import key_selection
 from dither.query.price.key_selection import select_keys

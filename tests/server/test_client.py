@@ -15,7 +15,7 @@ import uvicorn
 import dither as dp
 from dither.curator import OWNER, Curator, Request
 from dither.errors import InvalidParameter
-from dither.ledger import Kind
+from dither.ledger import EntryKind
 from dither.remote import Client
 from dither.server.app import make_app
 from dither.server.limits import Limits
@@ -60,7 +60,7 @@ def ana(url, tokens):
 
 
 def charges(curator):
-    return [entry for entry in curator.ledger.entries() if entry.kind in (Kind.RESERVE, Kind.CHARGE)]
+    return [entry for entry in curator.ledger.entries() if entry.kind in (EntryKind.RESERVE, EntryKind.CHARGE)]
 
 
 def test_answers_and_quotes_are_the_curators(ana, curator):

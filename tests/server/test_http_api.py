@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from dither.curator import Curator
-from dither.ledger import Kind
+from dither.ledger import EntryKind
 from dither.remote import reading
 from dither.server.app import make_app
 from dither.server.limits import Limits
@@ -66,7 +66,7 @@ def call(service, access, tokens):
 
 
 def charges(curator):
-    return [entry for entry in curator.ledger.entries() if entry.kind in (Kind.RESERVE, Kind.CHARGE)]
+    return [entry for entry in curator.ledger.entries() if entry.kind in (EntryKind.RESERVE, EntryKind.CHARGE)]
 
 
 def test_each_operation_needs_its_scope(call):

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from dither.curator import Curator
-from dither.ledger import Amount, Kind
+from dither.ledger import Amount, EntryKind
 from dither.policy import Policy
 from dither.server.auth.tokens import TokenFile
 from dither.server.run import access_path
@@ -162,7 +162,7 @@ def expect_balanced(ledger):
     """Every balance, now and by the replay of the log, is the sum of the charges that the log holds."""
     sums, paid = defaultdict(Amount), Counter()
     for entry in ledger.entries():
-        if entry.kind in (Kind.RESERVE, Kind.CHARGE):
+        if entry.kind in (EntryKind.RESERVE, EntryKind.CHARGE):
             for payer in entry.body["payers"]:
                 sums[tuple(payer)] += Amount.from_json(entry.body["amount"])
                 paid[entry.body["key"], tuple(payer)] += 1

@@ -10,7 +10,7 @@ import pytest
 from dither.errors import Refused
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, Schema, TableFacts
-from dither.query.sql.parser import parse
+from dither.query.sql import parse
 from dither.server.limits import Limits
 from dither.server.pgwire.catalogue import relay
 from dither.server.pgwire.protocol import types

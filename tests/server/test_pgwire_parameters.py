@@ -11,7 +11,7 @@ from sqlglot import exp
 from dither.errors import Refused
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, Schema, TableFacts
-from dither.query.sql.parser.parse import parse
+from dither.query.sql.parse import parse
 from dither.query.sql.scalars import Scalars
 from dither.server.pgwire.protocol.values import NAMES, Null
 from dither.server.pgwire.sql.parameter_types import guess_types

@@ -17,7 +17,7 @@ import pytest
 import dither as dp
 from dither.curator import Curator
 from dither.errors import Refused
-from dither.ledger import Amount, Kind
+from dither.ledger import Amount, EntryKind
 from dither.remote import TookTooLong
 from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile
@@ -68,7 +68,7 @@ def charges(curator):
     """How many charges the ledger holds; every balance is their sum."""
     sums, found = {}, set()
     for entry in curator.ledger.entries():
-        if entry.kind in (Kind.RESERVE, Kind.CHARGE):
+        if entry.kind in (EntryKind.RESERVE, EntryKind.CHARGE):
             for payer in entry.body["payers"]:
                 path = tuple(payer)
                 sums[path] = sums.get(path, Amount()) + Amount.from_json(entry.body["amount"])

@@ -7,9 +7,10 @@ import pytest
 
 from dither.errors import Refused
 from dither.query.expressions.functions import FUNCTIONS
-from dither.query.sql import CODES, _bound, bind
-from dither.query.sql.calls import AGGREGATES, NAMED
-from dither.query.sql.options import NAMES
+from dither.query.sql import CODES, bind
+from dither.query.sql.aggregates import AGGREGATES, NAMED
+from dither.query.sql.grouping import NAMES
+from dither.query.sql.queries import _bound
 from support.schemas import SHOP
 
 HERE = Path(__file__).resolve().parent

@@ -10,12 +10,11 @@ import pytest
 
 from dither.curator import Curator
 from dither.errors import Refused
-from dither.query.effort import MOST_STEPS, limited, spend
 from dither.query.expressions import public_values
-from dither.query.expressions.expressions import Call, Column, Literal
-from dither.query.kinds import Facts, Interval, Kind, Later
+from dither.query.kinds import Call, Column, Facts, Interval, Kind, Later, Literal
 from dither.query.plan import canonical
 from dither.query.plan.canonical import Canonical, canonical_aggregation, normal
+from dither.query.refusals import MOST_STEPS, limited, spend
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 from dither.query.sql import bind, bind_with_form
 

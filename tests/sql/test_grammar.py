@@ -6,10 +6,8 @@ import pytest
 from sqlglot import exp
 
 from dither.errors import Refused
-from dither.query.sql import _bound
-from dither.query.sql.parser.grammar import READ, REFUSED, expect_known
-from dither.query.sql.parser.parse import parse
-from dither.query.sql.queries import Queries
+from dither.query.sql.parse import READ, REFUSED, expect_known, parse
+from dither.query.sql.queries import Queries, _bound
 from support.schemas import SHOP
 
 from .test_corpora import corpus
@@ -108,7 +106,7 @@ def test_a_kind_of_node_that_isnt_listed_is_refused():
 
 def test_a_mark_is_refused_at_the_door(monkeypatch):
     """The check is part of binding, not only of these tests."""
-    monkeypatch.setattr("dither.query.sql.parser.grammar.READ", {**READ, exp.Where: ()})
+    monkeypatch.setattr("dither.query.sql.parse.READ", {**READ, exp.Where: ()})
     with pytest.raises(Refused, match="THIS"):
         _bound("SELECT COUNT(*) FROM orders WHERE amount > 3", SHOP)
 

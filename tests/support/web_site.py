@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import httpx
 
 from dither.curator import Curator
-from dither.ledger import Kind
+from dither.ledger import EntryKind
 from dither.policy import Policy
 from dither.server.app import make_app
 from dither.server.auth.identity import Scope
@@ -100,7 +100,7 @@ class Site:
 
     @property
     def charges(self):
-        return sum(1 for entry in self.curator.ledger.entries() if entry.kind in (Kind.RESERVE, Kind.CHARGE))
+        return sum(1 for entry in self.curator.ledger.entries() if entry.kind in (EntryKind.RESERVE, EntryKind.CHARGE))
 
     @property
     def state(self):

@@ -6,7 +6,7 @@ import time
 import pytest
 from scipy import stats
 
-from dither.curator.charge import charging
+from dither.curator import charging
 from dither.errors import DitherError, LedgerError, Refused
 
 # An exact count that can't be mistaken for anything else.
@@ -183,9 +183,9 @@ def test_c5_answers_and_refusals_leave_at_multiples_of_the_step(shop, make, monk
     step = 0.25
     one = shop(make.crowd(), step=str(step))
     clock, slept = [0.0], []
-    monkeypatch.setattr("dither.curator.charge.charging.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("dither.curator.charging.time.monotonic", lambda: clock[0])
     monkeypatch.setattr(
-        "dither.curator.charge.charging.time.sleep", lambda seconds: (slept.append(seconds), pass_time(seconds))
+        "dither.curator.charging.time.sleep", lambda seconds: (slept.append(seconds), pass_time(seconds))
     )
 
     def pass_time(seconds):

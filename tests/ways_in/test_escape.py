@@ -89,7 +89,7 @@ def test_c25_only_selects_that_we_wrote_reach_the_engine(recorded, monkeypatch):
     """C25: SQL is generated from the plan. The analyst's names and comments aren't in it, and literals are literals."""
     one, log = recorded
     # as for many rows: the sums of a few aren't left to the database, so that half of the SQL wouldn't be seen
-    monkeypatch.setattr("dither.engines.duckdb.choice.MOST_ADDED", -1)
+    monkeypatch.setattr("dither.engines.duckdb.engine.MOST_ADDED", -1)
     for sql in BATTERY:
         one.curator.sql(sql, epsilon=2)
     engine = [text for text in log if not re.fullmatch(r"SET (enable_external_access|lock_configuration) = \w+", text)]

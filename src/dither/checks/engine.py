@@ -23,8 +23,7 @@ from dither.checks.mechanism import ALPHA, Finding, Report
 from dither.checks.statistics import chi_square_counts
 from dither.engines import Engine, ReferenceEngine
 from dither.errors import ConformanceFailed
-from dither.query.expressions.expressions import Call, Column
-from dither.query.kinds import Kind
+from dither.query.kinds import Call, Column, Kind
 from dither.query.measure.measures import Bins, Measured, Measurement
 from dither.query.plan.plan import Gridded
 from dither.query.schema import Schema

@@ -1,4 +1,3 @@
-from .answers.answer import Answer as Answer, Bars as Bars, Cost as Cost, PublicReceipt as PublicReceipt
 from .computation import Computation as Computation
 from .curator import AnalystView as AnalystView, Curator as Curator, OwnerView as OwnerView
 from .owner import OWNER as OWNER
@@ -7,12 +6,16 @@ from .price.quote import Quote as Quote, QuotedColumn as QuotedColumn
 from .results import (
     Account as Account,
     Amount as Amount,
+    Answer as Answer,
     AnswerPage as AnswerPage,
     Balance as Balance,
+    Bars as Bars,
     BudgetLine as BudgetLine,
+    Cost as Cost,
     Currency as Currency,
     Limit as Limit,
     Past as Past,
+    PublicReceipt as PublicReceipt,
     Record as Record,
     Request as Request,
     RequestKind as RequestKind,

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from dither.curator.answers.answer import OLDER
+from dither.curator.results import OLDER
 from dither.errors import InvalidParameter, Refused
 from dither.numeric import positive_int
 from dither.privacy import PrivacyLoss

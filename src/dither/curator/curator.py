@@ -7,25 +7,34 @@ from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from dither.curator.answers.answer import OLDER, ROUNDED_INWARDS, Answer, Cost, PublicReceipt
-from dither.curator.answers.cache import fixed
 from dither.curator.answers.release import Released
 from dither.curator.answers.shape import shape
 from dither.curator.approvals import Approvals
-from dither.curator.charge.charging import Claim
+from dither.curator.charging import ChargeClaim
 from dither.curator.computation import Computation, data_of, expect_runnable, given
+from dither.curator.execution import Stored
+from dither.curator.memory import fixed
 from dither.curator.past.log import ANOTHER, outdated, terms_of, unanswered, unknown_receipt
 from dither.curator.past.records import of_ledger, open_ledger
 from dither.curator.past.spending import history
 from dither.curator.preview import Outlook, outlook_of
-from dither.curator.price.prepared import Prepared
-from dither.curator.price.pricing import KEY_VERSION, rounded_inwards
+from dither.curator.price.pricing import KEY_VERSION, Prepared, rounded_inwards
 from dither.curator.price.quote import Quote, explained
-from dither.curator.results import AnswerPage, BudgetLine, Past, Record, Request, Spending
-from dither.curator.run.bounds_search import Stored
+from dither.curator.results import (
+    OLDER,
+    ROUNDED_INWARDS,
+    Answer,
+    AnswerPage,
+    BudgetLine,
+    Cost,
+    Past,
+    PublicReceipt,
+    Record,
+    Request,
+    Spending,
+)
 from dither.curator.statistical_query import Statistic, statistical_query
 from dither.curator.terms import CONFIDENCE, Terms
 from dither.curator.vault import Vault
@@ -77,8 +86,10 @@ class AnalystView:
             expect_runnable(computation, loss, vault.policy.schema)
             key = vault.pricing.key_of_computation(computation, loss)
             vault.quoting.check_computation(loss, key, self.who)
-            note = vault.note(self.who.name, computation=computation.key())
-            reservation = self._settled(Claim(vault.charging, key=key, who=self.who, loss=loss, note=note), computation)
+            note = vault.charging.note(self.who.name, computation=computation.key())
+            reservation = self._settled(
+                ChargeClaim(vault.charging, key=key, who=self.who, loss=loss, note=note), computation
+            )
             assert reservation.answer is not None
             return given(reservation.answer, older=vault.execution.older(data_of(reservation.answer)))
 
@@ -92,7 +103,7 @@ class AnalystView:
 
     def _recorded(self, prepared: Prepared) -> Reservation:
         """Charge, run and record a question; or find what was recorded."""
-        note = self._vault.note(
+        note = self._vault.charging.note(
             self.who.name,
             sql=prepared.sql,
             epsilon=f"{prepared.epsilon:.6g}",
@@ -100,10 +111,10 @@ class AnalystView:
             key_version=KEY_VERSION,
         )
         charging, loss, cost = self._vault.charging, prepared.loss, prepared.epsilon
-        claim = Claim(charging, key=prepared.key, who=self.who, loss=loss, note=note, epsilon=cost)
+        claim = ChargeClaim(charging, key=prepared.key, who=self.who, loss=loss, note=note, epsilon=cost)
         return self._settled(claim, prepared)
 
-    def _settled(self, claim: Claim, work: Prepared | Computation) -> Reservation:
+    def _settled(self, claim: ChargeClaim, work: Prepared | Computation) -> Reservation:
         """Charge, durably; run what wasn't run before; record. From the charge on only the claim knows what failed."""
         execution = self._vault.execution
         execution.expect_ready()
@@ -286,12 +297,22 @@ class Curator:
         """Open a policy's data and ledger; every problem is said at once, and nothing is charged.
 
         A version of the data that wasn't opened before is looked at as a whole, and accepted unless more of it is left
-        out than the policy says; ``reports`` tells the owner what. ``accepted`` is the version that another process of
-        the owner opened: that one is taken as it is, and no other is opened.
+        out than the policy says; ``reports`` tells the owner what.
 
-        Without a ``ledger`` the policy's own is opened, and begun if it isn't there. What is given is closed with the
-        curator. ``memory_limit`` ("4GiB") is for the engine that is opened here; what doesn't fit goes to disk. If
-        ``sharing`` curators work at once, each takes its part of what one takes by default.
+        Args:
+            policy: A policy, or the path of its file.
+            engine: What runs questions; DuckDB on the policy's source by default. Closed with the curator.
+            ledger: The record of what was spent; the policy's own by default, begun if it isn't there. Closed with the
+                curator.
+            memory_limit: Of the engine that is opened here, such as "4GiB"; what doesn't fit goes to disk.
+            sharing: How many curators work at once; each takes its part of what one takes by default.
+            accepted: The version of the data that another process of the owner opened: that one is taken as it is, and
+                no other is opened.
+
+        Raises:
+            InvalidPolicy: with every mistake in the file.
+            SourceError: where the data isn't what the policy says.
+            LedgerError: where the ledger can't be used, or was kept for something else.
         """
         rules = policy if isinstance(policy, Policy) else Policy.load(Path(policy))
         with ExitStack() as undo:
@@ -329,7 +350,13 @@ class Curator:
         weights: Mapping[str, Number] | None = None,
         confidence: Number = CONFIDENCE,
     ) -> Quote:
-        """What a question would cost, the error of every column, and what would be left; reads no data and is free."""
+        """What a question would cost, the error of every column, and what would be left; reads no data and is free.
+
+        The arguments are those of ``sql``.
+
+        Raises:
+            Refused: for public reasons, with a code, a hint and the place in the text.
+        """
         terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence)
         return self.analyst(analyst).price(sql, terms)
 
@@ -345,9 +372,24 @@ class Curator:
     ) -> Answer:
         """Answer a question. Give ``epsilon``, or ``error`` for the smallest ε whose error is no larger.
 
-        ``weights`` says how much of the budget each named column gets relative to the others. A question that was
-        asked before is answered from the record, free. Raises Refused or OutOfBudget before anything is charged, and
-        Failed, with the receipt, after.
+        A question that was asked before is answered from the record, free.
+
+        Args:
+            sql: One SELECT with aggregates over tables of the policy.
+            epsilon: The loss to spend, above 0 and at most what the policy lets one question cost. A float counts as
+                its shortest decimal.
+            error: Half the width of the interval of every column, or by the column's name, in the column's units.
+            analyst: Who asks and pays; the owner by default.
+            weights: How much of the budget each named column gets relative to the others; 1 by default.
+            confidence: The rate at which intervals cover, between 0 and 1; it costs nothing.
+
+        Returns:
+            The released table with its intervals, its cost and its receipt.
+
+        Raises:
+            Refused: before the charge, for public reasons; free.
+            OutOfBudget: before the charge; free.
+            Failed: after the charge, with the receipt; ask the same again at no cost.
         """
         terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence)
         return self.analyst(analyst).sql(sql, terms)
@@ -454,8 +496,17 @@ class Curator:
         that reaches the tolerance. A unit with more rows than ``max_rows_contributed`` counts as so many, with its own
         share of them.
 
-        Raises InvalidParameter where the noisy number of rows shows that the tolerance can't be reached; the count was
-        charged then.
+        Args:
+            table: A private table of the policy.
+            predicate_sql: A condition over its columns, as it stands after WHERE.
+            tolerance: Half the width of the interval of the share, between 0 and 1.
+            confidence: The rate at which that interval covers.
+            count_epsilon: The ε of the number of rows.
+            analyst: Who asks and pays.
+
+        Raises:
+            InvalidParameter: where the noisy number of rows shows that the tolerance can't be reached; the count was
+                charged then.
         """
         view = self.analyst(analyst)
         most = view.who.most_epsilon
@@ -511,9 +562,7 @@ class Curator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

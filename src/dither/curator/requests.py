@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from dither.curator.results import Request, RequestKind, RequestState
 from dither.errors import InvalidParameter, LedgerBusy, LedgerError, Refused
 from dither.ledger import Ledger, SqliteLedger
-from dither.ledger.entry import now
+from dither.ledger.base import now
 
 T = TypeVar("T")
 MOST_WAITING = 20
@@ -166,7 +166,7 @@ class Requests:
         return self._read(look, otherwise={})
 
     def close(self) -> None:
-        """Let go of the file; twice is as once."""
+        """Close the file. Idempotent."""
         with self._lock:
             self._closed = True
             if self._db is not None and os.getpid() == self._process:

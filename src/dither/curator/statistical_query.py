@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
-from dither.curator.answers.answer import Answer
 from dither.curator.price.quote import Quote
+from dither.curator.results import Answer
 from dither.curator.terms import Terms
 from dither.errors import InvalidParameter
 from dither.numeric import Number, as_fraction, positive

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dither.curator.answers.cache import delivered
-from dither.curator.charge.accounts import Accounts
-from dither.curator.charge.charging import Charging
-from dither.curator.charge.currency import Exchange
+from dither.curator.charging import Accounts, Charging, Exchange
+from dither.curator.execution import Execution
+from dither.curator.memory import delivered
 from dither.curator.past.log import PastQuestions
 from dither.curator.price.pricing import Pricing
 from dither.curator.price.quoting import Quoting
 from dither.curator.requests import Requests, requests_beside
-from dither.curator.run.execution import Execution
 from dither.engines import Engine
 from dither.errors import LedgerMismatch
 from dither.ledger import Ledger
@@ -35,7 +33,7 @@ class Vault:
         self.protected = {"units": policy.unit_statement(), "policy": policy.fingerprint()}
         self.requests = Requests(requests_beside(ledger))
         self.accounts = Accounts(policy, exchange, ledger, self.requests.granted)
-        self.charging = Charging(ledger, self.accounts, policy.units(), step=step)
+        self.charging = Charging(ledger, self.accounts, policy.units(), protected=self.protected, step=step)
         self.pricing = Pricing(policy, exchange, ledger, version=version)
         self.quoting = Quoting(policy, exchange, ledger, self.accounts, self.requests.approved)
         self.execution = Execution(policy, engine, self.pricing, self.charging, opened=opened)
@@ -45,10 +43,6 @@ class Vault:
     def expect_bound(self) -> None:
         """Another process may have begun the ledger since, for other units: their spending isn't told for these."""
         self.ledger.bind(self.policy.units(), note=False)
-
-    def note(self, analyst: str, **about: object) -> dict[str, object]:
-        """What the owner finds in the ledger beside a charge."""
-        return {**about, "analyst": analyst, **self.protected}
 
     def close(self) -> None:
         """Release the data and the ledger; questions that run in other threads are stopped and waited for."""

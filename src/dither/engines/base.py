@@ -26,7 +26,7 @@ class EngineFailure(Exception):  # noqa: N818
 
 
 class EngineBroken(EngineFailure):
-    """An engine that can't run anything any more: whoever holds it has to open another."""
+    """An engine that can't run anything any more: open another one."""
 
 
 class Engine(Protocol):

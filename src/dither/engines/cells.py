@@ -14,11 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from dither.engines.dialect import Dialect
-from dither.engines.sql import UNIT, Relations, Select, closed, names_in
+from dither.engines.sql import UNIT, Dialect, Relations, Select, closed, names_in
 from dither.errors import InvalidParameter
-from dither.query.expressions.expressions import Expression
-from dither.query.kinds import Kind
+from dither.query.kinds import Expression, Kind
 from dither.query.measure.measures import Cap, Measurement, Total
 from dither.query.plan.plan import Gridded, Key
 
@@ -62,7 +60,7 @@ def salt_number(salt: bytes, purpose: str) -> int:
     return int.from_bytes(hashlib.blake2b(salt, digest_size=8, person=purpose.encode()).digest(), "big")
 
 
-class Cells:
+class CellsSql:
     """The queries of one measurement: groups with their totals, and one more for each histogram or distinct count."""
 
     def __init__(self, relations: Relations, sampling: Sampling, measurement: Measurement, salt: bytes) -> None:

@@ -1,4 +1,7 @@
-"""Relations of a plan as SQL: nested SELECTs in which the unit's id travels along in a column of its own.
+"""SQL of any engine: a dialect, and relations of a plan as nested SELECTs in which the unit's id travels along.
+
+Everything that reaches an engine is generated here and in sql.py from the plan. Names are quoted, literals are written
+by kind, and no text of an analyst is ever copied outside of a quoted literal.
 
 Every level refers to the one below through an alias, and every column by an alias and a quoted name, so no name of a
 plan can be mistaken for another. A level is left out where it would only rename columns, and columns that nothing
@@ -10,25 +13,26 @@ mix rows of different units: such a plan is refused here too, although the front
 
 from __future__ import annotations
 
+import datetime as dt
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal as OneOf
+from typing import Literal as OneOf, TypeAlias
 
-from dither.engines.dialect import Dialect, quoted
 from dither.errors import InvalidParameter
-from dither.query.expressions.expressions import Expression, columns as columns_of
-from dither.query.kinds import Kind
+from dither.query.kinds import Call, Column, Expression, Kind, Literal, Value, columns as columns_of
 from dither.query.plan.plan import (
     Distinct,
-    Field,
-    Filter,
+    FilterRows,
+    Gridded,
     Inner,
     InnerAggregate,
-    Join,
     JoinKind,
+    JoinRows,
     PerUnit,
+    PlanField,
     Project,
     Relation,
     Scan,
@@ -37,6 +41,133 @@ from dither.query.plan.plan import (
     Windowed,
 )
 
+INT64_LOW, INT64_HIGH = -(2**63), 2**63 - 1
+
+Template: TypeAlias = Callable[[Call, Sequence[str]], str]
+"""Makes the SQL of a call from the call itself (for kinds and literal arguments) and its arguments' SQL.
+
+A template writes each argument once, so that nested calls stay linear in length, and its result can't raise.
+"""
+
+
+def quoted(name: str) -> str:
+    """An identifier in double quotes."""
+    if "\0" in name:
+        raise InvalidParameter("a name of a table or column must not contain a NUL character")
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text_literal(text: str) -> str:
+    """A text in single quotes."""
+    if "\0" in text:
+        raise InvalidParameter("a text in a question must not contain a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidParameter("a text in a question must be valid Unicode") from None
+    return "'" + text.replace("'", "''") + "'"
+
+
+def text_of(value: Value, kind: Kind) -> str:
+    """A value that isn't NULL as the text that engines read back as exactly that value."""
+    match kind, value:
+        case Kind.BOOLEAN, bool():
+            return "true" if value else "false"
+        case Kind.INTEGER, int() if not isinstance(value, bool) and INT64_LOW <= value <= INT64_HIGH:
+            return str(value)
+        case Kind.DOUBLE, int() | float() | Fraction() if not isinstance(value, bool):
+            number = float(value)
+            return repr(number) if math.isfinite(number) else str(number)
+        case Kind.TEXT, str():
+            return value
+        case Kind.TIMESTAMP, dt.datetime() if value.tzinfo is None:
+            return value.isoformat(sep=" ")
+        case Kind.TIMESTAMP, dt.date() if not isinstance(value, dt.datetime):
+            return dt.datetime(value.year, value.month, value.day).isoformat(sep=" ")  # noqa: DTZ001
+        case Kind.DATE, dt.date() if not isinstance(value, dt.datetime):
+            return value.isoformat()
+    raise InvalidParameter(f"a literal of kind {kind.value} can't be a {type(value).__name__} or is out of range")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How one engine writes what all of them share.
+
+    ``grid`` makes an integer expression from the SQL of a number, its kind and the grid. ``rank`` makes a hash of good
+    quality from a salt and columns. ``wide`` is an integer type in which no sum overflows, and ``whole`` casts such an
+    integer to 64 bits, with NULL where it doesn't fit.
+    """
+
+    name: str
+    types: Mapping[Kind, str]
+    functions: Mapping[str, Template]
+    grid: Callable[[str, Kind, Gridded], str]
+    rank: Callable[[int, Sequence[str]], str]
+    whole: Callable[[str], str]
+    wide: str
+
+    def literal(self, value: Value, kind: Kind) -> str:
+        """A typed constant."""
+        if value is None:
+            return f"CAST(NULL AS {self.types[kind]})"
+        text = text_literal(text_of(value, kind))
+        return text if kind is Kind.TEXT else f"CAST({text} AS {self.types[kind]})"
+
+    def expression(self, expression: Expression, scope: Mapping[str, str]) -> str:
+        """The SQL of an expression; ``scope`` has the qualified name of each column."""
+        if isinstance(expression, Column):
+            if expression.name not in scope:
+                raise InvalidParameter(f"the relation has no column {expression.name}")
+            return scope[expression.name]
+        if isinstance(expression, Literal):
+            return self.literal(expression.value, expression.kind)
+        template = self.functions.get(expression.function)
+        if template is None:
+            raise InvalidParameter(f"{self.name} has no function {expression.function}")
+        return template(expression, [self.expression(argument, scope) for argument in expression.arguments])
+
+    def widen(self, sql: str, kind: Kind, to: Kind) -> str:
+        """The same value in a kind that holds it: integers as doubles, dates as timestamps."""
+        if kind is to:
+            return sql
+        if (kind, to) in ((Kind.INTEGER, Kind.DOUBLE), (Kind.DATE, Kind.TIMESTAMP)):
+            return f"CAST({sql} AS {self.types[to]})"
+        raise InvalidParameter(f"a {kind.value} can't be used where a {to.value} is needed")
+
+    def plain(self, sql: str, kind: Kind) -> str:
+        """A double in the one form that equal values share: −0 is 0, and there is one NaN; ``sql`` is a plain name.
+
+        Engines group equal doubles but return the form of whichever row came first.
+        """
+        if kind is not Kind.DOUBLE:
+            return sql
+        nan = self.literal(math.nan, kind)
+        return f"CASE WHEN isnan({sql}) THEN {nan} ELSE {sql} + {self.literal(0.0, kind)} END"
+
+
+def common_kind(expressions: Sequence[Expression]) -> Kind:
+    """The kind in which expressions are compared: doubles where integers are mixed in, timestamps for dates."""
+    kinds = {expression.kind for expression in expressions}
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    if kinds == {Kind.INTEGER, Kind.DOUBLE}:
+        return Kind.DOUBLE
+    if kinds == {Kind.DATE, Kind.TIMESTAMP}:
+        return Kind.TIMESTAMP
+    raise InvalidParameter(f"values of kinds {', '.join(sorted(kind.value for kind in kinds))} can't be mixed")
+
+
+def literal_argument(call: Call, place: int, kind: Kind) -> Value:
+    """The constant at a place where only a constant is allowed; None is NULL."""
+    argument = call.arguments[place]
+    if not isinstance(argument, Literal) or (argument.kind is not kind and argument.value is not None):
+        raise InvalidParameter(f"argument {place + 1} of {call.function} must be a {kind.value} literal")
+    return argument.value
+
+
+# ---------------------------------------------------------------------------------------------- relations
+
+
 UNIT = "u"
 _TIED = ("row_number", "lag", "lead", "first_value")
 # a column of a relation, and nothing that is computed
@@ -44,7 +175,7 @@ _PLAIN = re.compile(r'[lr]\.(?:"(?:[^"]|"")*"|[a-z0-9_]+)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class TableSource:
     """A table as an engine has it: what to select from, and each column in its kind, read from the alias ``r``.
 
     ``unit`` is the id of the unit (NULL where it is missing) and ``unit_type`` its type in the engine. ``rows`` says
@@ -118,7 +249,7 @@ class Rendered:
         """The same where every column is a plain name."""
         return replace(self, select=self.select.named())
 
-    def scope(self, fields: Iterable[Field]) -> dict[str, str]:
+    def scope(self, fields: Iterable[PlanField]) -> dict[str, str]:
         """The SQL of those of the fields that were asked for."""
         columns = self.select.columns
         pairs = ((field.name, columns.get(quoted(field.name))) for field in fields)
@@ -130,7 +261,7 @@ class Relations:
     """Makes SQL of relations over the sources of one engine."""
 
     dialect: Dialect
-    sources: Mapping[str, Source]
+    sources: Mapping[str, TableSource]
     units: OneOf["row", "column"]
 
     def render(self, relation: Relation, used: frozenset[str]) -> Rendered:
@@ -140,7 +271,7 @@ class Relations:
         match relation:
             case Scan():
                 return self._scan(relation, used)
-            case Filter():
+            case FilterRows():
                 inner = self.render(relation.input, used | names_in([relation.predicate])).named()
                 predicate = self.dialect.expression(relation.predicate, inner.scope(relation.input.fields))
                 columns = inner.unit | _kept(inner, relation.fields, used)
@@ -148,7 +279,7 @@ class Relations:
                 return replace(inner, select=select)
             case Project():
                 return self._project(relation, used)
-            case Join():
+            case JoinRows():
                 return self._join(relation, used)
             case Union():
                 return self._union(relation, used)
@@ -194,7 +325,7 @@ class Relations:
         }
         return replace(inner, select=replace(inner.select, columns=columns))
 
-    def _join(self, join: Join, used: frozenset[str]) -> Rendered:
+    def _join(self, join: JoinRows, used: frozenset[str]) -> Rendered:
         needed = used if join.condition is None else used | names_in([join.condition])
         left, right = self.render(join.left, needed), self.render(join.right, needed)
         if join.on_unit and not (left.unit_type and right.unit_type):
@@ -335,7 +466,7 @@ class Relations:
         columns = {name: rows.columns[name] for name in (*inner.unit, *kept)} | made
         return replace(inner, select=closed(replace(rows, columns=columns).sql, columns))
 
-    def _over(self, item: Windowed, i: int, unit: list[str], fields: Sequence[Field]) -> str:
+    def _over(self, item: Windowed, i: int, unit: list[str], fields: Sequence[PlanField]) -> str:
         partition = [*unit, *(f"r._p{i}_{j}" for j in range(len(item.partition)))]
         order = [
             f"r._o{i}_{j} {'DESC' if o.descending else 'ASC'} NULLS {'FIRST' if o.nulls_first else 'LAST'}"
@@ -367,7 +498,7 @@ def column(name: str) -> str:
     return quoted(name)
 
 
-def scope(fields: Sequence[Field], alias: str = "r") -> dict[str, str]:
+def scope(fields: Sequence[PlanField], alias: str = "r") -> dict[str, str]:
     """The qualified names of fields."""
     return {field.name: f"{alias}.{quoted(field.name)}" for field in fields}
 
@@ -381,6 +512,6 @@ def _all(relation: Relation) -> frozenset[str]:
     return frozenset(field.name for field in relation.fields)
 
 
-def _kept(inner: Rendered, fields: Sequence[Field], used: frozenset[str]) -> dict[str, str]:
+def _kept(inner: Rendered, fields: Sequence[PlanField], used: frozenset[str]) -> dict[str, str]:
     names = (column(field.name) for field in fields if field.name in used)
     return {name: inner.select.columns[name] for name in names}

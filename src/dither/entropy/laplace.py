@@ -13,9 +13,8 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from dither.entropy.blocks import IntegerSampler
+from dither.entropy.blocks import ALIKE, FAST, IntegerSampler, Resolution, Thresholds
 from dither.entropy.intervals import exp_neg_bounds
-from dither.entropy.table import ALIKE, FAST, Resolution, Thresholds
 from dither.errors import InvalidParameter
 
 MAX_SCALE = Fraction(2**56)

@@ -1,14 +1,19 @@
-from .account import Account as Account
-from .amount import Amount as Amount, Currency as Currency, Limit as Limit
-from .base import Ledger as Ledger
-from .entry import (
+from .amount import (
+    Account as Account,
+    Amount as Amount,
+    Currency as Currency,
+    Limit as Limit,
+    Quantity as Quantity,
+    Sum as Sum,
+)
+from .base import (
     Balance as Balance,
     Entry as Entry,
-    Kind as Kind,
+    EntryKind as EntryKind,
+    Ledger as Ledger,
     Receipt as Receipt,
     Reservation as Reservation,
     Verified as Verified,
 )
 from .memory import MemoryLedger as MemoryLedger
 from .sqlite import SqliteLedger as SqliteLedger
-from .sums import Quantity as Quantity, Sum as Sum

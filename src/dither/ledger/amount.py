@@ -1,16 +1,92 @@
-"""Spending in whole numbers: what a question costs (rounded up) and what may be spent (rounded down)."""
+"""What is spent, in whole numbers: a cost is rounded up, what may be spent down; who pays it, and who is protected.
+
+Every charge is booked on all of them. Each is a filter of its own for adaptively chosen questions: sums of ε need no δ
+(Rogers, Roth, Ullman & Vadhan 2016), sums of ρ and of Rényi divergences at a fixed order are read as ε at their share
+of δ (Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023). The shares add up to one, and are fixed with the
+first entry: whoever could change them after answers were seen could count one δ twice.
+
+What was spent was spent on these units. Told for others, the same sums are an untrue claim: a total for orders says
+nothing about customers. So a ledger keeps the unit of every table it was used for. A further table of a unit that it
+knows changes nothing; another unit for a known table does, unless the owner says that both name the same people.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from types import MappingProxyType
+from typing import TypeAlias
 
-from dither.errors import IncompatibleLosses, InvalidParameter
-from dither.ledger.sums import FIRST_ZCDP_SUMS, PURE_SUMS, ZCDP_SUMS, Sum
+from dither.errors import IncompatibleLosses, InvalidParameter, LedgerMismatch
 from dither.numeric import Number, as_fraction, ceil_div
 from dither.privacy import Json, PrivacyLoss
+from dither.privacy.unit import Unit, account_name
+
+# Enough for budgets of ε = 1 to 10 (4 to 24), and for small beginnings of them (48, 96).
+ORDERS = (4, 6, 8, 11, 16, 24, 48, 96)
+SHARE_OF_RHO = Fraction(9, 10)
+
+
+class Quantity(Enum):
+    """What is added up."""
+
+    EPSILON = "epsilon"
+    RHO = "rho"
+    RENYI = "renyi"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum:
+    """One quantity, and the share of the reading's δ at which its sum is read as ε."""
+
+    quantity: Quantity
+    share: Fraction
+    order: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.quantity is Quantity.RENYI) != (self.order is not None) or not 0 <= self.share <= 1:
+            raise InvalidParameter("a sum has a share of at most 1, and an order just where it adds Rényi divergences")
+        if self.order is not None and self.order <= 1:
+            raise InvalidParameter("a Rényi order is above 1")
+
+    def of(self, loss: PrivacyLoss) -> Fraction | None:
+        """What a loss adds to the sum, exactly or rounded up; None where it has no such view."""
+        if self.order is not None:
+            divergence = loss.renyi(self.order)
+            return Fraction(divergence) if math.isfinite(divergence) else None
+        if self.quantity is Quantity.RHO:
+            return loss.zcdp_exactly() if math.isfinite(loss.zcdp()) else None
+        return loss.pure_exactly() if math.isfinite(loss.pure()) else None
+
+    def to_json(self) -> Json:
+        """The permanent form in the first entry."""
+        form: Json = {"quantity": self.quantity.value, "share": str(self.share)}
+        return form if self.order is None else {**form, "order": self.order}
+
+    @classmethod
+    def from_json(cls, form: Json) -> Sum:
+        """The inverse of ``to_json``."""
+        return cls(quantity=Quantity(form["quantity"]), share=Fraction(form["share"]), order=form.get("order"))
+
+
+PURE_SUMS = (Sum(quantity=Quantity.EPSILON, share=Fraction(0)),)
+# What a ledger of format 1 added: all of the reading's δ belongs to ρ, so none is left for orders.
+FIRST_ZCDP_SUMS = (Sum(quantity=Quantity.RHO, share=Fraction(1)), Sum(quantity=Quantity.EPSILON, share=Fraction(0)))
+# The first decides what fits.
+ZCDP_SUMS = (
+    Sum(quantity=Quantity.RHO, share=SHARE_OF_RHO),
+    Sum(quantity=Quantity.EPSILON, share=Fraction(0)),
+    *(Sum(quantity=Quantity.RENYI, share=(1 - SHARE_OF_RHO) / len(ORDERS), order=order) for order in ORDERS),
+)
+
+
+# ---------------------------------------------------------------------------------------------- amounts and limits
+
 
 MAIN_UNITS = 10**12
 DELTA_UNITS = 10**18
@@ -270,3 +346,97 @@ def _decimal(units: int, places: int) -> str:
 
 
 NOTHING = Amount()
+
+
+# ---------------------------------------------------------------------------------------------- account
+
+
+# ---------------------------------------------------------------------------------------------- who pays
+
+
+DEEPEST = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Who pays: a path of names from the dataset down.
+
+    Whoever asks pays from every account on the path, so a limit on the dataset binds all analysts together.
+
+    Example:
+        >>> print(Account(("shop", "ana"))), [str(a) for a in Account(("shop", "ana")).lineage]
+        shop/ana
+        (None, ['shop', 'shop/ana'])
+    """
+
+    path: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        path: object = self.path
+        if not isinstance(path, tuple | list) or not 1 <= len(path) <= DEEPEST:
+            raise InvalidParameter(f'an account is a tuple of 1 to {DEEPEST} names, such as ("shop", "ana")')
+        # two spellings of one accented letter must not be two budgets
+        object.__setattr__(self, "path", tuple(account_name(name) for name in path))
+
+    @property
+    def lineage(self) -> tuple[Account, ...]:
+        """Every account that pays when this one asks, the dataset first."""
+        above = (Account(self.path[:depth]) for depth in range(1, len(self.path)))
+        return (*above, self)
+
+    def __str__(self) -> str:
+        return "/".join(self.path)
+
+
+# ---------------------------------------------------------------------------------------------- who is protected
+
+
+# as the notes of format 1 state it: each "user_id" of table "orders", each row of table "visits"; against …
+_STATED = re.compile(r'each (row|"(?:[^"\\]|\\.)*") of table ("(?:[^"\\]|\\.)*")')
+
+
+Units: TypeAlias = Mapping[str, Unit]
+NO_UNITS: Units = MappingProxyType({})
+
+
+def units_to_json(units: Units) -> Json:
+    """The permanent form of the units of several tables."""
+    return {table: unit.to_json() for table, unit in units.items()}
+
+
+def units_from_json(form: Json) -> Units:
+    """The inverse of ``units_to_json``."""
+    return {str(table): Unit.from_json(unit) for table, unit in form.items()}
+
+
+def units_in_note(note: object) -> Units:
+    """The units that the note of a charge of format 1 states."""
+    stated = note.get("units") if isinstance(note, dict) else None
+    if not isinstance(stated, str):
+        return NO_UNITS
+    found = _STATED.findall(stated)
+    return {json.loads(table): Unit(() if unit == "row" else (json.loads(unit),)) for unit, table in found}
+
+
+def with_further_tables(kept: Units, wanted: Units) -> Units:
+    """What a ledger that was kept for ``kept`` is kept for from now on; LedgerMismatch if that isn't the same."""
+    for table, unit in wanted.items():
+        known = kept.get(table)
+        if known is not None and known != unit:
+            raise LedgerMismatch(
+                f"this ledger was kept for {known} of table {table!r}, and now {unit} is to be protected. What was "
+                "spent was spent on other units, and can't be converted. If these are other people, give them a ledger "
+                "of their own (`ledger` in [source]); if both name the same people, say so: dither ledger rebind"
+            )
+        if known is None and kept and unit not in kept.values():
+            raise LedgerMismatch(
+                f"this ledger was kept for {in_words(kept)}, and table {table!r} has another unit: {unit}. If its "
+                "units are other people, give them a ledger of their own (`ledger` in [source]); if they are the same "
+                "people, say so: dither ledger rebind"
+            )
+    return {**kept, **wanted}
+
+
+def in_words(units: Units) -> str:
+    """Every table with its unit."""
+    return ", ".join(f"{unit} of table {table!r}" for table, unit in sorted(units.items()))

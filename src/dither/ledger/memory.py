@@ -6,10 +6,9 @@ import secrets
 import sqlite3
 
 from dither.ledger.amount import Currency
-from dither.ledger.entry import Kind, Opening, Verified
+from dither.ledger.base import EntryKind, Opening, Verified
 from dither.ledger.log.replay import verify
-from dither.ledger.store.base import KeptLedger
-from dither.ledger.store.connection import connect, expect_sqlite, transaction, translated
+from dither.ledger.store.base import KeptLedger, connect, expect_sqlite, transaction, translated
 from dither.ledger.store.schema import create
 from dither.ledger.store.transaction import Books
 from dither.privacy import Adjacency
@@ -51,7 +50,7 @@ class MemoryLedger(KeptLedger):
         books = Books(db, opening, token=token, alive=lambda other: other == token)
         with translated(), transaction(db):
             create(db)
-            books.append(Kind.OPENED, opening.to_json())
+            books.append(EntryKind.OPENED, opening.to_json())
         super().__init__(db, books)
 
     @classmethod

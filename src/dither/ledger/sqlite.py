@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,25 +23,73 @@ from dither.errors import (
     LedgerOutdated,
     LedgerRolledBack,
 )
-from dither.ledger.amount import Currency
-from dither.ledger.disk import flush_directory, flush_file
-from dither.ledger.entry import Entry, Kind, Opening, Verified, read_entry
-from dither.ledger.head import ADOPT, HeadFile, Mark, SecondPlace, known_by
+from dither.ledger.amount import Currency, Units
+from dither.ledger.base import Entry, EntryKind, Opening, Verified, read_entry
+from dither.ledger.head import (
+    ADOPT,
+    HeadFile,
+    HeadMark,
+    Inheritance,
+    OwnerLock,
+    SecondPlace,
+    flush_directory,
+    flush_file,
+    known_by,
+)
 from dither.ledger.log import format1
 from dither.ledger.log.replay import verify
 from dither.ledger.log.upgrade import upgrade as upgraded
 from dither.ledger.memory import MemoryLedger
-from dither.ledger.process_locks import Inheritance, OwnerLock
-from dither.ledger.reader import Reader
-from dither.ledger.store.base import KeptLedger
-from dither.ledger.store.connection import connect, expect_sqlite, fault, transaction, translated
+from dither.ledger.store.base import CLOSED, Guard, KeptLedger, connect, expect_sqlite, fault, transaction, translated
 from dither.ledger.store.schema import APPLICATION_ID, FORMAT, create, is_intact
 from dither.ledger.store.transaction import Books
-from dither.ledger.store.writer import Guard
-from dither.ledger.units import Units
 from dither.privacy import Adjacency, Json
 
 T = TypeVar("T")
+PATIENCE = 30.0
+
+
+class Reader:
+    """The tables of an open ledger for those who only look; opened with the first look."""
+
+    def __init__(self, path: Path, opening: Opening, owner: OwnerLock) -> None:
+        self._path, self._opening, self._owner = path, opening, owner
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+        self._books: Books | None = None
+        self._inheritance: Inheritance | None = None
+        self._closed = False
+
+    def look(self, what: Callable[[Books], T]) -> T:
+        """Look something up in what was committed by now, without waiting for the writer."""
+        with self._lock:
+            if self._closed:
+                raise LedgerError(CLOSED)
+            if self._books is None:
+                self._books = self._open()
+            return what(self._books)
+
+    def version(self) -> object:
+        """A number that SQLite changes with every commit of another connection, of this process or not."""
+        return self.look(lambda books: books.data_version())
+
+    def _open(self) -> Books:
+        db = self._db = self._db or connect(str(self._path), patience=PATIENCE)
+        db.execute("PRAGMA query_only = ON")
+        # a forked child must leave this connection alone, too
+        self._inheritance = Inheritance(self._lock, self._owner, db)
+        return Books(db, self._opening, token=self._owner.token, alive=self._owner.alive)
+
+    def close(self) -> None:
+        """Let go of the connection. Idempotent."""
+        with self._lock:
+            self._closed = True
+            self._books = self._inheritance = None
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+
 # later versions of dither will have few more
 LARGEST_FORMAT = 1000
 OLD_FORMAT = (
@@ -56,7 +105,7 @@ class HeadGuard(Guard):
         self.head = head
         self._path, self._identity = path, _identity(path)
         self._db, self._books, self._owner = db, books, owner
-        self._known: Mark | None = None
+        self._known: HeadMark | None = None
         self._covered = 0  # the furthest entry whose head was made durable by this very object
 
     def expect_same_file(self) -> None:
@@ -81,12 +130,12 @@ class HeadGuard(Guard):
         # where the log was seen to end, nothing more is to be found; at first that entry must be readable, too
         if known.seq > 0 and (self._known is None or not ends_there):
             self._expect_entry(known)
-        if not ends_there and self.head.announced() != Mark(ledger, *reached):
+        if not ends_there and self.head.announced() != HeadMark(ledger, *reached):
             # nobody who is known wrote this: a machine that died, or somebody around dither, whose seals may fit
             verify(self._db, self._books.opening, known)
         self._known = known
 
-    def _expect_entry(self, known: Mark) -> None:
+    def _expect_entry(self, known: HeadMark) -> None:
         try:
             is_there = self._books.entry(known.seq).hash == known.hash
         except LedgerCorrupt:
@@ -98,14 +147,14 @@ class HeadGuard(Guard):
 
     def announce(self) -> None:
         """Say which entry is about to be committed."""
-        self.head.announce(Mark(self._books.opening.ledger, *self._books.tail()))
+        self.head.announce(HeadMark(self._books.opening.ledger, *self._books.tail()))
 
     def advance(self) -> None:
         """Move the head to what the transaction saw, if it isn't there."""
         # what the transaction saw is durable, whoever wrote it; the head that covers it may not be, if its writer died
         reached = self._books.tail()
         if self._known is None or min(self._known.seq, self._covered) < reached[0]:
-            standing = self.head.advance(Mark(self._books.opening.ledger, *reached))
+            standing = self.head.advance(HeadMark(self._books.opening.ledger, *reached))
             if standing.seq > reached[0]:
                 self._expect_entry(standing)
             self._covered = standing.seq
@@ -170,12 +219,26 @@ class SqliteLedger(KeptLedger):
     ) -> SqliteLedger:
         """Open the ledger at ``path``; unless ``create`` is off, make it if there was none.
 
-        ``unit`` says who is protected. ``head`` is the second place that knows how far the ledger has got; by default a
-        file in the user's state directory. ``adopt`` declares the file to be the latest copy although its head is
-        missing or says otherwise (a new machine, a disk that died); it is verified, and the chain keeps a record of it.
-        ``upgrade`` makes format 2 out of a ledger of format 1, which is refused otherwise; ``same_people`` is then the
-        owner's word that all units it was used for name the same people as these. ``lock_timeout`` is how many seconds
-        to wait for other processes.
+        Args:
+            path: The file; its directory must exist.
+            currency: What is added up: pure ε, or ρ and δ.
+            adjacency: Which neighbours every loss must be stated for.
+            unit: Who is protected, in words.
+            dataset: The name of the data.
+            head: The second place that knows how far the ledger has got; by default a file in the user's state
+                directory.
+            create: Whether to make the ledger if there is none.
+            adopt: Declares the file to be the latest copy although its head is missing or says otherwise (a new
+                machine, a disk that died); it is verified, and the chain keeps a record of it.
+            upgrade: Makes format 2 out of a ledger of format 1, which is refused otherwise.
+            same_people: With ``upgrade``, the owner's word that all units it was used for name the same people as
+                these.
+            lock_timeout: How many seconds to wait for other processes.
+
+        Raises:
+            LedgerMismatch: it was kept for something else.
+            LedgerRolledBack: it is older than its head knows.
+            LedgerCorrupt: its records contradict each other.
         """
         expect_sqlite()
         place = Path(path).absolute().resolve()
@@ -224,7 +287,7 @@ class SqliteLedger(KeptLedger):
                 with translated(), transaction(db):
                     made = upgraded(db, opening, known_head, units=same_people, token=owner.token)
                     if not adopt:
-                        second_file.announce(Mark(opening.ledger, *made.tail()))
+                        second_file.announce(HeadMark(opening.ledger, *made.tail()))
             books = Books(db, opening, token=owner.token, alive=owner.alive)
             replaced = known if stranger else None
             ledger = cls(
@@ -285,8 +348,8 @@ class SqliteLedger(KeptLedger):
             self.head.expect_head()
             # the owner vouches that it is the latest copy, not that it adds up
             verify(self._db, self._books.opening, None)
-            adopted = self._books.append(Kind.ADOPTED, {"known": replaced or known_by(self.head)})
-        self.head.replace(Mark(self._books.opening.ledger, *adopted[:2]))
+            adopted = self._books.append(EntryKind.ADOPTED, {"known": replaced or known_by(self.head)})
+        self.head.replace(HeadMark(self._books.opening.ledger, *adopted[:2]))
 
     def _agrees(self) -> bool:
         try:
@@ -337,13 +400,13 @@ def latest_of_format1(path: Path, head: str | os.PathLike[str] | None, count: in
     return [read_entry(row) for row in reversed(rows)]
 
 
-def _known_head(path: Path, head: str | os.PathLike[str] | None, opening: Opening) -> Mark:
+def _known_head(path: Path, head: str | os.PathLike[str] | None, opening: Opening) -> HeadMark:
     """How far a ledger is known to have got, by the second place that was named for it."""
     second = SecondPlace(path.absolute().resolve(), None if head is None else Path(head).absolute())
     return _head_of(HeadFile(second.head_of(opening.ledger)), opening)
 
 
-def _head_of(head: HeadFile, opening: Opening) -> Mark:
+def _head_of(head: HeadFile, opening: Opening) -> HeadMark:
     known = head.read()
     if known is None or known.ledger != opening.ledger:
         raise LedgerRolledBack(f"the head of this ledger is missing or that of another, before entry 1; {ADOPT}")
@@ -398,10 +461,10 @@ def _begin(db: sqlite3.Connection, wanted: Opening, path: Path, second: SecondPl
         raise second.lost()
     path.chmod(0o600)  # answers and causes of failures are the owner's; SQLite gives its other files the same mode
     # the head comes first: a ledger without one is always suspect, however early its maker died
-    HeadFile(second.head_of(wanted.ledger)).replace(Mark.start(wanted.ledger))
+    HeadFile(second.head_of(wanted.ledger)).replace(HeadMark.start(wanted.ledger))
     create(db)
     books = Books(db, wanted, token="", alive=lambda _: False)
-    books.append(Kind.OPENED, wanted.to_json())
+    books.append(EntryKind.OPENED, wanted.to_json())
 
 
 def _make_durable(path: Path) -> None:

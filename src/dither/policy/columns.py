@@ -63,14 +63,7 @@ def read_column(name: str, raw: object, path: Place, notes: Notes) -> ColumnFact
             names = ", ".join(f'"{k.value}"' for k in Kind)
             notes.error(path, f"the type is missing; expected one of {names}.", write=line.having("type", "text"))
         return None
-    between = _between(settings, kind, path, notes, line)
-    step = _step(settings, kind, path, notes, line)
-    keys = _keys(settings, kind, path, notes, line)
-    if isinstance(between, Interval) and step is not None:
-        _agree_on_step(between, step, kind, path, notes, line)
-    if keys is not None:
-        _agree_on_keys(settings, kind, between, step, path, notes, line)
-    return ColumnFacts(name=name, kind=kind, between=between, step=step, keys=keys, hidden=settings.hidden or False)
+    return _ColumnReader(settings, kind, line, path, notes).facts()
 
 
 class ColumnLine:
@@ -101,6 +94,140 @@ class ColumnLine:
         if not self.inline:
             return ""
         return toml_line(self.name, {key: part for key, part in self.raw.items() if key != name})
+
+
+class _ColumnReader:
+    """Reads the settings of one column whose type is known; what contradicts it goes to the notes."""
+
+    def __init__(self, settings: ColumnSettings, kind: Kind, line: ColumnLine, path: Place, notes: Notes) -> None:
+        self._settings, self._kind, self._line, self._path, self._notes = settings, kind, line, path, notes
+
+    def facts(self) -> ColumnFacts:
+        """All that is said of the column."""
+        between, step, keys = self._between(), self._step(), self._keys()
+        if isinstance(between, Interval) and step is not None:
+            self._agree_on_step(between, step)
+        if keys is not None:
+            self._agree_on_keys(between, step)
+        hidden = self._settings.hidden or False
+        return ColumnFacts(name=self._line.name, kind=self._kind, between=between, step=step, keys=keys, hidden=hidden)
+
+    def _wrong(self, setting: str, message: str, write: str) -> None:
+        self._notes.error((*self._path, setting), message, write=write)
+
+    def _between(self) -> Interval | Auto | None:
+        kind, stated = self._kind, self._settings.between
+        if stated is None:
+            return None
+        if kind in (Kind.TEXT, Kind.BOOLEAN):
+            message = f"a column of type {kind.value} has no bounds. Remove between."
+            self._wrong("between", message, self._line.without("between"))
+            return None
+        example: object = Verbatim(PLACEHOLDERS.get(kind, "[0, 100]"))
+        if isinstance(stated, Auto):
+            if kind.number:
+                return stated
+            message = f"bounds of a {kind.value} can't be searched for; expected two {EXPECTED[kind]}."
+            self._wrong("between", message, self._line.having("between", example))
+            return None
+        low, high = (typed(end, kind) for end in stated)
+        if low is not None and high is not None and low < high:
+            return Interval(point(low), point(high))
+        if low is None or high is None:
+            wrong = shown(stated[0 if low is None else 1])
+            message = f"expected two {EXPECTED[kind]}, as the type is {kind.value}; found {wrong}."
+        else:
+            message = f"expected the lower bound first and both different, found {shown(list(stated))}."
+            example = [stated[1], stated[0]] if low > high else example
+        self._wrong("between", message, self._line.having("between", example))
+        return None
+
+    def _step(self) -> Fraction | None:
+        kind, step = self._kind, self._settings.step
+        if step is None:
+            return None
+        if not kind.number:
+            message = f"a step is for numbers, and the type is {kind.value}. Remove step."
+            self._wrong("step", message, self._line.without("step"))
+            return None
+        if kind is Kind.INTEGER and step.denominator != 1:
+            message = f"integers are multiples of a whole number, found {shown(step)}."
+            self._wrong("step", message, self._line.having("step", 1))
+            return None
+        return step
+
+    def _agree_on_step(self, between: Interval, step: Fraction) -> None:
+        """Values lie on the multiples of the step, so both bounds must too."""
+        if (between.low / step).denominator == 1 and (between.high / step).denominator == 1:
+            return
+        ends = math.floor(between.low / step) * step, math.ceil(between.high / step) * step
+        wanted = [typed(end, self._kind) for end in ends]
+        message = f"both bounds must be whole multiples of the step {toml_number(step)}, "
+        message += f"found {toml_value([between.low, between.high])}."
+        self._wrong("step", message, self._line.having("between", wanted) if None not in wanted else "")
+
+    def _keys(self) -> tuple[Value, ...] | None:
+        kind, listed = self._kind, self._settings.keys
+        if listed is None:
+            return None
+        values: set[Any] = set()
+        for number, written in enumerate(listed):
+            value = _key(written, kind)
+            if value is None:
+                message = f"expected {EXPECTED[kind]}, as the type is {kind.value}; found {shown(written)}."
+                instead: list[object] = [_EXAMPLE_KEYS[kind]]
+            elif value in values:
+                message = f"{shown(written)} is listed twice. Leave one out."
+                instead = _without_twins(listed, kind)
+            else:
+                values.add(value)
+                continue
+            self._notes.error((*self._path, "in", number), message, write=self._line.having("in", instead))
+            return None
+        return tuple(sorted(values))
+
+    def _agree_on_keys(self, between: Interval | Auto | None, step: Fraction | None) -> None:
+        """A key outside the bounds or between two steps would be clamped or rounded away and never be met."""
+
+        def met(written: object) -> bool:
+            place = point(typed(written, self._kind))
+            inside = not isinstance(between, Interval) or between.low <= place <= between.high
+            return inside and (step is None or (place / step).denominator == 1)
+
+        keys = self._settings.keys or ()
+        if not isinstance(between, Interval) and step is None:
+            return
+        kept = [key for key in keys if met(key)]
+        if len(kept) < len(keys):
+            lost = shown(next(key for key in keys if not met(key)))
+            message = f"{lost} contradicts between or step: it lies outside the bounds or between two steps. "
+            message += "Leave it out, or change the others."
+            self._wrong("in", message, self._line.having("in", kept or [_EXAMPLE_KEYS[self._kind]]))
+
+
+_EXAMPLE_KEYS = {
+    Kind.BOOLEAN: Verbatim("false, true"),
+    Kind.INTEGER: Verbatim("1, 2, 3"),
+    Kind.DOUBLE: Verbatim("0.5, 1.0"),
+    Kind.TEXT: Verbatim('"A", "B"'),
+    Kind.DATE: Verbatim("2026-01-31"),
+    Kind.TIMESTAMP: Verbatim("2026-01-31T12:00:00"),
+}
+
+
+def _key(written: object, kind: Kind) -> Any:
+    """A listed value: two decimals that are the same double are one key, as the column holds doubles."""
+    value = typed(written, kind)
+    return float(value) if kind is Kind.DOUBLE and value is not None else value
+
+
+def _without_twins(keys: tuple[Any, ...], kind: Kind) -> list[object]:
+    kept: dict[Any, object] = {}
+    for written in keys:
+        value = _key(written, kind)
+        if value is not None:
+            kept.setdefault(value, written)
+    return list(kept.values())
 
 
 def point(value: Any) -> Fraction:
@@ -147,155 +274,6 @@ def _utc(value: dt.datetime) -> dt.datetime | None:
         return value.astimezone(dt.UTC).replace(tzinfo=None)
     except OverflowError:
         return None
-
-
-def _between(
-    settings: ColumnSettings, kind: Kind, path: Place, notes: Notes, line: ColumnLine
-) -> Interval | Auto | None:
-    place = (*path, "between")
-    if settings.between is None:
-        return None
-    if kind in (Kind.TEXT, Kind.BOOLEAN):
-        notes.error(
-            place, f"a column of type {kind.value} has no bounds. Remove between.", write=line.without("between")
-        )
-        return None
-    example = Verbatim(PLACEHOLDERS.get(kind, "[0, 100]"))
-    if isinstance(settings.between, Auto):
-        if not kind.number:
-            notes.error(
-                place,
-                f"bounds of a {kind.value} can't be searched for; expected two {EXPECTED[kind]}.",
-                write=line.having("between", example),
-            )
-            return None
-        return settings.between
-    low, high = (typed(end, kind) for end in settings.between)
-    if low is None or high is None:
-        wrong = settings.between[0 if low is None else 1]
-        notes.error(
-            place,
-            f"expected two {EXPECTED[kind]}, as the type is {kind.value}; found {shown(wrong)}.",
-            write=line.having("between", example),
-        )
-        return None
-    if low >= high:
-        swapped = [settings.between[1], settings.between[0]] if low > high else example
-        notes.error(
-            place,
-            f"expected the lower bound first and both different, found {shown(list(settings.between))}.",
-            write=line.having("between", swapped),
-        )
-        return None
-    return Interval(point(low), point(high))
-
-
-def _step(settings: ColumnSettings, kind: Kind, path: Place, notes: Notes, line: ColumnLine) -> Fraction | None:
-    if settings.step is None:
-        return None
-    if not kind.number:
-        notes.error(
-            (*path, "step"),
-            f"a step is for numbers, and the type is {kind.value}. Remove step.",
-            write=line.without("step"),
-        )
-        return None
-    if kind is Kind.INTEGER and settings.step.denominator != 1:
-        notes.error(
-            (*path, "step"),
-            f"integers are multiples of a whole number, found {shown(settings.step)}.",
-            write=line.having("step", 1),
-        )
-        return None
-    return settings.step
-
-
-def _agree_on_step(between: Interval, step: Fraction, kind: Kind, path: Place, notes: Notes, line: ColumnLine) -> None:
-    """Values lie on the multiples of the step, so both bounds must too."""
-    if (between.low / step).denominator == 1 and (between.high / step).denominator == 1:
-        return
-    low, high = math.floor(between.low / step) * step, math.ceil(between.high / step) * step
-    wanted = [typed(end, kind) for end in (low, high)]
-    write = line.having("between", wanted) if None not in wanted else ""
-    notes.error(
-        (*path, "step"),
-        f"both bounds must be whole multiples of the step {toml_number(step)}, "
-        f"found {toml_value([between.low, between.high])}.",
-        write=write,
-    )
-
-
-def _keys(
-    settings: ColumnSettings, kind: Kind, path: Place, notes: Notes, line: ColumnLine
-) -> tuple[Value, ...] | None:
-    if settings.keys is None:
-        return None
-    place = (*path, "in")
-    values: set[Any] = set()
-    for number, written in enumerate(settings.keys):
-        value = typed(written, kind)
-        # two decimals that are the same double are one key, as the column holds doubles
-        value = float(value) if kind is Kind.DOUBLE and value is not None else value
-        if value is None:
-            message = f"expected {EXPECTED[kind]}, as the type is {kind.value}; found {shown(written)}."
-            notes.error((*place, number), message, write=line.having("in", [_example_key(kind)]))
-            return None
-        if value in values:
-            kept = _without_twins(settings.keys, kind)
-            message = f"{shown(written)} is listed twice. Leave one out."
-            notes.error((*place, number), message, write=line.having("in", kept))
-            return None
-        values.add(value)
-    return tuple(sorted(values))
-
-
-def _example_key(kind: Kind) -> object:
-    examples = {
-        Kind.BOOLEAN: "false, true",
-        Kind.INTEGER: "1, 2, 3",
-        Kind.DOUBLE: "0.5, 1.0",
-        Kind.TEXT: '"A", "B"',
-        Kind.DATE: "2026-01-31",
-        Kind.TIMESTAMP: "2026-01-31T12:00:00",
-    }
-    return Verbatim(examples[kind])
-
-
-def _without_twins(keys: tuple[Any, ...], kind: Kind) -> list[object]:
-    kept: dict[Any, object] = {}
-    for written in keys:
-        value = typed(written, kind)
-        if value is not None:
-            kept.setdefault(float(value) if kind is Kind.DOUBLE else value, written)
-    return list(kept.values())
-
-
-def _agree_on_keys(
-    settings: ColumnSettings,
-    kind: Kind,
-    between: Interval | Auto | None,
-    step: Fraction | None,
-    path: Place,
-    notes: Notes,
-    line: ColumnLine,
-) -> None:
-    """A key outside the bounds or between two steps would be clamped or rounded away and never be met."""
-
-    def met(written: object) -> bool:
-        place = point(typed(written, kind))
-        inside = not isinstance(between, Interval) or between.low <= place <= between.high
-        return inside and (step is None or (place / step).denominator == 1)
-
-    if (isinstance(between, Interval) or step is not None) and settings.keys is not None:
-        kept = [key for key in settings.keys if met(key)]
-        if len(kept) < len(settings.keys):
-            lost = next(key for key in settings.keys if not met(key))
-            notes.error(
-                (*path, "in"),
-                f"{shown(lost)} contradicts between or step: it lies outside the bounds or between two steps. "
-                "Leave it out, or change the others.",
-                write=line.having("in", kept or [_example_key(kind)]),
-            )
 
 
 def _not_a_column(name: str, raw: object, path: Place, notes: Notes) -> None:

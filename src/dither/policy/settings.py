@@ -43,36 +43,13 @@ def _exact(value: object) -> Fraction:
     return Fraction(value)
 
 
-def _epsilon(value: object) -> Fraction:
-    if not 0 < _exact(value) <= LARGEST_EPSILON:
-        raise _unfit()
-    return _exact(value)
+def _number(fits: Callable[[Fraction], bool]) -> PlainValidator:
+    def read(value: object) -> Fraction:
+        if not fits(exact := _exact(value)):
+            raise _unfit()
+        return exact
 
-
-def _delta_budget(value: object) -> Fraction:
-    exact = _exact(value)
-    if exact != 0 and not SMALLEST_DELTA_BUDGET <= exact < 1:
-        raise _unfit()
-    return exact
-
-
-def _delta(value: object) -> Fraction:
-    exact = _exact(value)
-    if exact != 0 and not SMALLEST_DELTA <= exact < 1:
-        raise _unfit()
-    return exact
-
-
-def _seconds(value: object) -> Fraction:
-    if not 0 <= _exact(value) <= DAY:
-        raise _unfit()
-    return _exact(value)
-
-
-def _step(value: object) -> Fraction:
-    if _exact(value) <= 0:
-        raise _unfit()
-    return _exact(value)
+    return PlainValidator(read)
 
 
 def _contribution(value: object) -> int:
@@ -81,18 +58,23 @@ def _contribution(value: object) -> int:
     return value
 
 
-def _text(value: object) -> str:
-    # Inexact numbers are texts to Python but not to TOML
-    if not isinstance(value, str) or isinstance(value, Inexact) or not value or not value.isprintable():
-        raise _unfit()
-    return value
-
-
 def _name(value: object) -> str:
-    # tables and columns may have any name
+    # tables and columns may have any name; Inexact numbers are texts to Python but not to TOML
     if not isinstance(value, str) or isinstance(value, Inexact):
         raise _unfit()
     return value
+
+
+def _text(value: object) -> str:
+    if not _name(value).isprintable() or not value:
+        raise _unfit()
+    return _name(value)
+
+
+def _delimiter(value: object) -> str:
+    if _name(value) not in DELIMITERS:
+        raise _unfit()
+    return _name(value)
 
 
 def _yes(value: object) -> bool:
@@ -110,18 +92,6 @@ def _flag(value: object) -> bool:
 def _copies(value: object) -> str | bool:
     # there are copies unless they are switched off, so true would say nothing
     return False if value is False else _text(value)
-
-
-def _delimiter(value: object) -> str:
-    if not isinstance(value, str) or isinstance(value, Inexact) or value not in DELIMITERS:
-        raise _unfit()
-    return value
-
-
-def _share(value: object) -> Fraction:
-    if not 0 <= _exact(value) <= 1:
-        raise _unfit()
-    return _exact(value)
 
 
 def _kind(value: object) -> Kind:
@@ -168,15 +138,16 @@ def _files(value: object) -> dict[str, str]:
     return {table: _text(path) for table, path in value.items()}
 
 
-Epsilon = Annotated[Fraction, PlainValidator(_epsilon)]
-DeltaBudget = Annotated[Fraction, PlainValidator(_delta_budget)]
-Delta = Annotated[Fraction, PlainValidator(_delta)]
-Seconds = Annotated[Fraction, PlainValidator(_seconds)]
-Step = Annotated[Fraction, PlainValidator(_step)]
-Share = Annotated[Fraction, PlainValidator(_share)]
+Epsilon = Annotated[Fraction, _number(lambda epsilon: 0 < epsilon <= LARGEST_EPSILON)]
+DeltaBudget = Annotated[Fraction, _number(lambda delta: delta == 0 or SMALLEST_DELTA_BUDGET <= delta < 1)]
+Delta = Annotated[Fraction, _number(lambda delta: delta == 0 or SMALLEST_DELTA <= delta < 1)]
+Seconds = Annotated[Fraction, _number(lambda seconds: 0 <= seconds <= DAY)]
+Step = Annotated[Fraction, _number(lambda step: step > 0)]
+Share = Annotated[Fraction, _number(lambda share: 0 <= share <= 1)]
 Count = Annotated[int, PlainValidator(_contribution)]
 Text = Annotated[str, PlainValidator(_text)]
 Name = Annotated[str, PlainValidator(_name)]
+Delimiter = Annotated[str, PlainValidator(_delimiter)]
 Yes = Annotated[bool, PlainValidator(_yes)]
 Flag = Annotated[bool, PlainValidator(_flag)]
 
@@ -213,7 +184,7 @@ class SourceSettings(Section):
     copies: Annotated[str | bool, PlainValidator(_copies)] | None = setting(
         "the path of a directory, or false", "false"
     )
-    delimiter: Annotated[str, PlainValidator(_delimiter)] | None = setting('one of ",", ";", "\\t", "|"', '";"')
+    delimiter: Delimiter | None = setting('one of ",", ";", "\\t", "|"', '";"')
     header: Flag | None = setting("true or false", "false")
     trim: Flag | None = setting("true or false", "true")
     unreadable_up_to: Share | None = setting(SHARE, "0.05")

@@ -53,112 +53,120 @@ def read_tables(raw: object, notes: Notes) -> Mapping[str, TableReading]:
                 "Remove one of the two.",
             )
             continue
-        tables[name] = _read_table(name, settings, path, notes)
+        tables[name] = _TableReader(name, settings, path, notes).read()
     _across(tables, notes)
     return MappingProxyType(tables)
 
 
-def _read_table(name: str, raw: object, path: Place, notes: Notes) -> TableReading:
-    settings, broken = shaped(TableSettings, raw, path, notes)
-    columns = MappingProxyType(read_columns(settings.columns or {}, (*path, "columns"), notes))
-    facts: TableFacts | None = None
-    if settings.private and settings.public:
-        notes.error((*path, "public"), "a table is private or public, not both. Remove one of the two lines.")
-    elif settings.private:
-        facts = _private(name, settings, broken, columns, path, notes)
-    elif settings.public:
-        facts = _public(name, settings, columns, path, notes)
-    elif not {"private", "public"} & broken:
-        notes.error(
-            path,
-            "it isn't said whether the table is private (its rows are protected) or public (everybody may know them).",
-            write="private = true",
-        )
-    return TableReading(settings=settings, columns=columns, facts=facts)
+class _TableReader:
+    """Reads the settings of one table; whatever is wrong with it goes to the notes."""
 
+    def __init__(self, name: str, raw: object, path: Place, notes: Notes) -> None:
+        self._name, self._path, self._notes = name, path, notes
+        self._settings, self._broken = shaped(TableSettings, raw, path, notes)
+        self._declared = self._settings.columns or {}
+        self._columns = MappingProxyType(read_columns(self._declared, (*path, "columns"), notes))
 
-def _private(
-    name: str,
-    settings: TableSettings,
-    broken: frozenset[str],
-    columns: Mapping[str, ColumnFacts],
-    path: Place,
-    notes: Notes,
-) -> TableFacts | None:
-    if settings.unique is not None:
-        notes.error(
-            (*path, "unique"), "nothing is believed about private rows; unique is for public tables. Remove the line."
-        )
-    if settings.privacy_unit_column is not None and settings.privacy_unit is not None:
-        notes.error((*path, "privacy_unit"), "the unit is a column or the row, not both. Remove one of the two lines.")
-        return None
-    if settings.privacy_unit is not None:
-        return _row_level(name, settings, columns, path, notes)
-    if settings.privacy_unit_column is not None:
-        return _user_level(name, settings, broken, columns, path, notes)
-    if not {"privacy_unit_column", "privacy_unit"} & broken:
-        notes.error(
-            path,
-            "it isn't said who is protected: name the column that identifies a person (privacy_unit_column), or say "
-            'privacy_unit = "row" if no two rows are about the same person.',
-            write=toml_line("privacy_unit_column", person_column(columns)),
-        )
-    return None
+    def read(self) -> TableReading:
+        """All that is said of the table."""
+        return TableReading(settings=self._settings, columns=self._columns, facts=self._facts())
 
+    def _wrong(self, setting: str, message: str, write: str = "") -> None:
+        self._notes.error((*self._path, setting), message, write=write)
 
-def _row_level(
-    name: str, settings: TableSettings, columns: Mapping[str, ColumnFacts], path: Place, notes: Notes
-) -> TableFacts:
-    for setting in ("max_groups_contributed", "max_rows_contributed"):
-        if getattr(settings, setting) is not None:
-            notes.error(
-                (*path, setting),
-                "every row is a unit of its own, so it is one row in one group and there is nothing to bound. Remove "
-                "the line, or name the column of the people: privacy_unit_column.",
+    def _none_of(self, settings: tuple[str, ...], message: str) -> None:
+        for setting in settings:
+            if getattr(self._settings, setting) is not None:
+                self._wrong(setting, message)
+
+    def _facts(self) -> TableFacts | None:
+        settings = self._settings
+        if settings.private and settings.public:
+            self._wrong("public", "a table is private or public, not both. Remove one of the two lines.")
+        elif settings.private:
+            return self._private()
+        elif settings.public:
+            return self._public()
+        elif not {"private", "public"} & self._broken:
+            self._notes.error(
+                self._path,
+                "it isn't said whether the table is private (its rows are protected) or public (everybody may know "
+                "them).",
+                write="private = true",
             )
-    return TableFacts(name=name, private=True, columns=columns)
+        return None
 
+    def _private(self) -> TableFacts | None:
+        settings = self._settings
+        self._none_of(
+            ("unique",), "nothing is believed about private rows; unique is for public tables. Remove the line."
+        )
+        if settings.privacy_unit_column is not None and settings.privacy_unit is not None:
+            self._wrong("privacy_unit", "the unit is a column or the row, not both. Remove one of the two lines.")
+        elif settings.privacy_unit is not None:
+            return self._row_level()
+        elif settings.privacy_unit_column is not None:
+            return self._user_level(settings.privacy_unit_column)
+        elif not {"privacy_unit_column", "privacy_unit"} & self._broken:
+            self._notes.error(
+                self._path,
+                "it isn't said who is protected: name the column that identifies a person (privacy_unit_column), or "
+                'say privacy_unit = "row" if no two rows are about the same person.',
+                write=toml_line("privacy_unit_column", person_column(self._columns)),
+            )
+        return None
 
-def _user_level(
-    name: str,
-    settings: TableSettings,
-    broken: frozenset[str],
-    columns: Mapping[str, ColumnFacts],
-    path: Place,
-    notes: Notes,
-) -> TableFacts | None:
-    unit = settings.privacy_unit_column
-    assert unit is not None
-    declared = settings.columns or {}
-    if unit not in declared:
-        if "columns" in broken:
+    def _row_level(self) -> TableFacts:
+        self._none_of(
+            ("max_groups_contributed", "max_rows_contributed"),
+            "every row is a unit of its own, so it is one row in one group and there is nothing to bound. Remove "
+            "the line, or name the column of the people: privacy_unit_column.",
+        )
+        return TableFacts(name=self._name, private=True, columns=self._columns)
+
+    def _user_level(self, unit: str) -> TableFacts | None:
+        if unit not in self._declared:
+            if "columns" not in self._broken:
+                self._undeclared_unit(unit)
             return None
-        meant = did_you_mean(unit, declared)
+        if unit not in self._columns:
+            return None
+        _doubtful_unit(self._columns[unit], (*self._path, "columns", unit), self._notes)
+        return TableFacts(
+            name=self._name,
+            private=True,
+            columns=self._columns,
+            unit_column=unit,
+            groups=self._settings.max_groups_contributed or 1,
+            rows=self._settings.max_rows_contributed or 1,
+        )
+
+    def _undeclared_unit(self, unit: str) -> None:
+        meant = did_you_mean(unit, self._declared)
+        message = f"the column {shown(unit)} isn't declared"
         if meant is not None:
-            notes.error(
-                (*path, "privacy_unit_column"),
-                f"the column {shown(unit)} isn't declared; did you mean {shown(meant)}?",
-                write=toml_line("privacy_unit_column", meant),
-            )
+            message += f"; did you mean {shown(meant)}?"
+            self._wrong("privacy_unit_column", message, toml_line("privacy_unit_column", meant))
         else:
-            notes.error(
-                (*path, "privacy_unit_column"),
-                f"the column {shown(unit)} isn't declared. Declare it under [{toml_path((*path, 'columns'))}], with "
-                "its type.",
-                write=toml_line(unit, {"type": "integer"}),
-            )
-        return None
-    if unit not in columns:
-        return None
-    _doubtful_unit(columns[unit], (*path, "columns", unit), notes)
-    return TableFacts(
-        name=name,
-        private=True,
-        columns=columns,
-        unit_column=unit,
-        groups=settings.max_groups_contributed or 1,
-        rows=settings.max_rows_contributed or 1,
-    )
+            message += f". Declare it under [{toml_path((*self._path, 'columns'))}], with its type."
+            self._wrong("privacy_unit_column", message, toml_line(unit, {"type": "integer"}))
+
+    def _public(self) -> TableFacts:
+        self._none_of(
+            PRIVATE_ONLY,
+            "nobody is protected in a public table. Remove the line, or make the table private: private = true.",
+        )
+        unique = []
+        for number, names in enumerate(self._settings.unique or ()):
+            missing = next((column for column in names if column not in self._declared), None)
+            if missing is None:
+                unique.append(frozenset(names))
+                continue
+            meant = did_you_mean(missing, self._declared)
+            hint = f"; did you mean {shown(meant)}?" if meant else f". Declare it: {toml_key(missing)} = {{ type = … }}"
+            self._notes.error((*self._path, "unique", number), f"the column {shown(missing)} isn't declared{hint}")
+        unique_sets = tuple(dict.fromkeys(unique))
+        return TableFacts(name=self._name, private=False, columns=self._columns, unique=unique_sets)
 
 
 def _doubtful_unit(column: ColumnFacts, path: Place, notes: Notes) -> None:
@@ -180,29 +188,6 @@ def _doubtful_unit(column: ColumnFacts, path: Place, notes: Notes) -> None:
             "this column says who is protected and holds doubles: ids that round to the same number become one unit.",
             write=toml_line(column.name, {"type": "integer"}),
         )
-
-
-def _public(
-    name: str, settings: TableSettings, columns: Mapping[str, ColumnFacts], path: Place, notes: Notes
-) -> TableFacts:
-    for setting in PRIVATE_ONLY:
-        if getattr(settings, setting) is not None:
-            notes.error(
-                (*path, setting),
-                "nobody is protected in a public table. Remove the line, or make the table private: private = true.",
-            )
-    unique = []
-    for number, names in enumerate(settings.unique or ()):
-        missing = [column for column in names if column not in (settings.columns or {})]
-        if missing:
-            meant = did_you_mean(missing[0], settings.columns or {})
-            hint = (
-                f"; did you mean {shown(meant)}?" if meant else f". Declare it: {toml_key(missing[0])} = {{ type = … }}"
-            )
-            notes.error((*path, "unique", number), f"the column {shown(missing[0])} isn't declared{hint}")
-        else:
-            unique.append(frozenset(names))
-    return TableFacts(name=name, private=False, columns=columns, unique=tuple(dict.fromkeys(unique)))
 
 
 def _across(tables: Mapping[str, TableReading], notes: Notes) -> None:

@@ -11,9 +11,7 @@ listed: they are known once they are defined.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from types import MappingProxyType
-from typing import Any
 
 # kind → module:class
 KINDS: Mapping[str, str] = MappingProxyType(
@@ -38,9 +36,3 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "zcdp": "dither.privacy.stated:ZcdpLoss",
     }
 )
-
-
-def class_of(kind: str) -> Any:
-    """The class of a kind of the table, loaded if need be."""
-    module, _, name = KINDS[kind].partition(":")
-    return getattr(import_module(module), name)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from fractions import Fraction
 from functools import cache
+from importlib import import_module
 from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ from dither.errors import InvalidParameter
 from dither.numeric import Number, as_fraction, down, fraction_down, positive_int, smallest_true, up
 from dither.privacy.curve import REACHES, ROUNDING, Array, Cells, Direction, at_least_nothing
 from dither.privacy.distributions.pld import Pld
-from dither.privacy.kinds import KINDS, class_of
+from dither.privacy.kinds import KINDS
 from dither.privacy.renyi import pure_gaussian, pure_kl, pure_renyi, pure_zcdp, renyi_epsilon
 from dither.privacy.unit import Adjacency
 
@@ -347,3 +348,9 @@ def _valid_delta(delta: Number) -> Fraction:
     if not 0 <= exact < 1:
         raise InvalidParameter(f"delta must be at least 0 and below 1; got {delta!r}")
     return exact
+
+
+def class_of(kind: str) -> Any:
+    """The class of a kind of the table of kinds, loaded if need be."""
+    module, _, name = KINDS[kind].partition(":")
+    return getattr(import_module(module), name)

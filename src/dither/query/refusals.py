@@ -1,8 +1,15 @@
-"""Every reason for which a question is refused, and where in the text it went wrong."""
+"""Every reason for which a question is refused, where in the text it went wrong, and how much work it may make.
+
+What is counted are steps whose number a text can multiply: public values that are computed one by one, and written out.
+Whoever binds or prices a question does so in ``limited``; the count depends on the text and on public facts alone, so
+the same question is always refused or never.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import MappingProxyType
 
 from sqlglot import exp
@@ -52,7 +59,7 @@ CODES: Mapping[str, str] = MappingProxyType(
 
 
 def refused(code: str, reason: str, hint: str = "") -> Refused:
-    """A refusal with a code from the list; the place is added by whoever knows it."""
+    """A refusal with a code from the list; the caller that knows the place adds it."""
     assert code in CODES, code
     return Refused(reason, code=code, hint=hint)
 
@@ -97,3 +104,58 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
     """Both from 1."""
     before = text[:offset]
     return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+
+# ---------------------------------------------------------------------------------------------- effort
+
+
+# about a second of a processor
+MOST_STEPS = 500_000
+
+
+class Effort:
+    """The steps that were made so far."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+
+_COUNTED: ContextVar[Effort | None] = ContextVar("dither_effort", default=None)
+
+
+@contextmanager
+def limited() -> Iterator[Effort]:
+    """Count what is spent in this block, from nothing, and refuse what is too much.
+
+    Example:
+        >>> with limited() as effort:
+        ...     spend(1000)
+        >>> effort.steps
+        1000
+    """
+    effort = Effort()
+    before = _COUNTED.set(effort)
+    try:
+        yield effort
+    finally:
+        _COUNTED.reset(before)
+
+
+def spend(steps: int) -> None:
+    """Count so many steps, before they are made.
+
+    Raises:
+        Refused: If the question has made too many; nothing was charged.
+    """
+    effort = _COUNTED.get()
+    if effort is None:
+        return
+    effort.steps += steps
+    if effort.steps > MOST_STEPS:
+        raise Refused(
+            "this question computes too many public values, one by one",
+            code="too_long",
+            hint="Compute with fewer columns of many public values at once, or ask in several questions.",
+        )

@@ -17,7 +17,7 @@ from dither.engines import DuckDBEngine, EngineFailure, ReferenceEngine
 from dither.errors import Refused
 from dither.privacy import Adjacency
 from dither.query.price.price import price
-from dither.query.sql import _bound
+from dither.query.sql.queries import _bound
 
 from .questions import question
 from .worlds import world

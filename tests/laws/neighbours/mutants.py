@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from dither.engines import cells, sql
 from dither.engines.duckdb import (
-    choice as duckdb_choice,
     engine as duckdb,
     functions as duckdb_functions,
     sources as duckdb_sources,
@@ -53,13 +52,13 @@ def _everything(rows, own, _most, _salt):
 def no_bound_on_rows_in_histograms(patch):
     """All of a unit's rows count in a histogram."""
 
-    patch.setattr(duckdb, "SAMPLING", replace(duckdb_choice.SAMPLING, bins=_everything))
+    patch.setattr(duckdb, "SAMPLING", replace(duckdb.SAMPLING, bins=_everything))
 
 
 def no_bound_on_values(patch):
     """All of a unit's values count as different ones."""
 
-    patch.setattr(duckdb, "SAMPLING", replace(duckdb_choice.SAMPLING, values=_everything))
+    patch.setattr(duckdb, "SAMPLING", replace(duckdb.SAMPLING, values=_everything))
 
 
 def no_bound_on_groups(patch):
@@ -107,7 +106,7 @@ def join_that_copies_rows(patch):
 
 def keys_not_filtered(patch):
     """Keys that aren't public take part when units choose their groups."""
-    patch.setattr(cells.Cells, "_where", lambda _self, _names: ())
+    patch.setattr(cells.CellsSql, "_where", lambda _self, _names: ())
 
 
 def ties_by_storage(patch):

@@ -18,12 +18,12 @@ import numpy as np
 
 from dither.curator.answers.release import release
 from dither.curator.answers.shape import shape
-from dither.curator.price.open_bounds import bounded, searched
+from dither.curator.price.pricing import bounded, searched
 from dither.engines import DuckDBEngine
 from dither.errors import Refused
 from dither.privacy import Adjacency
 from dither.query.price.price import QueryBudget, price
-from dither.query.sql import _bound
+from dither.query.sql.queries import _bound
 
 from .questions import question
 from .tables import SCHEMA, tables

@@ -14,12 +14,12 @@ from typing import Any
 from dither.audit.drawing.draws import Batched
 from dither.curator.curator import Curator
 from dither.curator.past.records import ledger_to_look_at
-from dither.curator.price.prepared import Prepared
+from dither.curator.price.pricing import Prepared
 from dither.curator.terms import Terms
 from dither.engines import DuckDBEngine, Engine
 from dither.policy.policy import Policy
-from dither.query.expressions.expressions import Column
 from dither.query.intake import Intake
+from dither.query.kinds import Column
 
 # Outputs hold at most so many rows of an answer.
 MOST_ROWS = 16

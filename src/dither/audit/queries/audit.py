@@ -25,8 +25,7 @@ from dither.audit.queries.rehearsal import pricing_of, rehearsed
 from dither.audit.queries.releases import Releases
 from dither.audit.result import LowerBound
 from dither.curator import OWNER
-from dither.curator.price.prepared import Prepared
-from dither.curator.price.pricing import Pricing
+from dither.curator.price.pricing import Prepared, Pricing
 from dither.curator.price.quote import Quote
 from dither.curator.terms import Terms
 from dither.errors import InvalidParameter

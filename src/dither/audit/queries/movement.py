@@ -13,7 +13,7 @@ from dither.audit.queries.neighbours import Group, bin_changes, groups_of, moved
 from dither.mechanisms import DiscreteGaussian
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import Cell
-from dither.query.expressions.expressions import Column, columns
+from dither.query.kinds import Column, columns
 from dither.query.measure.measures import Measured, Total
 from dither.query.plan.plan import Question
 from dither.query.price.price import Priced

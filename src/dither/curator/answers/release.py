@@ -17,12 +17,12 @@ from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace, GaussianThreshold
 from dither.numeric import Number, as_fraction
-from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Estimate, Ints, Noisy, Recipe
+from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Estimate, Ints, Noisy, Recipe, array_of
 from dither.query.aggregates.catalogue import from_json, to_json
 from dither.query.aggregates.spread import Noise
-from dither.query.arrow import TYPES, array_of
+from dither.query.arrow import TYPES
 from dither.query.kinds import Kind
-from dither.query.measure.measures import Histogram, Measured, Total
+from dither.query.measure.measures import BinCounts, Measured, Total
 from dither.query.plan.plan import Key
 from dither.query.price.price import Priced
 
@@ -168,7 +168,7 @@ def _public(priced: Priced, measured: Measured) -> tuple[pa.Table, int, Ints]:
             inside &= ~found.is_null().to_numpy(zero_copy_only=False)
             found = found.fill_null(0)
         places += repeat * found.to_numpy(zero_copy_only=False).astype(np.int64)
-    # a key that isn't public has no business here: whatever the engine says, it isn't shown
+    # drop keys outside the public set, whatever the engine says
     return pa.table(columns), size, np.where(inside, places, -1)
 
 
@@ -218,7 +218,7 @@ def _choose(
     return drawn
 
 
-def _by_group(histogram: Histogram, places: Ints, size: int) -> tuple[Ints, Ints, Ints]:
+def _by_group(histogram: BinCounts, places: Ints, size: int) -> tuple[Ints, Ints, Ints]:
     """Bins and counts sorted by the place of their group, and where each group's part ends."""
     place = places[histogram.group]
     inside = np.flatnonzero(place >= 0)

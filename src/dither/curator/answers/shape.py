@@ -27,16 +27,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dither.curator.answers.answer import Bars
 from dither.curator.answers.intervals import computed_ends, exact_columns
 from dither.curator.answers.release import Released
+from dither.curator.results import Bars
 from dither.engines.duckdb.released import compute
-from dither.query.aggregates.affine import is_aggregate
-from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Ints, Noisy, PredictedError, Recipe
+from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Ints, Noisy, PredictedError, Recipe, is_aggregate
 from dither.query.arrow import TYPES
-from dither.query.expressions.expressions import Call, Column, Expression, Literal, columns, walk
 from dither.query.expressions.propagation import Numbers, Possible, everything, propagated
-from dither.query.kinds import Kind
+from dither.query.kinds import Call, Column, Expression, Kind, Literal, columns, walk
 from dither.query.plan.plan import Output, Shape
 from dither.query.price.price import Priced
 

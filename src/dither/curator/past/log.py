@@ -16,13 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dither.curator.charge.currency import Exchange
+from dither.curator.charging import Exchange
 from dither.curator.results import AnswerPage, Past
 from dither.curator.terms import Settled
 from dither.curator.who import Asker
 from dither.errors import InvalidParameter, Refused
-from dither.ledger import Account, Amount, Entry, Kind, Ledger
-from dither.ledger.entry import canonical
+from dither.ledger import Account, Amount, Entry, EntryKind, Ledger
+from dither.ledger.base import canonical
 from dither.privacy import PrivacyLoss
 
 ANOTHER = "another analyst"
@@ -144,7 +144,7 @@ class PastQuestions:
         return [(payer, at, Amount.from_json(json.loads(spent))) for payer, at, spent in rows]
 
     def close(self) -> None:
-        """Forget the index; twice is as once."""
+        """Forget the index. Idempotent."""
         with self._lock:
             if self._db is not None:
                 self._db.close()
@@ -190,9 +190,9 @@ class PastQuestions:
 
     def _take(self, db: sqlite3.Connection, entry: Entry) -> None:
         body = entry.body
-        if entry.kind is Kind.ANSWER:
+        if entry.kind is EntryKind.ANSWER:
             db.execute("INSERT OR IGNORE INTO answered VALUES(?)", (body["key"],))
-        if entry.kind not in (Kind.RESERVE, Kind.CHARGE):
+        if entry.kind not in (EntryKind.RESERVE, EntryKind.CHARGE):
             return
         amount, note = Amount.from_json(body["amount"]), body["note"]
         if len(amount.others) != len(self._ledger.sums) - 1:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from itertools import islice
 
-from dither.curator.charge.currency import Exchange
+from dither.curator.charging import Exchange
 from dither.curator.results import Record
 from dither.errors import LedgerError, LedgerOutdated, LedgerRolledBack
 from dither.ledger import Amount, Currency, Entry, Ledger, MemoryLedger, SqliteLedger, Verified
-from dither.ledger.amount import DELTA_UNITS, MAIN_UNITS
+from dither.ledger.amount import DELTA_UNITS, MAIN_UNITS, in_words, units_from_json
 from dither.ledger.sqlite import latest_of_format1, upgraded_copy, verify_format1
-from dither.ledger.units import in_words, units_from_json
 from dither.policy.policy import Policy
 from dither.privacy import Json
 from dither.privacy.renyi import zcdp_epsilon

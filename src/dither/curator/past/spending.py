@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dither.curator.charge.accounts import Accounts
+from dither.curator.charging import Accounts
 from dither.curator.past.log import PastQuestions
 from dither.curator.results import Spending
 from dither.ledger import Account

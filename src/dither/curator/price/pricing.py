@@ -5,34 +5,63 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeAlias
 
-from dither.curator.charge.currency import Exchange
+from dither.curator.charging import Exchange
 from dither.curator.computation import Computation
 from dither.curator.memory import Memory
-from dither.curator.price.old_keys import OldKeys
-from dither.curator.price.open_bounds import TRIALS, Place, bounded, searched, widened
-from dither.curator.price.prepared import Prepared, aggregates_of
 from dither.curator.terms import Settled, Terms
 from dither.curator.who import Asker
 from dither.errors import Refused
-from dither.ledger import Currency, Ledger
+from dither.ledger import Currency, EntryKind, Ledger
+from dither.ledger.base import canonical
 from dither.mechanisms.partition_selection import GivenAwayLoss
 from dither.policy.policy import Policy
 from dither.policy.settings import LARGEST_EPSILON, SMALLEST_DELTA
 from dither.privacy import Json, PrivacyLoss, PureLoss, ZcdpLoss
-from dither.query.effort import limited
-from dither.query.expressions.expressions import Column, columns
-from dither.query.kinds import Interval
+from dither.query.kinds import Column, Expression, Interval, Kind, columns
 from dither.query.measure.grids import holds_bounds
 from dither.query.plan.canonical import canonical_aggregation
-from dither.query.plan.plan import Aggregation, Question
+from dither.query.plan.plan import Aggregate, Aggregation, Question, Shape
 from dither.query.price.price import BudgetKind, Priced, QueryBudget, price, price_for_error
-from dither.query.schema import Schema
-from dither.query.sql import bind_with_form
+from dither.query.refusals import limited
+from dither.query.schema import ColumnFacts, Schema
+from dither.query.sql import bind, bind_with_form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A question ready to be charged and run: a function of its text, of what was asked by whom, and of the policy.
+
+    ``searched`` are the columns whose bounds must be found first; until then ``priced`` stands on made-up bounds, which
+    change the size of the noise but not the loss. ``epsilon`` and ``delta`` are its cost by itself; ``settled`` are the
+    terms with all that was left open in ``terms``.
+    """
+
+    sql: str
+    terms: Terms
+    who: Asker
+    question: Question
+    priced: Priced
+    loss: PrivacyLoss
+    key: str
+    epsilon: float
+    delta: float
+    searched: tuple[Place, ...]
+    search_budget: QueryBudget | None
+    settled: Settled
+
+
+def aggregates_of(names: frozenset[str] | set[str]) -> list[int]:
+    """The indices of the aggregates among the columns of an output (``a0``, ``a0.low``, …)."""
+    return sorted({int(name[1:].partition(".")[0]) for name in names if name.startswith("a")})
+
 
 # What the key of a question is made of: since version 2, of the exact terms on which it was asked.
 KEY_VERSION = 2
@@ -369,3 +398,187 @@ def secret_of(ledger: Ledger) -> bytes:
 def _shown(number: Fraction) -> str:
     """A number as text; an analyst may type one that no float can hold."""
     return f"{float(number):.6g}" if number < 10**300 else "more than 1e300"
+
+
+# -------------------------------------------------------------------------- questions charged under keys of version 1
+
+
+class OldKeys:
+    """The keys of version 1 in one ledger, by the keys that the same questions have now.
+
+    Such a key held the ρ that an ε buys, found by a search in floating point: with another mathematical library the
+    same question has another one. So it isn't computed again. The note of every charge says what was asked, and on
+    which terms; whatever has the same terms, the same policy and the same canonical form is the same question.
+
+    ``key_of`` gives the present key of a text asked on these terms, or None where it can't be asked any more.
+    """
+
+    def __init__(self, ledger: Ledger, policy: str, key_of: Callable[[str, Settled], str | None]) -> None:
+        self._ledger, self._policy, self._key_of = ledger, policy, key_of
+        self._lock = threading.Lock()
+        self._by_terms: dict[str, list[tuple[str, str, Settled]]] | None = None
+        self._present: dict[str, str | None] = {}
+
+    def find(self, key: str, terms: Settled) -> str | None:
+        """The old key of the question that has this key now, if it was charged under one."""
+        with self._lock:
+            if self._by_terms is None:
+                self._by_terms = self._read()
+            for sql, old, asked in self._by_terms.get(_bucket(terms.to_json()), ()):
+                if old not in self._present:
+                    self._present[old] = self._key_of(sql, asked)
+                if self._present[old] == key:
+                    return old
+        return None
+
+    def _read(self) -> dict[str, list[tuple[str, str, Settled]]]:
+        """Everything up to the upgrade; a ledger that began in format 2 has no such keys."""
+        found: dict[str, list[tuple[str, str, Settled]]] = {}
+        for entry in self._ledger.entries():
+            if entry.kind is EntryKind.UPGRADED or (entry.kind is EntryKind.OPENED and entry.body.get("format") != 1):
+                break
+            note = entry.body.get("note")
+            if entry.kind is not EntryKind.RESERVE or not isinstance(note, dict) or note.get("policy") != self._policy:
+                continue
+            sql, form = note.get("sql"), note.get("asked")
+            if isinstance(sql, str) and isinstance(form, dict):
+                terms = Settled.from_json(form)
+                found.setdefault(_bucket(form), []).append((sql, entry.body["key"], terms))
+        return found
+
+
+def _bucket(form: Json) -> str:
+    """What must be equal to the letter; the rest is compared by the present key, which knows equal spellings.
+
+    An error may be stated by the name of a column or for all, and δ is no term where pure ε adds up.
+    """
+    return canonical([form["epsilon"], form["error"] is None, form["version"]])
+
+
+# ------------------------------------------------------------------------------------ bounds that the owner left open
+
+
+Place: TypeAlias = tuple[str, str]
+
+# What a search may find, at its extremes; the last one stands in for what it will find.
+TRIALS = (
+    Interval(-(Fraction(2) ** 65), Fraction(2) ** 65),
+    Interval(-(Fraction(2) ** 65), -(Fraction(2) ** 64)),
+    Interval(Fraction(2) ** -64, Fraction(2) ** -63),
+    Interval(Fraction(0), Fraction(2) ** -63),
+    Interval(Fraction(1), Fraction(2)),
+    Interval(Fraction(-1), Fraction(1)),
+)
+# How far bounds are widened where the found ones leave an argument a single value: to zero, then by powers of two.
+WIDER = (Fraction(0), *(Fraction(2) ** exponent for exponent in (0, 4, 8, 16, 32, 48, 65)))
+
+
+def searched(aggregation: Aggregation) -> tuple[Place, ...]:
+    """The columns whose bounds must be found before the noise has a size."""
+    found = {place for a in aggregation.aggregates for argument in a.arguments for place in argument.facts.auto}
+    return tuple(sorted(found))
+
+
+def bounded(sql: str, question: Question, schema: Schema, bounds: Mapping[Place, Interval]) -> Question:
+    """The question with facts for the arguments that waited for bounds; its relation and groups stay as they are.
+
+    Groups must not change: they were priced as public or discovered before the bounds were known.
+    """
+    known = bind(sql, with_bounds(schema, bounds))
+    places = _places(question.shape, known.shape)
+    others = known.aggregation.aggregates
+    aggregates = tuple(
+        _with_facts(one, others[places[index]] if index in places else _alike(one, others)) if _waits(one) else one
+        for index, one in enumerate(question.aggregation.aggregates)
+    )
+    return replace(question, aggregation=replace(question.aggregation, aggregates=aggregates))
+
+
+def widened(bounds: Mapping[Place, Interval]) -> Iterator[dict[Place, Interval]]:
+    """The bounds that were found, then wider ones around them, and at last the widest that a search can find.
+
+    Found bounds may leave an argument a single value (LEAST(x, 3) above 3), of which there is no correlation. Wider
+    bounds are computed from the found ones alone, which are released, so this is post-processing.
+    """
+    yield dict(bounds)
+    for reach in WIDER:
+        yield {
+            place: Interval(min(found.low, -reach), max(found.high, reach)) if reach else _with_zero(found)
+            for place, found in bounds.items()
+        }
+
+
+def _with_zero(found: Interval) -> Interval:
+    return Interval(min(found.low, Fraction(0)), max(found.high, Fraction(0)))
+
+
+def _waits(aggregate: Aggregate) -> bool:
+    return any(argument.facts.auto for argument in aggregate.arguments)
+
+
+def _with_facts(waiting: Aggregate, known: Aggregate) -> Aggregate:
+    arguments = tuple(
+        replace(given, facts=replace(found.facts, auto=frozenset())) if given.facts.auto else given
+        for given, found in zip(waiting.arguments, known.arguments, strict=True)
+    )
+    return replace(waiting, arguments=arguments)
+
+
+def _places(waiting: Shape, known: Shape) -> dict[int, int]:
+    """Where each aggregate of one bound question is in the other.
+
+    Aggregates are put in the order of a text that has their bounds in it, so that other bounds may be another order.
+    What the shapes compute from them doesn't change: walking both at once meets the same aggregate at the same step.
+    """
+    pairs = zip(_expressions(waiting), _expressions(known), strict=True)
+    names = (zip(_leaves(one), _leaves(other), strict=True) for one, other in pairs)
+    return {_index(name): _index(found) for part in names for name, found in part if name[0] == "a"}
+
+
+def _alike(waiting: Aggregate, known: Sequence[Aggregate]) -> Aggregate:
+    """For an aggregate of which the shape shows nothing: any that computes the same, whatever its bounds."""
+    computed = [argument.expression for argument in waiting.arguments]
+    return next(
+        one
+        for one in known
+        if one.function is waiting.function and [argument.expression for argument in one.arguments] == computed
+    )
+
+
+def _expressions(shape: Shape) -> list[Expression]:
+    having = [] if shape.having is None else [shape.having]
+    return [
+        *(output.expression for output in shape.outputs),
+        *having,
+        *(each.expression for each in shape.order),
+    ]
+
+
+def _leaves(expression: Expression) -> list[str]:
+    """The columns that an expression reads, in the order of its text, repeats too."""
+    if isinstance(expression, Column):
+        return [expression.name]
+    return [name for part in getattr(expression, "arguments", ()) for name in _leaves(part)]
+
+
+def _index(name: str) -> int:
+    return int(name[1:].partition(".")[0])
+
+
+def with_bounds(schema: Schema, bounds: Mapping[Place, Interval]) -> Schema:
+    """The schema with bounds where a search stood."""
+    tables = dict(schema.tables)
+    for (table, column), interval in bounds.items():
+        facts = tables[table]
+        known = facts.columns[column]
+        changed = {**facts.columns, column: replace(known, between=on_step(interval, known), searched=True)}
+        tables[table] = replace(facts, columns=changed)
+    return Schema(tables, schema.adjacency)
+
+
+def on_step(interval: Interval, column: ColumnFacts) -> Interval:
+    """Bounds moved outward to multiples of the column's step, so that there are values between them."""
+    step = column.step or (Fraction(1) if column.kind is Kind.INTEGER else None)
+    if step is None:
+        return interval
+    return Interval(math.floor(interval.low / step) * step, math.ceil(interval.high / step) * step)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dither.brief import brief
-from dither.curator.answers.answer import Answer, Cost
+from dither.curator.results import Answer, Cost
 
 if TYPE_CHECKING:
     from dither.query.plan.plan import Shape

@@ -8,16 +8,15 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from dither.curator.answers.shape import choice_note
-from dither.curator.charge.accounts import Accounts
-from dither.curator.charge.currency import Exchange
-from dither.curator.price.prepared import Prepared, aggregates_of
+from dither.curator.charging import Accounts, Exchange
+from dither.curator.price.pricing import Prepared, aggregates_of
 from dither.curator.price.quote import Quote, QuotedColumn
 from dither.curator.who import Asker
 from dither.errors import Refused
 from dither.ledger import Amount, Currency, Ledger, Limit
 from dither.policy.policy import Policy
 from dither.privacy import PrivacyLoss
-from dither.query.expressions.expressions import Column, columns
+from dither.query.kinds import Column, columns
 from dither.query.plan.plan import Aggregation, Function, Question
 from dither.query.price.price import Priced
 from dither.query.sql.grouping import one_row_each

@@ -19,12 +19,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dither.engines.dialect import INT64_HIGH, INT64_LOW, Dialect
 from dither.engines.duckdb.functions import DUCKDB
 from dither.engines.reference.functions import evaluate
+from dither.engines.sql import INT64_HIGH, INT64_LOW, Dialect
 from dither.errors import SourceError
-from dither.query.expressions.expressions import Call, Column, Expression, Literal
-from dither.query.kinds import Kind, Value
+from dither.query.kinds import Call, Column, Expression, Kind, Literal, Value
 
 LOWEST_VERSION = (1, 4, 4)
 """What pyproject.toml requires; a test holds both together."""

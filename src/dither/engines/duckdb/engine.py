@@ -1,4 +1,14 @@
-"""The DuckDB engine: in the process, out of core, read-only, locked."""
+"""The DuckDB engine: in the process, out of core, read-only, locked.
+
+DuckDB's Python library parses and plans a query twice before it gives Arrow, once for the types and once to run it. For
+small tables that takes longer than the query itself. Its DB-API plans once, but makes a Python object of every text.
+
+Each choice is made from one unit's rows and the salt alone. So for every salt, taking a unit away leaves all other
+units' choices as they are, which is what the bound on one unit's influence needs; how good the hash is matters for bias
+only.
+"""
+
+# ruff: noqa: S608 (all of it is generated from plans: names are quoted, literals written by kind)
 
 from __future__ import annotations
 
@@ -7,27 +17,28 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar
 
 import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dither.engines.base import SHORTEST_SALT, EngineBroken, EngineFailure
-from dither.engines.cells import KEPT, Cells, Steps
+from dither.engines.cells import KEPT, LARGEST_CELL, CellsSql, Sampling, Steps
 from dither.engines.duckdb.behaviour import expect_behaviour
-from dither.engines.duckdb.choice import SAMPLING, Ids, add_up, keep_groups, sample_bins
-from dither.engines.duckdb.functions import DUCKDB
-from dither.engines.duckdb.results import Read, fetch, reader
+from dither.engines.duckdb.functions import DUCKDB, rank
 from dither.engines.duckdb.rows import rows_sql
-from dither.engines.duckdb.sources import Opened, Origin, open_sources
-from dither.engines.files.identity import fingerprint, state_of
-from dither.engines.sql import UNIT, Relations
+from dither.engines.duckdb.sources import Opened, Origin, fingerprint, open_sources, state_of
+from dither.engines.sql import UNIT, Relations, TableSource
 from dither.errors import InvalidParameter, SourceError
 from dither.query.arrow import TYPES
 from dither.query.intake import Intake, TableReport
-from dither.query.measure.measures import Histogram, Measured, Measurement
+from dither.query.kinds import Kind
+from dither.query.measure.measures import BinCounts, Measured, Measurement
+from dither.query.plan.plan import JoinKind, JoinRows, Relation, Scan, Union
 from dither.query.schema import Schema
 
 T = TypeVar("T")
@@ -68,10 +79,15 @@ class DuckDBEngine:
     ) -> DuckDBEngine:
         """Connect to a .duckdb file, or to files by table; raises SourceError where they aren't what the schema says.
 
-        Every table is read once, so that no question fails because of a row; ``intake`` says how files are read, and
-        where it is remembered that they were.
-        Intermediate results that don't fit in ``memory_limit`` ("4GiB"; most of the machine's memory by default) go to
-        a private directory that is removed on close.
+        Every table is read once, so that no question fails because of a row.
+
+        Args:
+            source: A DuckDB file, or files by table.
+            schema: Tables and columns as the policy declares them.
+            threads: How many DuckDB uses; all of the machine's by default.
+            memory_limit: Such as "4GiB"; most of the machine's memory by default. Intermediate results that don't fit
+                go to a private directory that is removed on close.
+            intake: How files are read, and where it is remembered that they were.
         """
         settings = {
             "autoinstall_known_extensions": "false",
@@ -151,10 +167,10 @@ class DuckDBEngine:
         if len(salt) < SHORTEST_SALT:
             raise InvalidParameter(f"a salt needs at least {SHORTEST_SALT} random bytes")
         relations = Relations(DUCKDB, self._opened.sources, measurement.units)
-        cells = Cells(relations, SAMPLING, measurement, salt)
+        cells = CellsSql(relations, SAMPLING, measurement, salt)
         read = reader(measurement, self._opened.sources)
 
-        def work(cursor: duckdb.DuckDBPyConnection) -> tuple[pa.Table, list[Histogram], list[pa.Table]]:
+        def work(cursor: duckdb.DuckDBPyConnection) -> tuple[pa.Table, list[BinCounts], list[pa.Table]]:
             table = _totals(cursor, cells, measurement, read)
             bins = [_bins(cursor, cells, measurement, place, read) for place in range(len(measurement.bins))]
             distinct = [_answer(cursor, cells, cells.distinct(i), read) for i in range(len(measurement.distinct))]
@@ -257,7 +273,7 @@ def _stoppable(cursor: duckdb.DuckDBPyConnection, work: Callable[[duckdb.DuckDBP
     def run() -> None:
         try:
             outcome.set_result(work(cursor))
-        except BaseException as problem:  # noqa: BLE001 it is told to whoever waits
+        except BaseException as problem:  # noqa: BLE001 it is raised in the thread that waits
             outcome.set_exception(problem)
 
     thread = threading.Thread(target=run, name="dither-query", daemon=True)
@@ -294,7 +310,7 @@ def _check_settings(settings: Mapping[str, str]) -> None:
         probe.close()
 
 
-def _totals(cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement, read: Read) -> pa.Table:
+def _totals(cursor: duckdb.DuckDBPyConnection, cells: CellsSql, measurement: Measurement, read: Read) -> pa.Table:
     steps = cells.totals()
     if steps.units is None:
         return read(cursor, steps.final)
@@ -304,14 +320,14 @@ def _totals(cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measur
     return _from_kept(cursor, kept, steps.final, read) if added is None else added
 
 
-def _answer(cursor: duckdb.DuckDBPyConnection, cells: Cells, steps: Steps, read: Read) -> pa.Table:
+def _answer(cursor: duckdb.DuckDBPyConnection, cells: CellsSql, steps: Steps, read: Read) -> pa.Table:
     if steps.units is None:
         return read(cursor, steps.final)
     # what units keep has lists here
     return _from_kept(cursor, _kept(fetch(cursor, steps.units), cells), steps.final, read)
 
 
-def _kept(units: pa.Table, cells: Cells) -> pa.Table:
+def _kept(units: pa.Table, cells: CellsSql) -> pa.Table:
     assert cells.most_groups is not None
     return keep_groups(units, cells.key_names, cells.most_groups)
 
@@ -339,8 +355,8 @@ def _numbers(table: pa.Table, name: str, size: int) -> npt.NDArray[np.int64]:
 
 
 def _bins(
-    cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement, place: int, read: Read
-) -> Histogram:
+    cursor: duckdb.DuckDBPyConnection, cells: CellsSql, measurement: Measurement, place: int, read: Read
+) -> BinCounts:
     if measurement.keys or measurement.units == "row":
         return _histogram(_answer(cursor, cells, cells.bins(place), read))
     table, grid = read(cursor, cells.values_of_units(place)), measurement.bins[place].grid
@@ -349,7 +365,7 @@ def _bins(
     def rank_of(units: Ids) -> npt.NDArray[np.uint64]:
         cursor.register(UNITS, pa.table({UNIT: units, "i": pa.array(np.arange(len(units)))}))
         try:
-            ranked = read(cursor, f"SELECT r.i, {cells.rank_of_units(place)} AS h FROM {UNITS} AS r")  # noqa: S608
+            ranked = read(cursor, f"SELECT r.i, {cells.rank_of_units(place)} AS h FROM {UNITS} AS r")
         finally:
             cursor.unregister(UNITS)
         result = np.zeros(len(units), dtype=np.uint64)
@@ -358,16 +374,286 @@ def _bins(
 
     values = np.asarray(table.column("v").to_numpy()).astype(np.int64) - lowest
     found, counts = sample_bins(table.column(UNIT), values, grid.high - grid.low, measurement.rows, rank_of)
-    return Histogram(group=np.zeros(found.size, dtype=np.int64), bin=found + lowest, count=counts)
+    return BinCounts(group=np.zeros(found.size, dtype=np.int64), bin=found + lowest, count=counts)
 
 
-def _histogram(table: pa.Table) -> Histogram:
+def _histogram(table: pa.Table) -> BinCounts:
     """Counts by group and bin; rows without a bin only make sure that every group has its number."""
     groups = np.array(table.column("g").to_numpy(), dtype=np.int64)
     kept = np.asarray(table.column("v").is_valid().to_numpy(), dtype=bool)
     bins = table.column("v").drop_null().to_numpy()
-    return Histogram(
+    return BinCounts(
         group=groups[kept],
         bin=np.array(bins, dtype=np.int64),
         count=np.array(table.column("n").to_numpy(), dtype=np.int64)[kept],
     )
+
+
+# ------------------------------------------------------------------------------------- results, and what a unit keeps
+
+
+Read: TypeAlias = Callable[[duckdb.DuckDBPyConnection, str], pa.Table]
+
+LONGEST_SQL = 16_000_000
+MOST_FEW = 20_000
+"""Rows of the largest table up to which ``fetch_few`` is the faster way."""
+# what a join of small tables may grow to, so that no result of Python objects takes much memory
+_MOST_JOINED = 2**20
+# So many texts of LONGEST_TEXT characters, of four bytes each, fit in the 2 GiB that a batch of Arrow texts can hold.
+_BATCH = 100_000
+# Those whose values come through NumPy as they are; of dates and timestamps that depends on DuckDB's version.
+_FEW_KINDS = (Kind.BOOLEAN, Kind.INTEGER, Kind.DOUBLE, Kind.TEXT)
+_TYPES: Mapping[str, pa.DataType] = MappingProxyType(
+    {
+        "bool": pa.bool_(),
+        "int32": pa.int32(),
+        "int64": pa.int64(),
+        "uint64": pa.uint64(),
+        "float64": pa.float64(),
+        "object": pa.string(),
+    }
+)
+
+
+def fetch(cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    """The result of a query."""
+    _expect_length(sql)
+    table: pa.Table = cursor.sql(sql).to_arrow_table(_BATCH)
+    return table
+
+
+def fetch_few(cursor: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    """The same, faster, where there are few rows: of truth values, integers of 64 bits, doubles and texts only."""
+    _expect_length(sql)
+    columns = cursor.execute(sql).fetchnumpy()
+    return pa.Table.from_arrays([_array(name, values) for name, values in columns.items()], names=list(columns))
+
+
+def _expect_length(sql: str) -> None:
+    if len(sql) > LONGEST_SQL:
+        raise EngineFailure(f"the query has {len(sql)} characters")
+
+
+def _array(name: str, values: Any) -> pa.Array[Any]:
+    kind = _TYPES.get(str(values.dtype))
+    if kind is None:
+        raise EngineFailure(f"column {name} has type {values.dtype}")
+    if isinstance(values, np.ma.MaskedArray):
+        return pa.array(values.data, type=kind, mask=np.ma.getmaskarray(values), from_pandas=False)
+    return pa.array(values, type=kind, from_pandas=False)
+
+
+def reader(measurement: Measurement, sources: Mapping[str, TableSource]) -> Read:
+    """The faster way for the totals of a measurement, from what the catalogue says about the size of tables.
+
+    It has no influence on the result.
+    """
+    if any(key.kind not in _FEW_KINDS for key in measurement.keys):
+        return fetch
+    largest, rows = _sizes(measurement.relation, sources)
+    return fetch_few if largest <= MOST_FEW and rows <= _MOST_JOINED else fetch
+
+
+def _sizes(relation: Relation, sources: Mapping[str, TableSource]) -> tuple[float, float]:
+    """Rows of the largest table, and how many rows there can be at most; infinite where it isn't known."""
+    match relation:
+        case Scan():
+            source = sources.get(relation.table)
+            rows = float("inf") if source is None or source.rows is None else float(source.rows)
+            return rows, rows
+        case JoinRows():
+            (left, rows), (right, matches) = _sizes(relation.left, sources), _sizes(relation.right, sources)
+            fans_out = relation.kind in (JoinKind.INNER, JoinKind.LEFT)
+            return max(left, right), rows * max(matches, 1.0) if fans_out else rows
+        case Union():
+            sizes = [_sizes(given, sources) for given in relation.inputs]
+            return max(largest for largest, _ in sizes), sum(rows for _, rows in sizes)
+        case _:
+            return _sizes(relation.input, sources)
+
+
+# ---------------------------------------------------------------------------------------------- choice
+
+
+Ids: TypeAlias = "pa.Array[Any]"
+"""Ids of units, each once."""
+
+# Of so many rows the sums are made here: a statement of DuckDB's takes longer to prepare than they take.
+MOST_ADDED = 20_000
+# Types whose equality and order are DuckDB's; of doubles NaN and −0.0 aren't.
+_ORDERED = (pa.bool_(), pa.int64(), pa.string(), pa.date32(), pa.timestamp("us"))
+_FEW = 16
+# DuckDB's min(x, n) sets memory for n values aside for each unit, and raises for a million, only once there is a row.
+_MOST_SMALLEST = 64
+# longer than any list of one unit's rows, and short enough for 64 bits
+_LONGEST_LIST = 2**40
+
+
+def keep_groups(table: pa.Table, keys: Sequence[str], most: int) -> pa.Table:
+    """Of a row for each unit and group, those with the ``most`` smallest hashes ``_h`` of each unit, ties by the keys.
+
+    The unit's number and the leading bits of the hash are packed into 64 bits and sorted at once. Codes label units,
+    they never rank anything. How many bits of the hash fit depends on the number of units; so that this changes
+    nobody's choice, a unit in which the packed bits tie at the edge is decided by the whole hash and then its keys.
+    """
+    dropped = table.drop_columns([UNIT, "_h"])
+    if table.num_rows == 0:
+        return dropped
+    encoded = table.column(UNIT).combine_chunks().dictionary_encode()
+    unit = np.asarray(encoded.indices.to_numpy(zero_copy_only=False))
+    units = len(encoded.dictionary)
+    sizes = np.bincount(unit, minlength=units)
+    if int(sizes.max()) <= most:
+        return dropped
+    hashes = table.column("_h").to_numpy()
+    bits = np.uint64(max(1, (units - 1).bit_length()))
+    packed = hashes >> bits
+    packed |= unit.astype(np.uint64) << (np.uint64(64) - bits)
+    ranked = np.sort(packed)
+    ends = np.cumsum(sizes)
+    crowded = np.flatnonzero(sizes > most)
+    last = (ends - sizes)[crowded] + (most - 1)
+    edges = np.full(units, np.iinfo(np.uint64).max, dtype=np.uint64)
+    edges[crowded] = ranked[last]
+    kept = packed <= edges[unit]
+    tied = crowded[ranked[last] == ranked[last + 1]]
+    for code in tied.tolist():
+        _decide(kept, np.flatnonzero(unit == code), hashes, dropped.select(list(keys)), most)
+    return dropped.filter(pa.array(kept))
+
+
+def _decide(
+    kept: npt.NDArray[np.bool_], rows: npt.NDArray[np.intp], hashes: npt.NDArray[np.uint64], keys: pa.Table, most: int
+) -> None:
+    """One unit's choice by whole hashes, then by keys in ascending order with NULL last."""
+    own = keys.take(rows).to_pylist()
+    # NaN is greater than every number, and a key that is NULL comes last
+    ordered = [
+        (int(hashes[row]), [(v is None, v != v, v if v is not None and v == v else 0) for v in own[i].values()])
+        for i, row in enumerate(rows.tolist())
+    ]
+    kept[rows] = False
+    kept[rows[sorted(range(len(rows)), key=lambda i: ordered[i])[:most]]] = True
+
+
+def add_up(kept: pa.Table, keys: Sequence[str], largest: Mapping[str, int]) -> pa.Table | None:
+    """Sums by key in ascending order with NULL last: what the final query of totals makes of the rows that units keep.
+
+    ``largest`` says for each column to sum how large a value is at most. None where DuckDB has to do it: for more rows,
+    sums that could reach 2^62, and keys that compare otherwise here.
+    """
+    rows = kept.num_rows
+    if not keys or rows > MOST_ADDED or any(rows * most >= LARGEST_CELL for most in largest.values()):
+        return None
+    if any(kept.schema.field(name).type not in _ORDERED for name in keys):
+        return None
+    group = np.zeros(rows, dtype=np.int64)
+    for name in keys:
+        encoded = kept.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
+        order = pc.sort_indices(encoded.dictionary).to_numpy()
+        rank = np.empty(order.size, dtype=np.int64)
+        rank[order] = np.arange(order.size)
+        group *= order.size
+        group += rank[encoded.indices.to_numpy()]
+        # numbered again after each key, so that no number grows beyond the square of the rows
+        _, first, group = np.unique(group, return_index=True, return_inverse=True)
+    found = [kept.column(name).combine_chunks().take(first) for name in keys]
+    for name in largest:
+        sums = np.zeros(first.size, dtype=np.int64)
+        np.add.at(sums, group, kept.column(name).combine_chunks().fill_null(0).to_numpy().astype(np.int64))
+        found.append(pa.array(sums))
+    return pa.Table.from_arrays(found, names=[*keys, *largest])
+
+
+def sample_bins(
+    unit: pa.ChunkedArray[Any],
+    value: npt.NDArray[np.int64],
+    width: int,
+    most: int,
+    rank_of: Callable[[Ids], npt.NDArray[np.uint64]],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Bins and counts of the sample that ``bins`` describes, for units with one group each.
+
+    ``value`` lies between 0 and ``width``. Units and values are packed into 64 bits and sorted at once; how units are
+    numbered has no influence, because ``rank_of`` gives the hash of the unit itself.
+    """
+    if len(unit) == 0:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    bits = max(1, width.bit_length())
+    code, ids = _numbered(unit, 64 - bits)
+    packed = code << np.uint64(bits)
+    packed |= value.astype(np.uint64)
+    packed.sort()
+    owner = packed >> np.uint64(bits)
+    starts = np.concatenate(([0], np.flatnonzero(owner[1:] != owner[:-1]) + 1))
+    sizes = np.diff(np.append(starts, owner.size))
+    taken = np.repeat(sizes <= most, sizes)
+    crowded = sizes > most
+    first, number = starts[crowded], sizes[crowded]
+    shift = (rank_of(ids(owner[first])) % number.astype(np.uint64)).astype(np.int64)
+    if most <= _FEW:
+        for j in range(most):
+            taken[first + (shift + j * number) // most] = True
+    else:
+        # one crowded unit at a time: each has more than ``most`` rows, however many that may be
+        for unit_first, unit_shift, n in zip(first.tolist(), shift.tolist(), number.tolist(), strict=True):
+            taken[unit_first + (unit_shift + np.arange(most) * n) // most] = True
+    found, counts = np.unique(packed[taken] & np.uint64(2**bits - 1), return_counts=True)
+    return found.astype(np.int64), counts.astype(np.int64)
+
+
+def _numbered(
+    unit: pa.ChunkedArray[Any], bits: int
+) -> tuple[npt.NDArray[np.uint64], Callable[[npt.NDArray[np.uint64]], Ids]]:
+    """Numbers of so many bits that tell units apart, and the way back from them."""
+    if pa.types.is_int64(unit.type):
+        ids = np.asarray(unit.to_numpy())
+        low = int(ids.min())
+        if (int(ids.max()) - low).bit_length() <= bits:
+            # differences are right modulo 2^64 whatever the signs
+            base = np.uint64(low % 2**64)
+            return ids.view(np.uint64) - base, lambda codes: pa.array((codes + base).view(np.int64))
+    encoded = unit.combine_chunks().dictionary_encode()
+    if max(1, (len(encoded.dictionary) - 1).bit_length()) > bits:
+        raise InvalidParameter("the grid of a histogram is too fine to be sampled: use a larger step")
+    codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False)).astype(np.uint64)
+    return codes, lambda chosen: encoded.dictionary.take(pa.array(chosen.astype(np.int64)))
+
+
+def bins(rows: str, own: Sequence[str], most: int, salt: int) -> str:
+    """The bins of a sample of each unit's rows in each group.
+
+    Of n > most rows in the order of their bins, those at places ⌊(s + j·n)/most⌋ for j = 0, 1, … are taken, where s is
+    a salted hash modulo n: systematic sampling, in which every row has the same chance most/n to be taken, and rows of
+    one bin are interchangeable.
+    """
+    by = ", ".join(own)
+    most = min(most, _LONGEST_LIST)
+    listed = f"SELECT {by}, list_sort(list(r.v) FILTER (WHERE r.v IS NOT NULL)) AS l FROM ({rows}) AS r GROUP BY {by}"
+    start = f"CAST({rank(salt, own)} % CAST(len(r.l) AS UBIGINT) AS BIGINT)"
+    placed = f"SELECT {by}, r.l, CAST(len(r.l) AS BIGINT) AS _n, {start} AS _s FROM ({listed}) AS r"
+    if most <= _FEW:
+        places = "[" + ", ".join(f"(r._s + {j} * r._n) // {most} + 1" for j in range(most)) + "]"
+    else:
+        # as long as the list at most: a constant range would be made before the first row, whatever its length
+        places = f"list_transform(range(least({most}, r._n)), lambda j: (r._s + j * r._n) // {most} + 1)"
+    taken = f"CASE WHEN r._n IS NULL THEN [NULL] WHEN r._n <= {most} THEN r.l ELSE list_select(r.l, {places}) END"
+    return f"SELECT {by}, {taken} AS l FROM ({placed}) AS r"
+
+
+def values(rows: str, own: Sequence[str], most: int, salt: int) -> str:
+    """Each unit's different values in each group: those with the smallest salted hash, ties by the value."""
+    by = ", ".join(own)
+    most = min(most, _LONGEST_LIST)
+    once = f"SELECT DISTINCT {by}, r.v FROM ({rows}) AS r"
+    # structs compare field by field
+    packed = f"{{'h': {rank(salt, [*own, 'r.v'])}, 'v': r.v}}"
+    if most < _MOST_SMALLEST:
+        smallest = f"min({packed}, {most}) FILTER (WHERE r.v IS NOT NULL)"
+    else:
+        smallest = f"list_slice(list_sort(list({packed}) FILTER (WHERE r.v IS NOT NULL)), 1, {most})"
+    listed = f"SELECT {by}, {smallest} AS l FROM ({once}) AS r GROUP BY {by}"
+    return f"SELECT {by}, CASE WHEN r.l IS NULL THEN [NULL] ELSE [x.v for x in r.l] END AS l FROM ({listed}) AS r"
+
+
+SAMPLING = Sampling(bins=bins, values=values, unnest=lambda sql: f"unnest({sql})")

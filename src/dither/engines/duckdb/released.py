@@ -12,10 +12,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from dither.engines.dialect import quoted
 from dither.engines.duckdb.connections import keep_from_children
 from dither.engines.duckdb.functions import DUCKDB
-from dither.query.expressions.expressions import Expression
+from dither.engines.sql import quoted
+from dither.query.kinds import Expression
 from dither.query.plan.plan import Ordering
 
 _LOCK = threading.Lock()

@@ -9,8 +9,9 @@ is for the owner alone.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,18 +20,66 @@ from typing import TypeAlias
 
 import duckdb
 
-from dither.engines.dialect import quoted, text_literal
 from dither.engines.duckdb.connections import Database, open_database
 from dither.engines.duckdb.functions import DUCKDB, FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, ZERO
-from dither.engines.duckdb.intake import CHANGED, Reader, is_csv, key_of_table, key_of_version, look_at, reader_of
+from dither.engines.duckdb.intake import CHANGED, TableReader, is_csv, key_of_table, key_of_version, look_at, reader_of
 from dither.engines.duckdb.spellings import id_of, read_text
-from dither.engines.files.copies import Accepted, Copies, Record
-from dither.engines.files.identity import State, expect_separate, fingerprint, state_of
-from dither.engines.sql import Source
+from dither.engines.files.copies import Accepted, AcceptedRecord, Copies
+from dither.engines.sql import TableSource, quoted, text_literal
 from dither.errors import SourceError
 from dither.query.intake import Intake, TableReport, expect_acceptable
 from dither.query.kinds import Kind
 from dither.query.schema import Schema, TableFacts
+
+State: TypeAlias = tuple[tuple[str, int, int, int, int] | None, ...]
+"""Name, device, number on it, size and time of change of each file; None where there is none."""
+
+
+def state_of(files: Iterable[Path]) -> State:
+    """What can be told about files without reading them."""
+    found: list[tuple[str, int, int, int, int] | None] = []
+    for file in files:
+        try:
+            facts = file.stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((file.name, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns))
+    return tuple(found)
+
+
+def fingerprint(state: State) -> str:
+    """The same for equal names, sizes and times, so that it stays when files are copied to another disk with those."""
+    parts = [f"{facts[0]}\0{facts[3]}\0{facts[4]}" for facts in state if facts is not None]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def expect_separate(files: Mapping[str, Sequence[Path]], schema: Schema) -> None:
+    """A file with protected rows is read once, and under one name: raises SourceError.
+
+    Twice in one table, or in two where the row is the unit, a row would count twice; in a public table it would be no
+    secret. Links and patterns give one file several names, so files are compared by device and number.
+    """
+    readers: dict[tuple[int, int], list[TableFacts]] = {}
+    for name, paths in files.items():
+        table = schema.tables.get(name)
+        if table is None:
+            continue
+        for path in paths:
+            facts = path.stat()
+            others = readers.setdefault((facts.st_dev, facts.st_ino), [])
+            for other in others:
+                if other is table:
+                    raise SourceError(f"table {name} reads {path} more than once: list each file once")
+                if other.private != table.private or (table.private and None in (table.unit_column, other.unit_column)):
+                    raise SourceError(
+                        f"tables {other.name} and {name} read the same file, {path}: leave one of them out"
+                    )
+            others.append(table)
+
+
+# ---------------------------------------------------------------------------------------------- tables
+
 
 Files: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 Origin: TypeAlias = str | os.PathLike[str] | Mapping[str, Files]
@@ -126,11 +175,11 @@ class Opened:
     database: Database
     connection: duckdb.DuckDBPyConnection
     catalogue: Mapping[str, Mapping[str, str]]
-    sources: Mapping[str, Source]
+    sources: Mapping[str, TableSource]
     files: tuple[Path, ...]
     state: State
     reading: str
-    readers: Mapping[str, Reader]
+    readers: Mapping[str, TableReader]
     copied: State
     reports: tuple[TableReport, ...]
     names_only: bool
@@ -148,7 +197,7 @@ class Opened:
 
 def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], intake: Intake) -> Opened:
     """Connect to the owner's data and check that it is what the schema says; raises SourceError."""
-    readers: dict[str, Reader] = {}
+    readers: dict[str, TableReader] = {}
     if isinstance(origin, Mapping):
         tables = {}
         for name, named in origin.items():
@@ -171,7 +220,7 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         if isinstance(origin, Mapping):
             if _cleans(intake) and intake.copies is not None and any(is_csv(paths) for paths in tables.values()):
                 # before there is one: whatever happens then, it is found again
-                Record(intake.record).keep_place(intake.dataset, intake.copies.resolve(), intake.owner)
+                AcceptedRecord(intake.record).keep_place(intake.dataset, intake.copies.resolve(), intake.owner)
             for name, paths in tables.items():
                 with _stale_removed(name, intake):
                     readers[name] = reader_of(name, schema.tables.get(name), paths, intake, settings)
@@ -192,7 +241,7 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         for name, source in sources.items():
             _try_out(connection, name, source)
             _check_collation(connection, source)
-        record = Record(intake.record)
+        record = AcceptedRecord(intake.record)
         seen = {name: key_of_table(table, files_of[name], intake) for name, table in schema.tables.items()}
         keys = {name: key_of_version(table, files_of[name], intake) for name, table in schema.tables.items()}
         reports: dict[str, TableReport] = {}
@@ -248,7 +297,7 @@ def _remove_old_copies(intake: Intake, keep: set[Path]) -> None:
 
     What is still in use stays, and so does the memory of its place.
     """
-    record = Record(intake.record)
+    record = AcceptedRecord(intake.record)
     places = record.places(intake.dataset)
     # the owner changes when the ledger moves, and copies may have moved with it
     owners = {owner for _, owner in places}
@@ -266,7 +315,7 @@ def _expect_unchanged(files: Sequence[Path], state: State) -> None:
         raise SourceError(CHANGED)
 
 
-def _let_go(readers: Mapping[str, Reader]) -> None:
+def _let_go(readers: Mapping[str, TableReader]) -> None:
     for reader in readers.values():
         if reader.held is not None:
             reader.held.release()
@@ -309,7 +358,7 @@ def _check_file(path: Path) -> None:
         raise SourceError(f"{path} can't be read by this user: check its permissions")
 
 
-def _make_views(readers: Mapping[str, Reader], connection: duckdb.DuckDBPyConnection) -> None:
+def _make_views(readers: Mapping[str, TableReader], connection: duckdb.DuckDBPyConnection) -> None:
     for name, reader in readers.items():
         try:
             connection.execute(f"CREATE VIEW {quoted(name)} AS {reader.sql}")
@@ -367,7 +416,7 @@ def _collated(connection: duckdb.DuckDBPyConnection) -> set[str]:
     return {name for (name,) in rows}
 
 
-def _source(table: TableFacts, catalogue: Mapping[str, Mapping[str, str]], *, collated: bool) -> Source:
+def _source(table: TableFacts, catalogue: Mapping[str, Mapping[str, str]], *, collated: bool) -> TableSource:
     present = catalogue.get(table.name)
     if present is None:
         known = ", ".join(sorted(catalogue)) or "none"
@@ -383,14 +432,14 @@ def _source(table: TableFacts, catalogue: Mapping[str, Mapping[str, str]], *, co
         columns[name] = value
     relation = quoted(table.name)
     if not table.private or table.unit_column is None:
-        return Source(relation=relation, private=table.private, columns=columns)
+        return TableSource(relation=relation, private=table.private, columns=columns)
     sql = _read(table.unit_column, table, present, collated=collated)
     declared = table.columns.get(table.unit_column)
     unit = unit_of(sql, present[table.unit_column], declared.kind if declared else None)
     if unit is None:
         kind = present[table.unit_column]
         raise SourceError(f"column {table.name}.{table.unit_column} has type {kind}, which can't identify a unit")
-    return Source(
+    return TableSource(
         relation=relation,
         private=True,
         columns=columns,
@@ -427,7 +476,7 @@ def _type_of_unit(table: TableFacts, engine_type: str) -> str:
     return f"{engine_type} read as {declared.kind.value}"
 
 
-def _try_out(connection: duckdb.DuckDBPyConnection, name: str, source: Source) -> None:
+def _try_out(connection: duckdb.DuckDBPyConnection, name: str, source: TableSource) -> None:
     listed = ", ".join([*source.columns.values(), *([source.unit] if source.unit else [])]) or "1"
     try:
         connection.execute(f"SELECT {listed} FROM {source.relation} AS r LIMIT 0").fetchall()
@@ -435,7 +484,7 @@ def _try_out(connection: duckdb.DuckDBPyConnection, name: str, source: Source) -
         raise SourceError(f"table {name} can't be read: if it is a view, it may need files or extensions") from None
 
 
-def _check_collation(connection: duckdb.DuckDBPyConnection, source: Source) -> None:
+def _check_collation(connection: duckdb.DuckDBPyConnection, source: TableSource) -> None:
     """Ids must be told apart as the database does it: where 'bob' equals 'BOB' there, they'd be two units here.
 
     DuckDB compares nothing under two different collations, which it says when a query is made, before any value is
@@ -454,7 +503,7 @@ def _check_collation(connection: duckdb.DuckDBPyConnection, source: Source) -> N
             ) from None
 
 
-def _check_unique(connection: duckdb.DuckDBPyConnection, table: TableFacts, source: Source) -> None:
+def _check_unique(connection: duckdb.DuckDBPyConnection, table: TableFacts, source: TableSource) -> None:
     """A public table must keep the promise that joins at row level rest on, in the kinds in which it is read.
 
     Values that differ in the file may be equal as their kind ('1' and '01' as integers, two times of one day as dates),

@@ -62,7 +62,7 @@ class Copies:
         self._owner = owner
 
     def hold(self, table: str, key: str, make: Callable[[Path], None]) -> Held:
-        """The copy of a table, made if it isn't there, or isn't whole, by whoever comes first; others wait for it."""
+        """The copy of a table, made if it isn't there, or isn't whole, by the first that asks; others wait for it."""
         name = f"{_slug(table)}-{self._owner}-{key[:32]}"
         with _writing(self.folder):
             if not self.folder.is_dir():
@@ -98,7 +98,7 @@ class Copies:
             with self._alone():
                 for path in list(self.folder.iterdir()):
                     if path.name.startswith(_MAKING):
-                        # whoever made it would hold the lock
+                        # a process that is still making it would hold the lock
                         shutil.rmtree(path, ignore_errors=True)
                     elif (found := _NAME.fullmatch(path.name)) and found[2] in whose:
                         if path in keep or (table is not None and found[1] != _slug(table)):
@@ -130,7 +130,7 @@ class Accepted:
     seen: str
 
 
-class Record:
+class AcceptedRecord:
     """The file that remembers which versions of which tables were looked at, and what was found."""
 
     def __init__(self, path: Path | None) -> None:

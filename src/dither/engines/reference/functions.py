@@ -14,8 +14,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from dither.query.expressions.expressions import Call, Column, Expression, Literal
-from dither.query.kinds import LONGEST_TEXT, Kind
+from dither.query.kinds import LONGEST_TEXT, Call, Column, Expression, Kind, Literal
 
 Row: TypeAlias = Mapping[str, Any]
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from functools import cache
 
 from dither.errors import LedgerCorrupt
-from dither.ledger.entry import canonical, digest
+from dither.ledger.base import canonical, digest
+from dither.ledger.store import schema
 from dither.ledger.store.rows import AccountRow, QuestionRow
-from dither.ledger.store.schema import APPLICATION_ID, shape
 
 FORMAT = 1
 
@@ -58,23 +57,9 @@ CREATE TABLE payment(
 ) STRICT, WITHOUT ROWID;
 """
 
-TRIGGERS = """
-CREATE TRIGGER entry_never_changes BEFORE UPDATE ON entry
-BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END;
-
-CREATE TRIGGER entry_never_goes BEFORE DELETE ON entry
-BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END;
-
-CREATE TRIGGER entry_follows_the_last BEFORE INSERT ON entry
-WHEN NEW.seq IS NOT (SELECT COALESCE(MAX(seq), 0) + 1 FROM entry)
-    OR NEW.previous IS NOT COALESCE(
-        (SELECT hash FROM entry ORDER BY seq DESC LIMIT 1),
-        '0000000000000000000000000000000000000000000000000000000000000000')
-BEGIN SELECT RAISE(ABORT, 'the log is a chain'); END;
-
-CREATE TRIGGER account_never_goes BEFORE DELETE ON account
-BEGIN SELECT RAISE(ABORT, 'what was spent stays spent'); END;
-
+TRIGGERS = (
+    schema.TRIGGERS_OF_LOG
+    + """
 CREATE TRIGGER account_spends_within_its_limit BEFORE UPDATE ON account
 WHEN NEW.path IS NOT OLD.path
     OR NEW.main_spent < OLD.main_spent
@@ -102,31 +87,17 @@ BEGIN SELECT RAISE(ABORT, 'a payment stays'); END;
 CREATE TRIGGER payment_never_goes BEFORE DELETE ON payment
 BEGIN SELECT RAISE(ABORT, 'a payment stays'); END;
 """
+)
 
 
 def create(db: sqlite3.Connection) -> None:
     """Make the tables inside the caller's transaction: for tests, and to know what they look like."""
-    for text, end in ((TABLES, ";"), (TRIGGERS, "END;")):
-        for part in text.split(end):
-            if part.strip():
-                db.execute(part.strip() + end)
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {FORMAT}")
+    schema.create(db, TABLES, TRIGGERS, version=FORMAT)
 
 
 def is_intact(db: sqlite3.Connection) -> bool:
     """Whether tables, constraints and triggers are those of format 1."""
-    return shape(db) == _expected_shape()
-
-
-@cache
-def _expected_shape() -> tuple[tuple[str, str, str], ...]:
-    db = sqlite3.connect(":memory:")
-    try:
-        create(db)
-        return shape(db)
-    finally:
-        db.close()
+    return schema.is_intact(db, TABLES, TRIGGERS, version=FORMAT)
 
 
 def expect_tables(

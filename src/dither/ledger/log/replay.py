@@ -8,15 +8,44 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Never, TypeAlias, TypeVar
 
 from dither.errors import DitherError, InvalidParameter, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack
-from dither.ledger.account import Account
-from dither.ledger.amount import Amount, Limit, expect_counts
-from dither.ledger.entry import GENESIS, Balance, Entry, Kind, Opening, Verified, canonical, digest, link, read_entry
-from dither.ledger.head import ADOPT, Mark
+from dither.ledger.amount import (
+    NO_UNITS,
+    Account,
+    Amount,
+    Limit,
+    Units,
+    expect_counts,
+    units_from_json,
+    units_in_note,
+    units_to_json,
+    with_further_tables,
+)
+from dither.ledger.base import (
+    GENESIS,
+    Balance,
+    Entry,
+    EntryKind,
+    Opening,
+    Verified,
+    canonical,
+    digest,
+    link,
+    read_entry,
+)
+from dither.ledger.head import ADOPT, HeadMark
 from dither.ledger.log import format1
-from dither.ledger.store.rows import ACCOUNT_COLUMNS, QUESTION_COLUMNS, AccountRow, QuestionRow, place_of, row_text
+from dither.ledger.store.rows import (
+    ACCOUNT_COLUMNS,
+    QUESTION_COLUMNS,
+    AccountRow,
+    QuestionRow,
+    ReplayedTree,
+    TableTree,
+    place_of,
+    row_text,
+    sealed,
+)
 from dither.ledger.store.schema import FORMAT, is_intact
-from dither.ledger.store.seals import ReplayedTree, TableTree, sealed
-from dither.ledger.units import NO_UNITS, Units, units_from_json, units_in_note, units_to_json, with_further_tables
 from dither.privacy import Json, PrivacyLoss
 
 T = TypeVar("T")
@@ -44,17 +73,17 @@ class Replay:
         self._number_of: dict[str, str] = {}
         self._paid: dict[int, tuple[str, Account]] = {}
         self.trees = {name: ReplayedTree(name) for name in ("account", "question")}
-        self._steps: dict[Kind, Callable[[Entry], None]] = {
-            Kind.OPENED: self._opened,
-            Kind.LIMITS: self._limits,
-            Kind.RESERVE: self._reserve,
-            Kind.CHARGE: self._charge,
-            Kind.REDEEM: self._redeem,
-            Kind.ANSWER: self._answer,
-            Kind.FAILED: self._failed,
-            Kind.ADOPTED: self._adopt,
-            Kind.BOUND: self._bind,
-            Kind.UPGRADED: self._upgrade,
+        self._steps: dict[EntryKind, Callable[[Entry], None]] = {
+            EntryKind.OPENED: self._opened,
+            EntryKind.LIMITS: self._limits,
+            EntryKind.RESERVE: self._reserve,
+            EntryKind.CHARGE: self._charge,
+            EntryKind.REDEEM: self._redeem,
+            EntryKind.ANSWER: self._answer,
+            EntryKind.FAILED: self._failed,
+            EntryKind.ADOPTED: self._adopt,
+            EntryKind.BOUND: self._bind,
+            EntryKind.UPGRADED: self._upgrade,
         }
 
     def follow(self, row: tuple[Any, ...]) -> None:
@@ -67,7 +96,7 @@ class Replay:
             raise LedgerCorrupt(f"the chain breaks at entry {seq}: it or the one before was changed")
         try:
             entry = read_entry(row)
-            if (seq == 1) != (entry.kind is Kind.OPENED):
+            if (seq == 1) != (entry.kind is EntryKind.OPENED):
                 _wrong("only the first entry opens a ledger")
             self._steps[entry.kind](entry)
             if self.format > 1 and entry.body["seal"] != self.seal():
@@ -255,7 +284,7 @@ class Replay:
         return question
 
 
-def replayed(db: sqlite3.Connection, opening: Opening, head: Mark | None = None) -> Replay:
+def replayed(db: sqlite3.Connection, opening: Opening, head: HeadMark | None = None) -> Replay:
     """Replay everything; ``head`` must be met on the way."""
     replay, seen_head = Replay(opening, _booked_at_upgrade(db)), head is None or head.seq == 0
     for row in db.execute("SELECT seq, at, kind, body, previous, hash FROM entry ORDER BY seq"):
@@ -283,7 +312,9 @@ def booked_to_json(booked: Mapping[int, Others]) -> Json:
 
 def _booked_at_upgrade(db: sqlite3.Connection) -> Mapping[int, Others]:
     """What the upgrade says that charges before it cost; whether it is right is seen when its entry is met."""
-    row = db.execute("SELECT body FROM entry WHERE kind = ? ORDER BY seq LIMIT 1", (Kind.UPGRADED.value,)).fetchone()
+    row = db.execute(
+        "SELECT body FROM entry WHERE kind = ? ORDER BY seq LIMIT 1", (EntryKind.UPGRADED.value,)
+    ).fetchone()
     try:
         found = {} if row is None else json.loads(row[0])["others"]
         return {int(seq): tuple(others) for seq, others in found.items()}
@@ -291,7 +322,7 @@ def _booked_at_upgrade(db: sqlite3.Connection) -> Mapping[int, Others]:
         raise LedgerCorrupt(f"the entry of the upgrade can't be read: {problem}") from problem
 
 
-def verify(db: sqlite3.Connection, opening: Opening, head: Mark | None) -> Verified:
+def verify(db: sqlite3.Connection, opening: Opening, head: HeadMark | None) -> Verified:
     """Replay everything in the caller's read transaction and compare; ``head`` was read before it began."""
     expect_sound(db)
     replay = replayed(db, opening, head)

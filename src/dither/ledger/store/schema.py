@@ -15,6 +15,7 @@ its sums does; kinds of entries aren't listed here.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from functools import cache
 
@@ -81,7 +82,8 @@ CREATE TABLE seal(
 ) STRICT, WITHOUT ROWID;
 """
 
-TRIGGERS = """
+# of both formats
+TRIGGERS_OF_LOG = """
 CREATE TRIGGER entry_never_changes BEFORE UPDATE ON entry
 BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END;
 
@@ -97,7 +99,11 @@ BEGIN SELECT RAISE(ABORT, 'the log is a chain'); END;
 
 CREATE TRIGGER account_never_goes BEFORE DELETE ON account
 BEGIN SELECT RAISE(ABORT, 'what was spent stays spent'); END;
+"""
 
+TRIGGERS = (
+    TRIGGERS_OF_LOG  # noqa: S608
+    + """
 CREATE TRIGGER account_spends_within_its_limit BEFORE UPDATE ON account
 WHEN NEW.path IS NOT OLD.path
     OR NEW.place IS NOT OLD.place
@@ -134,36 +140,32 @@ WHEN NEW.key IS NOT OLD.key
         OR NEW.answer IS NOT OLD.answer))
 BEGIN SELECT RAISE(ABORT, 'a question is answered once'); END;
 """
+)
 
 
-def create(db: sqlite3.Connection) -> None:
+def create(db: sqlite3.Connection, tables: str = TABLES, triggers: str = TRIGGERS, *, version: int = FORMAT) -> None:
     """Make the tables inside the caller's transaction."""
-    for statement in _statements(TABLES, ";") + _statements(TRIGGERS, "END;"):
-        db.execute(statement)
+    for text, end in ((tables, ";"), (triggers, "END;")):
+        for part in text.split(end):
+            if part.strip():
+                db.execute(part.strip() + end)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {FORMAT}")
+    db.execute(f"PRAGMA user_version = {version}")
 
 
-def is_intact(db: sqlite3.Connection) -> bool:
+def is_intact(db: sqlite3.Connection, tables: str = TABLES, triggers: str = TRIGGERS, *, version: int = FORMAT) -> bool:
     """Whether tables, constraints and triggers are those of this format: a dropped trigger is a broken seal."""
-    return shape(db) == _expected_shape()
+    return _shape(db) == _expected_shape(tables, triggers, version)
 
 
-def shape(db: sqlite3.Connection) -> tuple[tuple[str, str, str], ...]:
+def _shape(db: sqlite3.Connection) -> tuple[tuple[str, str, str], ...]:
     """Every table, index and trigger, with the text that made it."""
     rows = db.execute("SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY type, name")
     return tuple((str(kind), str(name), str(sql)) for kind, name, sql in rows)
 
 
-def _statements(text: str, end: str) -> list[str]:
-    return [part.strip() + end for part in text.split(end) if part.strip()]
-
-
 @cache
-def _expected_shape() -> tuple[tuple[str, str, str], ...]:
-    db = sqlite3.connect(":memory:")
-    try:
-        create(db)
-        return shape(db)
-    finally:
-        db.close()
+def _expected_shape(tables: str, triggers: str, version: int) -> tuple[tuple[str, str, str], ...]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        create(db, tables, triggers, version=version)
+        return _shape(db)

@@ -13,13 +13,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dither.errors import InvalidParameter, LedgerCorrupt, LedgerError, LedgerMismatch, OutOfBudget
-from dither.ledger.account import Account
-from dither.ledger.amount import NOTHING, Amount, Limit
-from dither.ledger.entry import (
+from dither.ledger.amount import (
+    NO_UNITS,
+    NOTHING,
+    Account,
+    Amount,
+    Limit,
+    Units,
+    units_from_json,
+    units_to_json,
+    with_further_tables,
+)
+from dither.ledger.base import (
     GENESIS,
     Balance,
     Entry,
-    Kind,
+    EntryKind,
     Opening,
     Receipt,
     Reservation,
@@ -29,9 +38,17 @@ from dither.ledger.entry import (
     now,
     read_entry,
 )
-from dither.ledger.store.rows import ACCOUNT_COLUMNS, QUESTION_COLUMNS, AccountRow, QuestionRow, place_of, row_text
-from dither.ledger.store.seals import TableTree, broken, sealed
-from dither.ledger.units import NO_UNITS, Units, units_from_json, units_to_json, with_further_tables
+from dither.ledger.store.rows import (
+    ACCOUNT_COLUMNS,
+    QUESTION_COLUMNS,
+    AccountRow,
+    QuestionRow,
+    TableTree,
+    broken,
+    place_of,
+    row_text,
+    sealed,
+)
 from dither.privacy import Json, PrivacyLoss
 
 LONGEST_CAUSE = 10_000
@@ -48,7 +65,7 @@ _UPDATE_QUESTION = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ChargeRequest:
     """A question at the counter: validated, priced, not yet charged.
 
     ``form`` is what will be stored of the loss, and ``loss`` what will be read from that. ``counts`` are counted for
@@ -146,7 +163,7 @@ class Books:
         kept_for = canonical([self.opening.to_json(), units_to_json(self.units() if units is None else units)])
         return sealed(self._accounts.top(), self._questions.top(), kept_for)
 
-    def append(self, kind: Kind, body: Json, *, units: Units | None = None) -> tuple[int, str, str]:
+    def append(self, kind: EntryKind, body: Json, *, units: Units | None = None) -> tuple[int, str, str]:
         """Add an entry to the chain, sealing what was changed with it; its number, hash and time."""
         last, previous = self.tail()
         seal = self.seal(units)
@@ -192,7 +209,7 @@ class Books:
         kept = self.units()
         after = {**kept, **wanted} if rebind else with_further_tables(kept, wanted)
         if after != kept:
-            self.append(Kind.BOUND, {"units": units_to_json(after), "rebound": rebind and bool(kept)}, units=after)
+            self.append(EntryKind.BOUND, {"units": units_to_json(after), "rebound": rebind and bool(kept)}, units=after)
 
     # ------------------------------------------------------------------ limits and balances
 
@@ -212,7 +229,7 @@ class Books:
         for account, limit in ordered:
             self._write_account(rows[account].limited(limit))
         stated = [{"account": list(account.path), "limit": limit.to_json()} for account, limit in ordered]
-        self.append(Kind.LIMITS, {"limits": stated})
+        self.append(EntryKind.LIMITS, {"limits": stated})
 
     def balances(self) -> tuple[Balance, ...]:
         """All accounts, in the order of their paths."""
@@ -317,7 +334,7 @@ class Books:
 
     # ------------------------------------------------------------------ the rules of payment
 
-    def reserve(self, request: Request) -> Reservation | None:
+    def reserve(self, request: ChargeRequest) -> Reservation | None:
         """Charge and reserve, replay or redeem; None if someone living is at work on the question."""
         question = self._sealed_question(request.key)
         if question is None:
@@ -338,10 +355,10 @@ class Books:
         assert redeemed is not None
         self._write_question(redeemed.claimed(claim, self._token))
         number = self.entry(question.reserved).body["number"]
-        self.append(Kind.REDEEM, {"key": request.key, "number": number, "owner": self._token})
+        self.append(EntryKind.REDEEM, {"key": request.key, "number": number, "owner": self._token})
         return self._reservation(request, charged=charged, claim=claim)
 
-    def _first(self, request: Request) -> Reservation:
+    def _first(self, request: ChargeRequest) -> Reservation:
         path, seq = request.account.lineage, self.next_seq
         rows = self._expect_fits(path, path, request.amount, request.counts)
         question = QuestionRow(
@@ -357,7 +374,7 @@ class Books:
         body = self._bill(request, rows, question, request.form)
         if request.continues is not None:
             body["continues"] = request.continues
-        _, this, at = self.append(Kind.RESERVE, {**body, "owner": self._token})
+        _, this, at = self.append(EntryKind.RESERVE, {**body, "owner": self._token})
         receipt = Receipt(
             number=body["number"],
             key=request.key,
@@ -370,21 +387,21 @@ class Books:
         )
         return self._give(receipt, charged=request.amount, claim=seq)
 
-    def _continued(self, request: Request) -> int | None:
+    def _continued(self, request: ChargeRequest) -> int | None:
         """The entry of the receipt that is continued, which the same account must hold, with its answer."""
         seq = request.continues
         if seq is None:
             return None
         row = self._db.execute("SELECT * FROM entry WHERE seq = ?", (seq,)).fetchone()
         entry = None if row is None else read_entry(row)
-        if entry is not None and entry.kind in (Kind.RESERVE, Kind.CHARGE):
+        if entry is not None and entry.kind in (EntryKind.RESERVE, EntryKind.CHARGE):
             question = self._sealed_question(entry.body["key"])
             # the row is sealed and names the entry by which each account paid, so the entry needn't be believed
             if question is not None and question.state == "answered" and question.paid_by(request.account) == seq:
                 return seq
         raise LedgerError("only an answered question of the same account can be continued")
 
-    def _charge_the_unpaid(self, request: Request, question: QuestionRow) -> Amount:
+    def _charge_the_unpaid(self, request: ChargeRequest, question: QuestionRow) -> Amount:
         """Each account pays once per question, at the price of the reservation that was answered or is redeemed."""
         path, paid = request.account.lineage, question.payers
         unpaid = tuple(account for account in path if account not in paid)
@@ -393,10 +410,10 @@ class Books:
         rows = self._expect_fits(path, unpaid, question.amount, question.counts)
         loss = self.entry(question.reserved).body["loss"]
         self._write_question(question.charged(unpaid, self.next_seq))
-        self.append(Kind.CHARGE, self._bill(request, rows, question, loss))
+        self.append(EntryKind.CHARGE, self._bill(request, rows, question, loss))
         return question.amount
 
-    def _bill(self, request: Request, payers: Sequence[AccountRow], question: QuestionRow, loss: Json) -> Json:
+    def _bill(self, request: ChargeRequest, payers: Sequence[AccountRow], question: QuestionRow, loss: Json) -> Json:
         """Book the payment of these accounts; the body of the entry, with their balances after it."""
         dataset = self._account(request.account.lineage[0])
         after = [row.charged(question.amount, question.counts, dataset) for row in payers]
@@ -441,7 +458,7 @@ class Books:
         return tuple(rows[payer] for payer in payers)
 
     def _reservation(
-        self, request: Request, *, charged: Amount, claim: int, answer: bytes | None = None
+        self, request: ChargeRequest, *, charged: Amount, claim: int, answer: bytes | None = None
     ) -> Reservation:
         receipt = self.receipt(request.key, request.account)
         assert receipt is not None
@@ -471,7 +488,9 @@ class Books:
             )
         number, seq = self._number(question, reservation), self.next_seq
         self._write_question(question.ended(seq, digest(answer)), answer)
-        self.append(Kind.ANSWER, {"key": key, "number": number, "claim": reservation.claim, "answer": digest(answer)})
+        self.append(
+            EntryKind.ANSWER, {"key": key, "number": number, "claim": reservation.claim, "answer": digest(answer)}
+        )
         row = self._db.execute("SELECT answer FROM question WHERE key = ? AND answered = ?", (key, seq)).fetchone()
         if row is None or row[0] != answer:
             raise LedgerCorrupt("the answer that was just recorded is gone; it isn't released")
@@ -486,7 +505,7 @@ class Books:
         number = self._number(question, reservation)
         self._write_question(question.failed())
         body = {"key": key, "number": number, "claim": reservation.claim, "cause": cause[:LONGEST_CAUSE]}
-        self.append(Kind.FAILED, body)
+        self.append(EntryKind.FAILED, body)
 
     def _holds(self, question: QuestionRow, reservation: Reservation) -> bool:
         return question.state == "reserved" and question.claim == reservation.claim and question.owner == self._token

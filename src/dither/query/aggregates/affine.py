@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dither.query.aggregates.base import Noisy, Recipe
+from dither.query.aggregates.base import Noisy, Recipe, is_aggregate
 from dither.query.aggregates.spread import Floats, quantile_of_sum, reach_in_squares
-from dither.query.expressions.expressions import Call, Column, Expression, Literal
 from dither.query.expressions.ranges import constant, number
+from dither.query.kinds import Call, Column, Expression, Literal
 
 Ends: TypeAlias = tuple[Floats, Floats]
 
@@ -101,11 +101,6 @@ def _affine_call(call: Call, recipes: Sequence[Recipe]) -> Affine | None:
     if first.weights and last.weights:
         return None
     return first.times(last.constant) if first.weights else last.times(first.constant)
-
-
-def is_aggregate(name: str) -> bool:
-    """Whether a column of a released table is an aggregate's value: neither a key nor the end of an interval."""
-    return name[0] == "a" and "." not in name
 
 
 def ratio(expression: Expression, recipes: Sequence[Recipe]) -> tuple[Affine, Affine] | None:

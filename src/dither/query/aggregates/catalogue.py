@@ -1,4 +1,4 @@
-"""All aggregates: as they are written, as they are in a plan, and their recipes under the names in stored answers.
+"""All aggregates, and how an aggregation becomes cells that an engine measures, with recipes that read them.
 
 A new aggregate is a file beside this one and a line here.
 """
@@ -6,18 +6,125 @@ A new aggregate is a file beside this one and a line here.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
-from dataclasses import fields
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from dither.errors import InvalidParameter
+from dither.brief import brief
+from dither.errors import InvalidParameter, Refused
 from dither.query.aggregates import count, mean, mode, moments, quantile, sum as sums
-from dither.query.aggregates.base import Chosen, Constant
-from dither.query.aggregates.binding import Definition
+from dither.query.aggregates.base import (
+    AggregateChoice,
+    Building,
+    Cell,
+    Chooser,
+    ChosenValue,
+    Constant,
+    Definition,
+    Linear,
+    Mechanisms,
+    PredictedError,
+    Recipe,
+    place_in,
+)
+from dither.query.aggregates.spread import Noise
 from dither.query.kinds import Kind
-from dither.query.plan.plan import Function
+from dither.query.measure.measures import LARGEST_PART, Cap, DistinctValues, Measurement, Span, Total
+from dither.query.plan.plan import Aggregation, Function
+
+MOST_GROUPS = 1_000_000
+# Quantiles and modes are drawn group by group, about a millisecond each.
+MOST_CHOSEN_GROUPS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lowered:
+    """What to measure and how to read it.
+
+    ``cells`` get noise, ``choices`` are made by a mechanism of their own. ``units`` is the place among the totals of
+    the number of units in each group, where keys must be discovered by it.
+    """
+
+    measurement: Measurement
+    cells: tuple[Cell, ...]
+    choices: tuple[AggregateChoice, ...]
+    recipes: tuple[Recipe, ...]
+    units: int | None
+    span: Span
+
+    __repr__ = brief
+
+    def predict(
+        self, noise: Sequence[Noise], choosers: Sequence[Chooser], confidence: Fraction
+    ) -> tuple[PredictedError, ...]:
+        """The error of each aggregate, as far as it is known before data is read."""
+        by = Mechanisms(noise=noise, choices=self.choices, choosers=choosers)
+        return tuple(recipe.predicted(by, confidence) for recipe in self.recipes)
+
+
+def lower(aggregation: Aggregation) -> Lowered:
+    """The measurement of an aggregation and the recipe of each aggregate; raises Refused for public reasons only."""
+    groups, rows = aggregation.groups, aggregation.rows
+    if aggregation.units == "row" and (groups, rows) != (1, 1):
+        raise InvalidParameter("at row level a unit is one row in one group: state groups = 1 and rows = 1")
+    if rows > LARGEST_PART:
+        raise Refused("a unit may count with too many rows", code="rows_too_many", hint="Lower max_rows_contributed.")
+    span = Span.of(groups, public_groups(aggregation))
+    building = Building(rows)
+    recipes = tuple(BY_FUNCTION[each.function].lower(building, each) for each in aggregation.aggregates)
+    if building.choices and span.cells is not None and span.cells > MOST_CHOSEN_GROUPS:
+        raise Refused(
+            f"quantiles and modes are answered for at most {MOST_CHOSEN_GROUPS:,} groups",
+            code="too_many_groups",
+            hint="Group by fewer keys, or by coarser ones.",
+        )
+    totals = [cell.exact for cell in building.cells if isinstance(cell.exact, Total)]
+    units = None
+    if aggregation.discover:
+        units = place_in(totals, Total(factors=(), present=(), low=0, high=1, cap=Cap.CLAMP))
+    measurement = Measurement(
+        relation=aggregation.relation,
+        units=aggregation.units,
+        keys=aggregation.keys,
+        groups=span.groups,
+        rows=rows,
+        totals=tuple(totals),
+        bins=tuple(building.bins),
+        distinct=tuple(cell.exact for cell in building.cells if isinstance(cell.exact, DistinctValues)),
+    )
+    return Lowered(
+        measurement=measurement,
+        cells=tuple(building.cells),
+        choices=tuple(building.choices),
+        recipes=recipes,
+        units=units,
+        span=span,
+    )
+
+
+def public_groups(aggregation: Aggregation) -> int | None:
+    """How many groups answer, where that is public; None where keys are discovered."""
+    if aggregation.discover:
+        return None
+    if any(key.values is None for key in aggregation.keys):
+        raise InvalidParameter("a key without public values must be discovered: state discover = True")
+    size = math.prod(len(key.values or ()) for key in aggregation.keys)
+    if size > MOST_GROUPS:
+        raise Refused(
+            f"the public keys have {size:,} combinations, and at most {MOST_GROUPS:,} groups are answered",
+            code="too_many_groups",
+            hint="Group by fewer keys, or by coarser ones.",
+        )
+    if size == 0:
+        raise InvalidParameter("a public key needs at least one value")
+    return size
+
+
+# ---------------------------------------------------------------------------------------------- all aggregates
+
 
 DEFINITIONS: Mapping[str, Definition] = {
     definition.name: definition
@@ -39,12 +146,12 @@ BY_FUNCTION: Mapping[Function, Definition] = {
 
 _CLASSES: Mapping[str, type[Any]] = {
     "constant": Constant,
-    "linear": sums.Linear,
+    "linear": Linear,
     "centred": mean.Centred,
     "product": moments.Product,
     "mean": mean.Mean,
-    "moments": moments.Moments,
-    "chosen": Chosen,
+    "moments": moments.MomentsRecipe,
+    "chosen": ChosenValue,
 }
 _TAGS = {made: tag for tag, made in _CLASSES.items()}
 _ENUMS: Mapping[str, type[Enum]] = {"function": Function, "kind": Kind}

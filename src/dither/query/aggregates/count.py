@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dither.query.aggregates.base import Building, Cell, Constant, Recipe
-from dither.query.aggregates.binding import (
+from dither.query.aggregates.base import (
     PER_GROUP,
     WEIGHT,
+    Building,
+    Cell,
+    Constant,
     Definition,
+    Linear,
     Pair,
+    Recipe,
     Written,
     counted,
     one,
     the_one,
     where_true,
 )
-from dither.query.aggregates.sum import Linear, clamped
-from dither.query.expressions.expressions import Call, Column, Literal
+from dither.query.aggregates.sum import clamped
 from dither.query.expressions.functions import Typed
-from dither.query.kinds import Kind
+from dither.query.kinds import Call, Column, Kind, Literal
 from dither.query.measure.measures import DistinctValues
 from dither.query.plan.plan import Aggregate, Function
 from dither.query.refusals import refused

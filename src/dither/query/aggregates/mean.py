@@ -12,18 +12,24 @@ import pyarrow as pa
 from dither.mechanisms import DiscreteGaussian
 from dither.query.aggregates.base import (
     DEFAULT_CONFIDENCE,
+    PER_GROUP,
+    PER_ROW,
+    WEIGHT,
     Bools,
     Building,
     Constant,
+    Definition,
     Estimate,
     Mechanisms,
     Noisy,
     Recipe,
+    Written,
+    bounded_numbers,
     short,
+    the_one,
 )
-from dither.query.aggregates.binding import PER_GROUP, PER_ROW, WEIGHT, Definition, Written, bounded_numbers, the_one
 from dither.query.aggregates.spread import Floats, Noise, half_width, quantile_of_difference, reach_in_squares, widest
-from dither.query.expressions.expressions import Expression
+from dither.query.kinds import Expression
 from dither.query.measure.grids import bounds_of, centred_grid
 from dither.query.measure.measures import LARGEST_PART, Cap
 from dither.query.plan.plan import Aggregate, Argument, Function
@@ -58,7 +64,7 @@ def times(rows: int, part: tuple[int, int]) -> tuple[int, int]:
     return rows * part[0], rows * part[1]
 
 
-class Ratio(Recipe):
+class OverCount(Recipe):
     """What has a noisy count of rows, ``count``, below the line."""
 
     __slots__ = ()
@@ -73,7 +79,7 @@ class Ratio(Recipe):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mean(Ratio):
+class Mean(OverCount):
     """AVG: a centred sum over a count, within [low, high]."""
 
     count: int

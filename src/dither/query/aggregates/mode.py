@@ -13,14 +13,23 @@ from dither.errors import Refused
 from dither.mechanisms import BoundedRangeLoss, Exponential, PermuteAndFlip, Quantile
 from dither.mechanisms.base import Source
 from dither.privacy import PrivacyLoss, PureLoss
-from dither.query.aggregates.base import AggregateChoice, Building, Chooser, Chosen, Ints, Recipe, short
-from dither.query.aggregates.binding import WEIGHT, Definition, Written, the_one
-from dither.query.effort import spend
-from dither.query.expressions.expressions import Call, Column, Expression, Literal, walk
-from dither.query.kinds import Kind, Value
+from dither.query.aggregates.base import (
+    WEIGHT,
+    AggregateChoice,
+    Building,
+    Chooser,
+    ChosenValue,
+    Definition,
+    Ints,
+    Recipe,
+    Written,
+    short,
+    the_one,
+)
+from dither.query.kinds import Call, Column, Expression, Kind, Literal, Value, walk
 from dither.query.measure.grids import base_step
 from dither.query.plan.plan import Aggregate, Argument, Function, Gridded
-from dither.query.refusals import refused
+from dither.query.refusals import refused, spend
 
 MOST_CANDIDATES = 10_000
 # what each takes, in steps of effort
@@ -93,7 +102,7 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
         expression=_place_expression(argument.expression, values), step=Fraction(1), low=0, high=len(values) - 1
     )
     choice = ModeChoice(bins=building.counted(last), candidates=len(values))
-    return Chosen(choice=building.choice(choice), values=values, kind=argument.expression.kind)
+    return ChosenValue(choice=building.choice(choice), values=values, kind=argument.expression.kind)
 
 
 def _candidates(argument: Argument) -> tuple[Value, ...]:

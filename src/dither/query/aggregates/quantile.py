@@ -14,16 +14,21 @@ from dither.mechanisms.base import Source
 from dither.mechanisms.quantile import LARGEST_DENOMINATOR, rank_sensitivity
 from dither.privacy import Adjacency, PrivacyLoss
 from dither.query.aggregates.base import (
+    PER_ROW,
     AggregateChoice,
     Building,
     Chooser,
-    Chosen,
+    ChosenValue,
     Constant,
+    Definition,
     Ints,
     Recipe,
+    Written,
+    bounded,
+    ones_and_zeros,
     short,
+    the_one,
 )
-from dither.query.aggregates.binding import PER_ROW, Definition, Written, bounded, ones_and_zeros, the_one
 from dither.query.measure.grids import bin_grid, bounds_of
 from dither.query.plan.plan import Aggregate, Function, Gridded
 from dither.query.refusals import refused
@@ -101,7 +106,7 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
         return Constant(bounds.low)
     gridded = grid.of(argument.expression)
     choice = QuantileChoice(bins=building.counted(gridded), grid=gridded, quantile=q)
-    return Chosen(choice=building.choice(choice))
+    return ChosenValue(choice=building.choice(choice))
 
 
 DEFINITIONS = (

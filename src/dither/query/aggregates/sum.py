@@ -1,31 +1,20 @@
-"""SUM: clamped rows on a grid, of which a unit adds what so many rows can add; and what is linear in one cell."""
+"""SUM: clamped rows on a grid, of which a unit adds what so many rows can add."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
 from dither.errors import Refused
-from dither.mechanisms import DiscreteGaussian
 from dither.query.aggregates.base import (
-    DEFAULT_CONFIDENCE,
-    Building,
-    Constant,
-    Estimate,
-    Ints,
-    Mechanisms,
-    Noisy,
-    Recipe,
-    short,
-)
-from dither.query.aggregates.binding import (
     PER_GROUP,
     PER_ROW,
     WEIGHT,
+    Building,
+    Constant,
     Definition,
+    Linear,
     Pair,
+    Recipe,
     Written,
     bounded,
     counted,
@@ -41,56 +30,6 @@ from dither.query.refusals import refused
 
 # Sums of integers come out as 64-bit integers unless their step is so large that the product might not fit.
 LARGEST_WHOLE_STEP = 2**30
-LARGEST_INTEGER = 2**61
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Linear(Recipe):
-    """step · cell: counts and sums. ``whole`` answers are integers."""
-
-    cell: int
-    step: Fraction
-    whole: bool
-
-    @property
-    def cells(self) -> tuple[int, ...]:
-        """The one it is read off."""
-        return (self.cell,)
-
-    @property
-    def linear(self) -> tuple[tuple[tuple[int, Fraction], ...], Fraction]:
-        """The cell, in steps."""
-        return ((self.cell, self.step),), Fraction(0)
-
-    def estimate(self, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
-        """The cell plus and minus the exact quantile of its noise."""
-        cell, half = noisy.cells[self.cell], noisy.noise[self.cell].error(confidence)
-        if self.whole:
-            # of steps beyond the largest answer there is none but zero
-            step = min(int(self.step), LARGEST_INTEGER + 1)
-            bound = LARGEST_INTEGER // step
-            reach = int(min(half, bound))
-            inside = _cut(cell, bound)
-            return Estimate.of(*(_cut(inside + d, bound) * step for d in (0, -reach, reach)))
-        middle, width = cell.astype(np.float64), float(self.step)
-        return Estimate.of(middle * width, (middle - half) * width, (middle + half) * width)
-
-    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[float, str]:
-        """That of the noise, whatever the data."""
-        half = float(self.step) * by.noise[self.cell].error(confidence)
-        return half, f"±{short(half)}"
-
-    def mechanism(self, by: Mechanisms) -> str:
-        """The noise, in units of the answer."""
-        noise = by.noise[self.cell]
-        law = "Gaussian noise, σ =" if isinstance(noise, DiscreteGaussian) else "Laplace noise, scale"
-        return f"{law} {float(self.step * noise.scale):.4g}"
-
-
-def _cut(numbers: Ints, bound: int) -> Ints:
-    """Clamped to ±bound: for few numbers, np.clip takes several times as long."""
-    inside: Ints = np.minimum(np.maximum(numbers, -bound), bound)
-    return inside
 
 
 def _bind(call: Written) -> Aggregate:

@@ -9,17 +9,16 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 from typing import TypeAlias
 
 from dither.errors import Refused
 from dither.query.expressions.dates import moment
-from dither.query.expressions.expressions import Call, Expression, Literal
 from dither.query.expressions.public_values import public_values
 from dither.query.expressions.ranges import RULES, literal_step, point, rounded, step_of
-from dither.query.kinds import Facts, Interval, Kind, Later, Value
+from dither.query.kinds import Call, Expression, Facts, Interval, Kind, Later, Literal, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,8 +419,3 @@ def _step(argument: Typed) -> Fraction | None:
     if isinstance(argument.expression, Literal):
         return literal_step(argument.expression.value)
     return argument.facts.step or (Fraction(1) if argument.kind is Kind.INTEGER else None)
-
-
-def without_values(typed: Typed) -> Typed:
-    """The same expression, its public values forgotten."""
-    return Typed(typed.expression, replace(typed.facts, keys=None))

@@ -9,25 +9,17 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product
 
-from dither.query.effort import spend
-from dither.query.expressions.expressions import Expression
 from dither.query.expressions.ranges import constant
-from dither.query.kinds import LONGEST_TEXT, Interval, Kind, Value
+from dither.query.kinds import LONGEST_TEXT, Expression, Interval, Kind, Value, ascending
+from dither.query.refusals import spend
 
 MOST_VALUES = 10_000
 LARGEST_INTEGER = 2**63 - 1
 _EXACT_DOUBLE = 2**53
-
-
-def ascending(values: Iterable[Value]) -> tuple[Value, ...]:
-    """Each value once, smallest first, NULL last."""
-    distinct = set(values)
-    present = sorted(value for value in distinct if value is not None)
-    return (*present, None) if None in distinct else tuple(present)
 
 
 def with_null(values: tuple[Value, ...] | None) -> tuple[Value, ...] | None:

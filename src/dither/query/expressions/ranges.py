@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
-from dither.query.expressions.expressions import Call, Expression, Literal
-from dither.query.kinds import Interval, Kind, Value
+from dither.query.kinds import Call, Expression, Interval, Kind, Literal, Value
 
 Known: TypeAlias = Sequence[Interval | None]
 BoundsRule: TypeAlias = Callable[[Known, Sequence[Expression]], Interval | None]
@@ -118,10 +117,10 @@ def _abs(known: Known, _: Sequence[Expression]) -> Interval | None:
     return Interval(Fraction(0) if a.low <= 0 <= a.high else min(abs(a.low), abs(a.high)), a.magnitude)
 
 
-def _monotone(operation: Callable[[Fraction], Fraction]) -> BoundsRule:
+def _monotone(operation: Callable[[Fraction], int]) -> BoundsRule:
     def rule(known: Known, _: Sequence[Expression]) -> Interval | None:
         a = known[0]
-        return None if a is None else Interval(operation(a.low), operation(a.high))
+        return None if a is None else Interval(Fraction(operation(a.low)), Fraction(operation(a.high)))
 
     return rule
 
@@ -227,18 +226,6 @@ def _extreme(*, greatest: bool) -> BoundsRule:
     return rule
 
 
-def _floor(x: Fraction) -> Fraction:
-    return Fraction(math.floor(x))
-
-
-def _ceil(x: Fraction) -> Fraction:
-    return Fraction(math.ceil(x))
-
-
-def _trunc(x: Fraction) -> Fraction:
-    return Fraction(math.trunc(x))
-
-
 RULES: dict[str, BoundsRule] = {
     "add": _add,
     "subtract": _subtract,
@@ -254,9 +241,9 @@ RULES: dict[str, BoundsRule] = {
     "ln": _real(math.log, above=0.0),
     "log10": _real(math.log10, above=0.0),
     "log2": _real(math.log2, above=0.0),
-    "floor": _monotone(_floor),
-    "ceil": _monotone(_ceil),
-    "trunc": _monotone(_trunc),
+    "floor": _monotone(math.floor),
+    "ceil": _monotone(math.ceil),
+    "trunc": _monotone(math.trunc),
     "round": _round,
     "sign": _fixed(-1, 1),
     "greatest": _extreme(greatest=True),

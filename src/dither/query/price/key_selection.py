@@ -33,7 +33,7 @@ from dither.mechanisms.partition_selection import GivenAwayLoss
 from dither.numeric import fraction_down, fraction_up, largest_true
 from dither.privacy import Adjacency, ApproximateLoss, PrivacyLoss, Sensitivity, ZcdpLoss, compose
 from dither.privacy.renyi import pure_zcdp
-from dither.query.measure.rounding import MARGIN, expect_scale, sqrt_up
+from dither.query.measure.measures import MARGIN, expect_scale, sqrt_up
 
 # Ladders of probabilities longer than this take too long to build for what they gain.
 LONGEST_LADDER = 2**14

@@ -20,11 +20,18 @@ from dither.numeric import Number, as_fraction, fraction_down, largest_true
 from dither.privacy import Adjacency, PrivacyLoss, PureLoss, ZcdpLoss, compose
 from dither.privacy.renyi import pure_zcdp
 from dither.query.aggregates.base import AggregateChoice, Chooser, PredictedError
-from dither.query.aggregates.lower import Lowered, lower
+from dither.query.aggregates.catalogue import Lowered, lower
 from dither.query.aggregates.spread import Noise
-from dither.query.measure.measures import Measurement
-from dither.query.measure.rounding import MARGIN, expect_scale, short_up, sqrt_up
-from dither.query.measure.sensitivity import Reach, choice_reach, reach_of
+from dither.query.measure.measures import (
+    MARGIN,
+    Measurement,
+    Reach,
+    choice_reach,
+    expect_scale,
+    reach_of,
+    short_up,
+    sqrt_up,
+)
 from dither.query.plan.plan import Aggregation
 from dither.query.price.key_selection import KeySelection, select_keys
 

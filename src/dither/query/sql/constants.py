@@ -14,9 +14,8 @@ from sqlglot import exp
 
 from dither.errors import Refused
 from dither.query.expressions.dates import by_format
-from dither.query.expressions.expressions import Literal
 from dither.query.expressions.functions import Typed, adapt, literal, temporal
-from dither.query.kinds import Kind
+from dither.query.kinds import Kind, Literal
 from dither.query.refusals import only, refused
 
 LARGEST_INTEGER = 2**63 - 1

@@ -7,40 +7,58 @@ the strictest of what the tables and the question allow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
+from fractions import Fraction
 from typing import Protocol
 
 from sqlglot import exp
 
 from dither.errors import Refused
-from dither.query.expressions.expressions import Call, Column, Expression, Literal
 from dither.query.expressions.functions import Typed, adapt, apply, literal
-from dither.query.kinds import NOTHING, Kind
+from dither.query.kinds import NOTHING, Call, Column, Expression, Kind, Literal
 from dither.query.plan.plan import (
     Aggregation,
     Distinct,
-    Field,
-    Filter,
+    FilterRows,
     InnerAggregate,
-    Join,
     JoinKind,
+    JoinRows,
     Key,
+    Options,
     Ordering,
     PerUnit,
+    PlanField,
     Project,
     Relation,
     Window,
 )
-from dither.query.refusals import only, placed, refused
-from dither.query.sql.aggregates import PrivateAggregates
-from dither.query.sql.calls import INTERVALS, AggregateCall, aggregate_call, has_aggregate, has_window, one_by_one
-from dither.query.sql.joins import unit_names
-from dither.query.sql.names import Rows, Source, Visible, find_column, same_name, typed
-from dither.query.sql.options import Selection, clause
+from dither.query.refusals import name_shown, only, placed, refused
+from dither.query.schema import TableFacts
+from dither.query.sql.aggregates import (
+    INTERVALS,
+    AggregateCall,
+    PrivateAggregates,
+    aggregate_call,
+    has_aggregate,
+    has_window,
+    one_by_one,
+)
+from dither.query.sql.constants import exact_number
+from dither.query.sql.parse import PrivacyClause
 from dither.query.sql.per_unit import inner_aggregate
-from dither.query.sql.released import Named, Released, interval_end, label_of, limits, ordinal
-from dither.query.sql.scalars import Scalars, call_name
+from dither.query.sql.scalars import (
+    NamedSource,
+    Rows,
+    Scalars,
+    Visible,
+    call_name,
+    find_column,
+    folded,
+    same_name,
+    typed,
+)
 
 MOST_GROUPS = 1_000_000
 MOST_KEYS = 50
@@ -70,7 +88,7 @@ class _Item:
     node: exp.Expr
 
 
-def grouped(binder: Binder, rows: Rows, node: exp.Select) -> Rows | Released:
+def grouped(binder: Binder, rows: Rows, node: exp.Select) -> Rows | ReleasedColumns:
     """What a SELECT with groups or aggregates gives."""
     if not rows.private:
         hint = "Aggregates are answered over private tables: what is public needs no noise"
@@ -84,13 +102,13 @@ class _Grouping:
     def __init__(self, binder: Binder, rows: Rows, node: exp.Select) -> None:
         self._binder, self._rows, self._node = binder, rows, node
         self._plain = binder.scalars(rows)
-        self._units = unit_names(rows)
+        self._units = rows.unit_names
         self._items = self._select_items()
         self._keys = self._group_keys()
         self._aggregate: Callable[[AggregateCall], Typed] = self._unset
         self._results: set[Expression] = set()
 
-    def bind(self) -> Rows | Released:
+    def bind(self) -> Rows | ReleasedColumns:
         if self._rows.units == "column" and any(_is_unit(key, self._units) for key in self._keys):
             return self._per_unit()
         return self._private()
@@ -98,7 +116,7 @@ class _Grouping:
     # the select list and the keys
 
     def _select_items(self) -> list[_Item]:
-        labels = [Named(label=v.label, value=_NO_VALUE) for s in self._rows.sources for v in s.columns]
+        labels = [NamedColumn(label=v.label, value=_NO_VALUE) for s in self._rows.sources for v in s.columns]
         items = []
         for position, item in enumerate(self._node.expressions):
             inner = item.this if isinstance(item, exp.Column) else item
@@ -219,19 +237,19 @@ class _Grouping:
             raise refused("options", "the privacy clause belongs to the aggregation over units", hint)
         if self._node.args.get("limit") is not None or self._node.args.get("offset") is not None:
             raise refused("limit", "LIMIT would choose among units", "Aggregate over the units first")
-        rows, found = self._rows, list[tuple[InnerAggregate, Field]]()
+        rows, found = self._rows, list[tuple[InnerAggregate, PlanField]]()
 
         def aggregate(call: AggregateCall) -> Typed:
             inner, kind, facts = inner_aggregate(call, self._plain)
             for known, field in found:
                 if known == inner:
                     return typed(field)
-            found.append((inner, Field(name=self._binder.fresh(), kind=kind, facts=facts)))
+            found.append((inner, PlanField(name=self._binder.fresh(), kind=kind, facts=facts)))
             return typed(found[-1][1])
 
         self._aggregate = aggregate
         keys = tuple(
-            Field(name=self._binder.fresh(), kind=k.kind, facts=k.facts, unit=_is_unit(k, self._units))
+            PlanField(name=self._binder.fresh(), kind=k.kind, facts=k.facts, unit=_is_unit(k, self._units))
             for k in self._keys
         )
         facts = {key.name: key for key in keys}
@@ -240,27 +258,27 @@ class _Grouping:
         having = self._node.args.get("having")
         predicate = None if having is None else _boolean(bind(having.this))
         facts |= {field.name: field for _, field in found}
-        relation: PerUnit | Filter | Project = PerUnit(
+        relation: PerUnit | FilterRows | Project = PerUnit(
             input=rows.relation,
             keys=tuple(key.expression for key in self._keys),
             aggregates=tuple(inner for inner, _ in found),
             fields=(*keys, *(field for _, field in found)),
         )
         if predicate is not None:
-            relation = Filter(input=relation, predicate=predicate)
+            relation = FilterRows(input=relation, predicate=predicate)
         fields = []
         for value in values:
             source = facts.get(value.expression.name) if isinstance(value.expression, Column) else None
             known = _derived_again(value.expression, facts)
             unit = source is not None and source.unit
-            fields.append(Field(name=self._binder.fresh(), kind=value.kind, facts=known.facts, unit=unit))
+            fields.append(PlanField(name=self._binder.fresh(), kind=value.kind, facts=known.facts, unit=unit))
         project = Project(input=relation, expressions=tuple(v.expression for v in values), fields=tuple(fields))
         visible = tuple(Visible(label=i.label, field=f) for i, f in zip(self._items, fields, strict=True))
-        return replace(rows, relation=project, sources=(Source(alias="", columns=visible),))
+        return replace(rows, relation=project, sources=(NamedSource(alias="", columns=visible),))
 
     # the private aggregation
 
-    def _private(self) -> Released:
+    def _private(self) -> ReleasedColumns:
         rows, tables = self._rows, self._rows.tables
         for key in self._keys:
             if _is_unit(key, self._units):
@@ -286,7 +304,7 @@ class _Grouping:
         )
         self._aggregate = collected.column
         bind = self._over_groups([f"k{i}" for i in range(len(keys))], aliases=False)
-        outputs = tuple(Named(label=item.label, value=bind(item.node)) for item in self._items)
+        outputs = tuple(NamedColumn(label=item.label, value=bind(item.node)) for item in self._items)
         having = self._node.args.get("having")
         late = self._over_groups([f"k{i}" for i in range(len(keys))], aliases=True)
         condition = None if having is None else _boolean(late(having.this))
@@ -305,7 +323,7 @@ class _Grouping:
             discover=discover,
             tables=tuple(sorted({table.name for table in tables})),
         )
-        return Released(
+        return ReleasedColumns(
             aggregation=aggregation,
             options=stated.options,
             outputs=outputs,
@@ -323,7 +341,7 @@ class _Grouping:
                 hint = "Leave group_selection_strategy out, or have the owner declare in = […] for it"
                 raise refused("public_groups", f"the values of {shown} aren't public", hint)
 
-    def _order(self, outputs: tuple[Named, ...], bind: Callable[[exp.Expr], Typed]) -> tuple[Ordering, ...]:
+    def _order(self, outputs: tuple[NamedColumn, ...], bind: Callable[[exp.Expr], Typed]) -> tuple[Ordering, ...]:
         order = self._node.args.get("order")
         result = []
         for each in [] if order is None else order.expressions:
@@ -348,9 +366,9 @@ def one_row_each(relation: Relation) -> bool:
         return all(isinstance(key, Column) and key.name in units for key in relation.keys)
     if isinstance(relation, Distinct) and all(field.unit for field in relation.fields):
         return True
-    if isinstance(relation, Filter | Project | Distinct | Window):
+    if isinstance(relation, FilterRows | Project | Distinct | Window):
         return one_row_each(relation.input)
-    if isinstance(relation, Join):
+    if isinstance(relation, JoinRows):
         copied = relation.kind in (JoinKind.INNER, JoinKind.LEFT)
         return one_row_each(relation.left) and (not copied or (relation.on_unit and one_row_each(relation.right)))
     return False
@@ -382,7 +400,7 @@ def _boolean(value: Typed) -> Expression:
     return fitted.expression
 
 
-def _derived_again(expression: Expression, fields: dict[str, Field]) -> Typed:
+def _derived_again(expression: Expression, fields: dict[str, PlanField]) -> Typed:
     """The facts of an expression over the results per unit, from those of the results."""
     if isinstance(expression, Column):
         return typed(fields[expression.name])
@@ -392,3 +410,306 @@ def _derived_again(expression: Expression, fields: dict[str, Field]) -> Typed:
 
 
 _NO_VALUE = Typed(Column("", Kind.TEXT), NOTHING)
+
+
+# ---------------------------------------------------------------------------------------------- options
+
+
+NAMES = (
+    "epsilon",
+    "delta",
+    "max_groups_contributed",
+    "max_rows_contributed",
+    "group_selection_strategy",
+    "privacy_unit_column",
+)
+
+
+class Selection(Enum):
+    """How the question wants its groups chosen."""
+
+    LAPLACE_THRESHOLD = "laplace_threshold"
+    PUBLIC_GROUPS = "public_groups"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """The options of a question; None where it says nothing."""
+
+    options: Options
+    groups: int | None = None
+    rows: int | None = None
+    selection: Selection | None = None
+
+
+def clause(node: exp.Expr | None, tables: Sequence[TableFacts]) -> Clause:
+    """The options that a privacy clause states, checked against the tables that the question reads."""
+    if node is None:
+        return Clause(options=Options())
+    if not isinstance(node, PrivacyClause):
+        raise refused("unsupported", "hints aren't supported")
+    only(node, "expressions")
+    given: dict[str, exp.Expr] = {}
+    for option in node.expressions:
+        if not isinstance(option, exp.EQ) or not isinstance(option.this, exp.Column):
+            raise refused("options", "an option is written name = value", f"Options are {', '.join(NAMES)}")
+        only(option.this, "this")
+        name = folded(option.this.name)
+        if name not in NAMES:
+            raise refused("options", f"there is no option {name_shown(name)}", f"Options are {', '.join(NAMES)}")
+        if name in given:
+            raise refused("options", f"{name} is given twice")
+        given[name] = option.expression
+    epsilon, delta = _positive(given, "epsilon"), _positive(given, "delta")
+    if delta is not None and delta >= 1:
+        raise refused("options", "delta must be below 1")
+    if "privacy_unit_column" in given:
+        _check_unit(given["privacy_unit_column"], tables)
+    return Clause(
+        options=Options(epsilon=epsilon, delta=delta),
+        groups=_at_most(given, "max_groups_contributed", min(table.groups for table in tables)),
+        rows=_at_most(given, "max_rows_contributed", min(table.rows for table in tables)),
+        selection=_selection(given.get("group_selection_strategy")),
+    )
+
+
+def _positive(given: dict[str, exp.Expr], name: str) -> Fraction | None:
+    if name not in given:
+        return None
+    value = exact_number(given[name])
+    if value is None or value <= 0:
+        raise refused("options", f"{name} must be a number above 0")
+    return value
+
+
+def _at_most(given: dict[str, exp.Expr], name: str, most: int) -> int | None:
+    if name not in given:
+        return None
+    value = exact_number(given[name])
+    if value is None or value.denominator != 1 or value < 1:
+        raise refused("options", f"{name} must be a whole number from 1")
+    if value > most:
+        raise refused("options", f"the policy allows {name} up to {most}", "Ask for fewer, or leave it out")
+    return int(value)
+
+
+def _selection(node: exp.Expr | None) -> Selection | None:
+    if node is None:
+        return None
+    name = folded(node.name)
+    for selection in Selection:
+        if name == selection.value:
+            return selection
+    raise refused("options", "group_selection_strategy is LAPLACE_THRESHOLD or PUBLIC_GROUPS")
+
+
+def _check_unit(node: exp.Expr, tables: Sequence[TableFacts]) -> None:
+    identifier = node.this if isinstance(node, exp.Column) else None
+    units = {table.unit_column for table in tables if table.unit_column is not None}
+    plain = node.args.get("table") is None
+    if isinstance(identifier, exp.Identifier) and plain and any(same_name(identifier, unit) for unit in units):
+        return
+    declared = sorted(units)
+    hint = f"The policy's unit is {', '.join(declared)}" if declared else "The policy protects each row; leave it out"
+    raise refused("options", "privacy_unit_column isn't the unit of the policy", hint)
+
+
+# ---------------------------------------------------------------------------------------------- released groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedColumn:
+    """A column of the released table: its label and what it is computed from."""
+
+    label: str
+    value: Typed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedColumns:
+    """A private aggregation and what has been asked of its answer so far."""
+
+    aggregation: Aggregation
+    options: Options
+    outputs: tuple[NamedColumn, ...]
+    having: Expression | None = None
+    order: tuple[Ordering, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+
+def interval_end(node: exp.Anonymous, value: Typed) -> Typed:
+    """An end of an aggregate's interval: a column ``a0.low`` or ``a0.high``."""
+    expression = value.expression
+    if not isinstance(expression, Column) or not expression.name.startswith("a") or not expression.kind.number:
+        hint = "Name an aggregate, or the alias of one; expressions over aggregates have none"
+        raise refused("interval", "only a number released by an aggregate has error bars", hint)
+    if "." in expression.name:
+        raise refused("interval", "this is the end of an interval already")
+    return Typed(Column(f"{expression.name}.{INTERVALS[call_name(node)]}", Kind.DOUBLE), NOTHING)
+
+
+def conjunction(first: Expression | None, second: Typed | None) -> Expression | None:
+    """Both conditions."""
+    if first is None or second is None:
+        return first if second is None else second.expression
+    return apply("and", (Typed(first, NOTHING), second)).expression
+
+
+def limits(node: exp.Expr) -> tuple[int | None, int]:
+    """LIMIT and OFFSET of a query."""
+    limit, offset = node.args.get("limit"), node.args.get("offset")
+    if limit is not None:
+        if not isinstance(limit, exp.Limit):
+            raise refused("unsupported", "FETCH isn't supported", "Use LIMIT")
+        only(limit, "expression")
+    if offset is not None:
+        only(offset, "expression")
+    return (None if limit is None else _count(limit.expression)), (0 if offset is None else _count(offset.expression))
+
+
+def _count(node: exp.Expr) -> int:
+    value = exact_number(node)
+    if value is None or value.denominator != 1 or not 0 <= value < 2**63:
+        raise refused("literal", "LIMIT and OFFSET need a whole number")
+    return int(value)
+
+
+def cut(released: ReleasedColumns, limit: int | None, offset: int) -> ReleasedColumns:
+    """The rows of an outer LIMIT among those of an inner one."""
+    if limit is None and offset == 0:
+        return released
+    left = None if released.limit is None else max(released.limit - offset, 0)
+    smaller = min((each for each in (left, limit) if each is not None), default=None)
+    return replace(released, limit=smaller, offset=released.offset + offset)
+
+
+def ordinal(node: exp.Expr, size: int) -> int | None:
+    """The place that ORDER BY 2 or GROUP BY 2 means, from 0; None if it isn't a number."""
+    if not isinstance(node, exp.Literal) or node.args.get("is_string"):
+        return None
+    value = exact_number(node)
+    if value is None or value.denominator != 1 or not 1 <= value <= size:
+        raise refused("unknown_column", f"the select list has {size} columns to be named by number")
+    return int(value) - 1
+
+
+class PostProcessing:
+    """A query around the private aggregation: what it does to the released table."""
+
+    def __init__(self, text: str, inner: ReleasedColumns, alias: str) -> None:
+        self._text, self._inner, self._alias = text, inner, alias
+        self._outputs: list[NamedColumn] = []
+        self._scalars = Scalars(text, column=self._column, special=self._special)
+        self._orders = Scalars(text, column=self._ordered_column, special=self._special)
+
+    def apply(self, node: exp.Select) -> ReleasedColumns:
+        """The released table after this query."""
+        if node.args.get("hint") is not None:
+            hint = "Write the clause after the SELECT that aggregates"
+            raise refused("options", "the privacy clause belongs to the aggregation", hint)
+        if node.args.get("distinct") is not None or node.args.get("qualify") is not None:
+            raise refused("post_processing", "DISTINCT and QUALIFY aren't supported on released numbers")
+        if node.args.get("group") is not None or node.args.get("having") is not None or _aggregates(node):
+            raise refused(
+                "second_aggregation",
+                "released numbers can't be aggregated again here",
+                "Ask for the total directly: it is more exact than a sum of noisy parts",
+            )
+        cut_before = self._inner.limit is not None or self._inner.offset > 0
+        where, order = node.args.get("where"), node.args.get("order")
+        if cut_before and (where is not None or order is not None):
+            hint = "Filter and order in the query that has the LIMIT"
+            raise refused("post_processing", "a filter or an order after LIMIT isn't supported", hint)
+        having = None if where is None else self._scalars.predicate(where.this)
+        self._outputs = self._select_list(node)
+        orders = self._inner.order if order is None else tuple(self._ordering(each) for each in order.expressions)
+        result = replace(
+            self._inner,
+            outputs=tuple(self._outputs),
+            having=conjunction(self._inner.having, having),
+            order=orders,
+        )
+        return cut(result, *limits(node))
+
+    def _select_list(self, node: exp.Select) -> list[NamedColumn]:
+        outputs: list[NamedColumn] = []
+        for position, item in enumerate(node.expressions):
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                only(item if isinstance(item, exp.Star) else item.this)
+                self._check_table(item.args.get("table"))
+                outputs += self._inner.outputs
+                continue
+            inner = item.this if isinstance(item, exp.Alias) else item
+            value = self._scalars.bind(inner)
+            outputs.append(NamedColumn(label=label_of(item, position, self._inner.outputs), value=value))
+        return outputs
+
+    def _ordering(self, each: exp.Expr) -> Ordering:
+        only(each, "this", "desc", "nulls_first")
+        place = ordinal(each.this, len(self._outputs))
+        value = self._orders.bind(each.this) if place is None else self._outputs[place].value
+        return Ordering(
+            expression=value.expression,
+            descending=bool(each.args.get("desc")),
+            nulls_first=bool(each.args.get("nulls_first")),
+        )
+
+    def _check_table(self, table: exp.Expr | None) -> None:
+        if table is not None and not same_name(table, self._alias):  # type: ignore[arg-type]
+            raise refused("unknown_table", f"{name_shown(table.name)} isn't the name of anything after FROM")
+
+    def _column(self, node: exp.Column) -> Typed:
+        self._check_table(node.args.get("table"))
+        return named_output(node, self._inner.outputs)
+
+    def _ordered_column(self, node: exp.Column) -> Typed:
+        own = [output for output in self._outputs if same_name(node.this, output.label)]
+        if node.args.get("table") is None and len(own) == 1:
+            return own[0].value
+        return self._column(node)
+
+    def _special(self, node: exp.Expr) -> Typed | None:
+        if isinstance(node, exp.Anonymous) and call_name(node) in INTERVALS:
+            if len(node.expressions) != 1:
+                raise refused("types", f"{node.name.upper()} needs one argument")
+            return interval_end(node, self._scalars.bind(node.expressions[0]))
+        if isinstance(node, exp.Window):
+            raise refused("post_processing", "windows aren't supported on released numbers")
+        if aggregate_call(node) is not None:
+            raise refused("second_aggregation", "released numbers can't be aggregated again here")
+        return None
+
+
+def _aggregates(node: exp.Select) -> bool:
+    return any(has_aggregate(item) for item in node.expressions)
+
+
+def named_output(node: exp.Column, outputs: Sequence[NamedColumn]) -> Typed:
+    """The output that a column names."""
+    if not isinstance(node.this, exp.Identifier) or node.args.get("db") is not None:
+        raise refused("unknown_column", "a column is named by its alias")
+    found = [output for output in outputs if same_name(node.this, output.label)]
+    if not found:
+        names = ", ".join(dict.fromkeys(output.label for output in outputs))
+        raise refused("unknown_column", f"there is no column {name_shown(node.name)} here", f"Columns are: {names}")
+    if len(found) > 1 and any(each.value != found[0].value for each in found):
+        raise refused("ambiguous", f"{name_shown(node.name)} could be several columns", "Give each an alias")
+    return found[0].value
+
+
+def label_of(item: exp.Expr, position: int, outputs: Sequence[NamedColumn] = ()) -> str:
+    """The name of a column of the answer: its alias, its own name, the function's, or its place."""
+    if isinstance(item, exp.Alias):
+        label = str(item.args["alias"].name)
+        if not label or len(label) > 200:
+            raise placed(refused("syntax", "an alias has between 1 and 200 characters"), item, "")
+        return label
+    if isinstance(item, exp.Column) and isinstance(item.this, exp.Identifier):
+        own = [output.label for output in outputs if same_name(item.this, output.label)]
+        return own[0] if own else str(item.this.this)[:200]
+    inner = item
+    while isinstance(inner, exp.Filter | exp.WithinGroup | exp.Paren | exp.Window):
+        inner = inner.this
+    name = call_name(inner) if isinstance(inner, exp.Anonymous) else ""
+    return name or f"column_{position + 1}"

@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dither.errors import Refused
-from dither.query.expressions.expressions import Column
 from dither.query.expressions.functions import Typed, adapt, apply, common_kind, literal
-from dither.query.kinds import Kind
+from dither.query.kinds import Column, Kind
+from dither.query.plan.canonical import arranged
 from dither.query.plan.plan import (
     Distinct,
-    Field,
-    Filter,
+    FilterRows,
     Output,
     PerUnit,
+    PlanField,
     Project,
     Question,
     Relation,
@@ -29,32 +29,75 @@ from dither.query.plan.plan import (
     Union,
     Window,
 )
-from dither.query.refusals import name_shown, only, placed, refused
+from dither.query.refusals import limited, name_shown, only, placed, refused
 from dither.query.schema import Schema, TableFacts
-from dither.query.sql.calls import aggregate_call, has_aggregate, has_window
-from dither.query.sql.grouping import grouped
-from dither.query.sql.joins import check_units, joined, kept_if_in, unit_names
-from dither.query.sql.names import (
+from dither.query.sql.aggregates import aggregate_call, has_aggregate, has_window
+from dither.query.sql.grouping import NamedColumn, PostProcessing, ReleasedColumns, grouped, label_of
+from dither.query.sql.joins import check_units, joined, kept_if_in
+from dither.query.sql.parse import expect_known, parse
+from dither.query.sql.per_unit import Windows
+from dither.query.sql.scalars import (
+    NamedSource,
     Rows,
-    Source,
+    Scalars,
     Visible,
+    balanced,
     column_facts,
     find_column,
     find_table,
+    flattened,
     folded,
     relabelled,
     same_name,
     typed,
 )
-from dither.query.sql.per_unit import Windows
-from dither.query.sql.released import Named, PostProcessing, Released, label_of
-from dither.query.sql.scalars import Scalars, balanced, flattened
 
 MOST_SCANS = 64
 _SELECT = (
     *("expressions", "hint", "distinct", "from_", "joins", "where", "group", "having", "qualify", "windows"),
     *("order", "limit", "offset", "with_"),
 )
+
+
+def bind(text: str, schema: Schema) -> Question:
+    """The question that an analyst's text asks about the tables of the schema; ``Refused`` if it can't be answered.
+
+    Same texts give same questions, whatever the data: nothing is read, and every refusal depends on the text and the
+    public facts alone.
+    """
+    return bind_with_form(text, schema)[0]
+
+
+def bind_with_form(text: str, schema: Schema) -> tuple[Question, str]:
+    """The question, and the canonical form of its aggregation (``query.canonical``)."""
+    code = "syntax"
+    try:
+        with limited():
+            return _with_form(text, schema)
+    except Refused:
+        raise
+    except RecursionError:
+        code = "too_deep"
+    except Exception:  # noqa: BLE001, S110 - catch-all; tests call _bound, which has none
+        pass
+    if code == "too_deep":
+        raise refused(code, "the question is nested too deeply", "Split it into named subqueries (WITH … AS)")
+    raise refused(
+        code,
+        "the text can't be understood",
+        "Write one SELECT with aggregates, as in SELECT city, COUNT(*) FROM orders GROUP BY city",
+    )
+
+
+def _bound(text: str, schema: Schema) -> Question:
+    return _with_form(text, schema)[0]
+
+
+def _with_form(text: str, schema: Schema) -> tuple[Question, str]:
+    query, explain = parse(text)
+    question = Queries(text, schema).question(query, explain=explain)
+    expect_known(query, text)
+    return arranged(question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +163,7 @@ class Queries:
 
     def _query(
         self, node: exp.Expr, known: Mapping[str, _Cte], *, outermost: bool = False, as_set: bool = False
-    ) -> Rows | Released:
+    ) -> Rows | ReleasedColumns:
         try:
             known = self._with(node.args.get("with_"), known)
             if isinstance(node, exp.Subquery):
@@ -169,7 +212,7 @@ class Queries:
         columns = [[v for source in rows.sources for v in source.columns] for rows in (left, right)]
         if len(columns[0]) != len(columns[1]):
             raise refused("union", "the parts of a UNION ALL need equally many columns")
-        fields: list[Field] = []
+        fields: list[PlanField] = []
         expressions: tuple[list[Typed], list[Typed]] = ([], [])
         for a, b in zip(*columns, strict=True):
             if a.field is None or b.field is None:
@@ -181,7 +224,7 @@ class Queries:
                 raise refused("union", "columns of a UNION ALL must have the same types", "Convert them with CAST")
             facts = apply("case", (literal(True, Kind.BOOLEAN), adapted[0], adapted[1])).facts  # noqa: FBT003
             unit = a.field.unit and b.field.unit
-            fields.append(Field(name=self.fresh(), kind=kind, facts=facts, unit=unit))
+            fields.append(PlanField(name=self.fresh(), kind=kind, facts=facts, unit=unit))
             expressions[0].append(adapted[0])
             expressions[1].append(adapted[1])
         inputs = []
@@ -193,7 +236,7 @@ class Queries:
         visible = tuple(Visible(label=label, field=f) for label, f in zip(labels, fields, strict=True))
         return Rows(
             relation=Union(inputs=tuple(inputs), fields=tuple(fields)),
-            sources=(Source(alias="", columns=visible),),
+            sources=(NamedSource(alias="", columns=visible),),
             units=left.units,
             tables=(*left.tables, *right.tables),
         )
@@ -202,7 +245,7 @@ class Queries:
 
     def _from(
         self, node: exp.Select, known: Mapping[str, _Cte], where: Sequence[exp.Expr]
-    ) -> tuple[Rows | Released, str]:
+    ) -> tuple[Rows | ReleasedColumns, str]:
         clause = node.args.get("from_")
         if clause is None:
             raise refused("public_only", "the question reads no private table", "Add FROM")
@@ -211,14 +254,14 @@ class Queries:
         for join in node.args.get("joins") or []:
             try:
                 right, _ = self._source(join.this, known)
-                if isinstance(result, Released) or isinstance(right, Released):
+                if isinstance(result, ReleasedColumns) or isinstance(right, ReleasedColumns):
                     raise refused("second_aggregation", "released numbers can't be joined", "Ask them separately")
                 result = joined(result, right, join, where, self.scalars)
             except Refused as error:
                 raise placed(error, join, self.text) from None
         return result, alias
 
-    def _source(self, node: exp.Expr, known: Mapping[str, _Cte]) -> tuple[Rows | Released, str]:
+    def _source(self, node: exp.Expr, known: Mapping[str, _Cte]) -> tuple[Rows | ReleasedColumns, str]:
         self._scans += 1
         if self._scans > MOST_SCANS:
             raise refused("too_long", f"a question may read at most {MOST_SCANS} tables and subqueries")
@@ -251,7 +294,9 @@ class Queries:
                 return cte
         return None
 
-    def _named(self, inner: Rows | Released, alias: exp.TableAlias | None, name: str) -> tuple[Rows | Released, str]:
+    def _named(
+        self, inner: Rows | ReleasedColumns, alias: exp.TableAlias | None, name: str
+    ) -> tuple[Rows | ReleasedColumns, str]:
         if alias is not None:
             only(alias, "this", "columns")
         label = str(alias.this.this) if alias is not None and alias.this is not None else name
@@ -270,7 +315,7 @@ class Queries:
                 visible.append(Visible(label=column.name, field=None))
                 continue
             unit = table.private and column.name == table.unit_column
-            field = Field(name=self.fresh(), kind=column.kind, facts=column_facts(table, column), unit=unit)
+            field = PlanField(name=self.fresh(), kind=column.kind, facts=column_facts(table, column), unit=unit)
             self._origins[field.name] = (table.name, column.name)
             fields.append(field)
             pairs.append((field.name, column.name))
@@ -287,7 +332,7 @@ class Queries:
         units = None if not table.private else "row" if table.unit_column is None else "column"
         return Rows(
             relation=relation,
-            sources=(Source(alias=table.name, columns=tuple(visible)),),
+            sources=(NamedSource(alias=table.name, columns=tuple(visible)),),
             units=units,  # type: ignore[arg-type]
             tables=(table,) if table.private else (),
             unique=() if table.private else unique,
@@ -295,12 +340,14 @@ class Queries:
 
     # SELECT
 
-    def _select(self, node: exp.Select, known: Mapping[str, _Cte], *, outermost: bool, as_set: bool) -> Rows | Released:
+    def _select(
+        self, node: exp.Select, known: Mapping[str, _Cte], *, outermost: bool, as_set: bool
+    ) -> Rows | ReleasedColumns:
         only(node, *_SELECT)
         where = node.args.get("where")
         conditions = [] if where is None else flattened(where.this, exp.And)
         source, alias = self._from(node, known, conditions)
-        if isinstance(source, Released):
+        if isinstance(source, ReleasedColumns):
             return PostProcessing(self.text, source, alias).apply(node)
         if has_aggregate(where):
             raise refused("aggregate", "an aggregate can't stand in WHERE", "Use HAVING")
@@ -329,7 +376,7 @@ class Queries:
             else:
                 plain.append(scalars.predicate(part))
         if plain:
-            rows = replace(rows, relation=Filter(input=rows.relation, predicate=balanced("and", plain).expression))
+            rows = replace(rows, relation=FilterRows(input=rows.relation, predicate=balanced("and", plain).expression))
         for inner, negated in lookups:
             try:
                 rows = self._lookup(rows, inner, scalars, known, negated=negated)
@@ -345,7 +392,7 @@ class Queries:
         if self._scans > MOST_SCANS:
             raise refused("too_long", f"a question may read at most {MOST_SCANS} tables and subqueries")
         right = self._query(node.args["query"], known, as_set=True)
-        if isinstance(right, Released):
+        if isinstance(right, ReleasedColumns):
             hint = "Ask them separately; for units write unit IN (SELECT unit FROM …)"
             raise refused("second_aggregation", "a private aggregation can't be looked up", hint)
         return kept_if_in(rows, scalars.bind(node.this), right, negated=negated)
@@ -364,12 +411,12 @@ class Queries:
         if distinct and rows.units == "row":
             hint = "GROUP BY answers which values there are"
             raise refused("row_level", "DISTINCT would make one row of several protected ones", hint)
-        units = unit_names(rows)
+        units = rows.unit_names
         fields, visible = [], []
         passed: dict[str, str] = {}
         for value, label in zip(values, labels, strict=True):
             plain = value.expression.name if isinstance(value.expression, Column) else ""
-            field = Field(name=self.fresh(), kind=value.kind, facts=value.facts, unit=plain in units)
+            field = PlanField(name=self.fresh(), kind=value.kind, facts=value.facts, unit=plain in units)
             if plain in self._origins:
                 self._origins[field.name] = self._origins[plain]
             if plain:
@@ -383,7 +430,7 @@ class Queries:
         return replace(
             rows,
             relation=Distinct(input=project) if distinct and rows.private else project,
-            sources=(Source(alias="", columns=tuple(visible)),),
+            sources=(NamedSource(alias="", columns=tuple(visible)),),
             unique=unique,
         )
 
@@ -404,7 +451,7 @@ class Queries:
                 continue
             value = scalars.bind(item.this if isinstance(item, exp.Alias) else item)
             values.append(value)
-            known = [Named(label=v.label, value=value) for source in rows.sources for v in source.columns]
+            known = [NamedColumn(label=v.label, value=value) for source in rows.sources for v in source.columns]
             labels.append(label_of(item, position, known))
         qualify = node.args.get("qualify")
         condition = None if qualify is None else self._qualify(qualify, rows, windows, values, labels)
@@ -416,7 +463,7 @@ class Queries:
             fields = (*relation.fields, *windows.fields)
             relation = Window(input=relation, items=tuple(windows.items), fields=fields)
         if condition is not None:
-            relation = Filter(input=relation, predicate=condition.expression)
+            relation = FilterRows(input=relation, predicate=condition.expression)
         return replace(rows, relation=relation), values, labels
 
     def _windows(self, rows: Rows, node: exp.Select) -> Windows:
@@ -424,7 +471,7 @@ class Queries:
         for window in node.args.get("windows") or []:
             if isinstance(window, exp.Window) and isinstance(window.this, exp.Identifier):
                 named[folded(window.this.name)] = window
-        return Windows(scalars=self.scalars(rows), units=unit_names(rows), fresh=self.fresh, named=named)
+        return Windows(scalars=self.scalars(rows), units=rows.unit_names, fresh=self.fresh, named=named)
 
     def _qualify(
         self, node: exp.Expr, rows: Rows, windows: Windows, values: Sequence[Typed], labels: Sequence[str]
@@ -446,7 +493,7 @@ class Queries:
 
 def _is_per_unit(relation: Relation) -> bool:
     """Whether a relation has been grouped by the unit last."""
-    while isinstance(relation, Project | Filter):
+    while isinstance(relation, Project | FilterRows):
         relation = relation.input
     return isinstance(relation, PerUnit)
 
@@ -461,7 +508,7 @@ def _no_aggregate(node: exp.Expr) -> Typed | None:
     return None
 
 
-def star_columns(item: exp.Expr, sources: Sequence[Source]) -> list[tuple[str, Field]] | None:
+def star_columns(item: exp.Expr, sources: Sequence[NamedSource]) -> list[tuple[str, PlanField]] | None:
     """The columns that * or t.* stands for, without hidden ones; None if the item isn't a star."""
     star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
     if not isinstance(star, exp.Star):

@@ -14,7 +14,7 @@ from dither.policy.advice.advice import advise
 from dither.privacy import Adjacency
 from dither.query.kinds import Auto, Interval, Kind, Value
 from dither.query.schema import ColumnFacts, TableFacts
-from dither.query.sql.names import column_facts
+from dither.query.sql.scalars import column_facts
 from dither.server.auth.identity import Scope
 from dither.server.web.visits import Visit
 from dither.server.wire.facts import DAY_ZERO, TIME_ZERO

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dither.errors import Refused
 from dither.query.schema import Schema
-from dither.query.sql.parser.parse import LONGEST
+from dither.query.sql.parse import LONGEST
 from dither.server.pgwire.protocol.errors import failure
 from dither.server.pgwire.protocol.types import Column
 from dither.server.pgwire.protocol.values import NAMES as TYPE_NAMES, InvalidValue, Parameter, read_value

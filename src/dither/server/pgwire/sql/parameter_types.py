@@ -16,7 +16,7 @@ from sqlglot import exp
 from dither.errors import Refused
 from dither.query.refusals import line_and_column
 from dither.query.schema import Schema
-from dither.query.sql.parser.parse import PrivacyClause, parse
+from dither.query.sql.parse import PrivacyClause, parse
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.sql.parameters import Placeholder, fill, misplaced
 from dither.server.problems import Problem, ServerRefusal

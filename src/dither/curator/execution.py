@@ -3,25 +3,99 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal as OneOf
 
 import numpy as np
 import numpy.typing as npt
 
 from dither.curator.answers.release import release
-from dither.curator.charge.charging import LOG, Charging, cause_of
+from dither.curator.charging import LOG, Charging, cause_of
 from dither.curator.computation import Computation, encode
 from dither.curator.memory import Memory
-from dither.curator.price.prepared import Prepared
-from dither.curator.price.pricing import KEPT, LONGEST_KEPT, Pricing
-from dither.curator.run.bounds_search import Stored, find_bounds
+from dither.curator.price.pricing import KEPT, LONGEST_KEPT, Place, Prepared, Pricing
 from dither.engines import Engine, EngineBroken
 from dither.errors import Refused, SourceError
 from dither.policy.policy import Policy
+from dither.query.kinds import NOTHING, Column, Interval
 from dither.query.measure.measures import Measured, Measurement
-from dither.query.price.price import Priced
+from dither.query.plan.plan import PlanField, Scan
+from dither.query.price.auto_bounds import bounds_from, price_search, search_measurement
+from dither.query.price.price import Priced, QueryBudget
+from dither.query.schema import Schema
+
+HEADER = 4
+LONGEST_CAUSE = 10_000
+
+
+def find_bounds(
+    engine: Engine, schema: Schema, places: tuple[Place, ...], budget: QueryBudget, salt: bytes
+) -> dict[Place, Interval]:
+    """Search each column's bounds with ``budget`` for each."""
+    found = {}
+    for table_name, column_name in places:
+        table = schema.tables[table_name]
+        kind = table.columns[column_name].kind
+        scan = Scan(
+            table=table_name,
+            private=True,
+            unit_column=table.unit_column,
+            columns=(("c0", column_name),),
+            fields=(PlanField(name="c0", kind=kind, facts=NOTHING),),
+        )
+        units: OneOf["row", "column"] = "row" if table.unit_column is None else "column"
+        rows = 1 if units == "row" else table.rows
+        measurement = search_measurement(scan, Column("c0", kind), units, rows)
+        mechanism = price_search(budget, rows, schema.adjacency)
+        found[table_name, column_name] = bounds_from(mechanism, engine.run(measurement, salt=salt))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the ledger keeps under a question: the bounds that were found, and what was released under them.
+
+    ``released`` is None where something went wrong after noise had been drawn for the bounds: whether it does may
+    depend on that noise, so that another try would be another answer that nobody paid for. Then there is no answer, for
+    ever, and ``cause`` says why, to the owner. ``data`` is the fingerprint of the data that was read; None in answers
+    that were stored before it was kept.
+    """
+
+    bounds: Mapping[Place, Interval]
+    released: bytes | None
+    cause: str = ""
+    data: str | None = None
+
+    def seal(self) -> bytes:
+        """The permanent form: a header in JSON, then the released bytes."""
+        found = [[*place, str(b.low), str(b.high)] for place, b in self.bounds.items()]
+        form: dict[str, Any] = {
+            "bounds": found,
+            "answered": self.released is not None,
+            "cause": self.cause[:LONGEST_CAUSE],
+        }
+        if self.data is not None:
+            form["data"] = self.data
+        header = json.dumps(form).encode()
+        return len(header).to_bytes(HEADER, "big") + header + (self.released or b"")
+
+    @classmethod
+    def unseal(cls, stored: bytes) -> Stored:
+        """The inverse of ``seal``."""
+        size = int.from_bytes(stored[:HEADER], "big")
+        form = json.loads(stored[HEADER : HEADER + size])
+        bounds = {(t, c): Interval(Fraction(low), Fraction(high)) for t, c, low, high in form["bounds"]}
+        released = stored[HEADER + size :] if form["answered"] else None
+        return cls(bounds=bounds, released=released, cause=form["cause"], data=form.get("data"))
+
+
+# ---------------------------------------------------------------------------------------------- the run
+
 
 MOST_BYTES = 64 * 2**20
 # so that what a server holds is reached in minutes, and doesn't grow for hours: as many as texts that are kept bound

@@ -1,1 +1,0 @@
-"""What is charged, to whom, and how a question passes through the ledger."""

@@ -1,0 +1,624 @@
+"""Who pays, and the way of one question through the ledger: charge, record, and how each failure is reported.
+
+With ``delta_budget = 0`` pure ε are added. Otherwise a question of (ε, δ) buys ρ of zero-concentrated privacy, the
+largest whose ε at the question's δ is no more than asked, and the ledger adds ρ and, apart, the δ of discovered keys:
+both sums are valid filters for analysts who choose adaptively (Feldman & Zrnic 2021; Whitehouse et al. 2023). Half of a
+δ pays for reading ρ as ε, the other half for key selection; a question with public keys uses all of its δ for reading.
+
+What was spent *so far* is read off the ledger's other sums, of ε and of Rényi divergences, which have their own shares
+of the reading's δ: a filter's reading of ρ holds for whoever is stopped by the budget, and not at a moment that the
+answers chose.
+
+An analyst knows their own account alone. What others have spent can't be read off a price, however often one asks: the
+dataset's account decides only when a question is charged, and then says no more than yes or no.
+
+From the moment at which a charge may be on disk nothing escapes but the recorded answer, ``Failed`` with the receipt,
+or the interrupt that stopped it; whatever else was raised may quote data, and goes to the ledger alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from dither.curator.results import BudgetLine
+from dither.curator.who import OWNER, Asker
+from dither.errors import DitherError, Failed, LedgerCorrupt, OutOfBudget, Refused, SourceError
+from dither.ledger import Account, Amount, Balance, Currency, EntryKind, Ledger, Limit, Quantity, Reservation, Sum
+from dither.ledger.amount import DELTA_UNITS, MAIN_UNITS, Units
+from dither.numeric import down, fraction_down, fraction_up
+from dither.policy.policy import Policy
+from dither.privacy import Guarantee, PrivacyLoss
+from dither.privacy.filters import epsilon_so_far, zcdp_epsilon_so_far
+from dither.privacy.renyi import epsilon_of_order, zcdp_bought, zcdp_epsilon, zcdp_for_epsilon
+
+if TYPE_CHECKING:
+    from dither.query.price.price import QueryBudget
+
+HALF = Fraction(1, 2)
+
+
+# for caps, which owners set: what analysts ask for is kept by analyst, in Pricing
+@lru_cache(maxsize=4096)
+def _rho_of_cap(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest ρ, rounded down, whose ε(δ) is at most ``epsilon``."""
+    return Fraction(zcdp_for_epsilon(fraction_down(epsilon), fraction_down(delta)))
+
+
+# balances are read far more often than they change
+_by_levels = lru_cache(maxsize=4096)(zcdp_epsilon_so_far)
+
+
+def _read_as_epsilon(rho: Fraction, delta: Fraction) -> float:
+    """ρ as ε at δ, rounded up."""
+    return zcdp_epsilon(fraction_up(rho), fraction_down(delta))
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The rates of one dataset, fixed by its ``delta_budget``.
+
+    Example:
+        >>> Exchange(Fraction(0)).for_question(Fraction(1, 2), Fraction(0), discover=False).main
+        Fraction(1, 2)
+        >>> rates = Exchange(Fraction(1, 10**6))
+        >>> bought = rates.for_question(Fraction(1, 2), Fraction(1, 10**8), discover=False)
+        >>> bought.kind, 0.49 < rates.epsilon_of_question(bought, Fraction(1, 10**8)) <= 0.5
+        ('zcdp', True)
+    """
+
+    delta_budget: Fraction
+    kept: tuple[Sum, ...] | None = None
+
+    @property
+    def currency(self) -> Currency:
+        """What decides whether something fits."""
+        return Currency.ZCDP if self.delta_budget else Currency.PURE
+
+    @property
+    def sums(self) -> tuple[Sum, ...]:
+        """What the ledger adds up; a new one's, where none was given."""
+        return self.kept or self.currency.sums
+
+    def limit(self, epsilon: Fraction, delta: Fraction | None = None) -> Limit:
+        """A cap of (ε, δ) on every sum, rounded down; at the dataset's δ where none is stated."""
+        if self.currency is Currency.PURE:
+            return Limit.pure(epsilon)
+        half = (delta or self.delta_budget) * HALF
+        decides, *further = self.sums
+        others = tuple(_cap_of(one, epsilon, half) for one in further)
+        return Limit.zcdp(_rho_of_cap(epsilon, half * decides.share), half, others)
+
+    def for_question(self, epsilon: Fraction, delta: Fraction, *, discover: bool) -> QueryBudget:
+        """What a question of (ε, δ) may use."""
+        return self.bought(epsilon, delta, discover=discover)[0]
+
+    def bought(self, epsilon: Fraction, delta: Fraction, *, discover: bool) -> tuple[QueryBudget, float]:
+        """What a question of (ε, δ) may use, and the ε of that by itself, as ``epsilon_of_question`` reads it."""
+        from dither.query.price.price import QueryBudget  # slow to import, and records don't need it
+
+        if self.currency is Currency.PURE:
+            return QueryBudget(kind="pure", main=epsilon, delta=Fraction(0)), fraction_up(epsilon)
+        keys = delta * HALF if discover else Fraction(0)
+        rho, read = zcdp_bought(fraction_down(epsilon), fraction_down(delta - keys))
+        if rho * MAIN_UNITS < 1:  # less than what a ledger can book
+            raise Refused(
+                f"ε = {float(epsilon):.3g} is too little to buy any answer at δ = {float(delta):.3g}",
+                code="epsilon_too_small",
+                hint="Ask with a larger epsilon.",
+            )
+        return QueryBudget(kind="zcdp", main=Fraction(rho), delta=keys), read
+
+    def epsilon_of_question(self, budget: QueryBudget, delta: Fraction) -> float:
+        """The ε of a question by itself, at its δ; rounded up."""
+        if self.currency is Currency.PURE:
+            return fraction_up(budget.main)
+        return _read_as_epsilon(budget.main, delta - budget.delta)
+
+    @property
+    def has_orders(self) -> bool:
+        """Whether what was spent so far can be read off Rényi orders; ledgers of format 1 have none."""
+        return any(one.order is not None for one in self.sums)
+
+    def epsilon_so_far(self, spent: Amount, delta: Fraction | None = None, cap: Fraction | None = None) -> float:
+        """What was spent by now, as ε at this δ, or at the dataset's; it may be read at any moment, and rounds up.
+
+        ``cap`` is the ε of the account's limit, if what was spent is within it and it was stated before anything was
+        spent: one that the answers may have chosen is a reading of ρ at a moment of one's choice. A ledger without
+        orders is read by levels, for a δ of its own: the cap, whose δ that isn't, can't lower it.
+        """
+        main = Fraction(spent.main, MAIN_UNITS)
+        if self.currency is Currency.PURE:
+            return fraction_up(main)
+        half = (delta or self.delta_budget) * HALF
+        if not self.has_orders:
+            return _by_levels(main, half)
+        pure, divergences = None, []
+        for one, units in zip(self.sums[1:], spent.others or (0,) * len(self.sums[1:]), strict=True):
+            total = None if units is None else Fraction(units, MAIN_UNITS)
+            if one.order is not None:
+                divergences.append((one.order, total, half * one.share))
+            else:
+                pure = total
+        return epsilon_so_far(pure=pure, divergences=divergences, cap=cap)
+
+    def delta_so_far(self, spent: Amount, delta: Fraction | None = None) -> Fraction:
+        """The δ that belongs to ``epsilon_so_far``: all shares of the reading's half, and what keys took."""
+        if self.currency is Currency.PURE:
+            return Fraction(0)
+        return (delta or self.delta_budget) * HALF + Fraction(spent.delta, DELTA_UNITS)
+
+    def in_words(self, amount: Amount) -> str:
+        """What the ledger adds up for a question, said so that its δ isn't taken for the δ of the question."""
+        if self.currency is Currency.PURE:
+            return f"charged as {amount.in_words(self.currency)}"
+        main = Amount(amount.main).in_words(self.currency).partition(",")[0]
+        keys = Fraction(amount.delta, DELTA_UNITS)
+        return f"charged as {main}" + (f", and δ = {float(keys):.2g} for discovering keys" if keys else "")
+
+
+def _cap_of(one: Sum, epsilon: Fraction, delta: Fraction) -> int:
+    """The most that a sum may reach within (ε, δ), in the ledger's units."""
+    if one.quantity is Quantity.EPSILON:
+        return int(epsilon * MAIN_UNITS)
+    assert one.order is not None
+    toll = epsilon_of_order(0.0, one.order, fraction_down(delta * one.share))
+    return max(0, int(Fraction(down(fraction_down(epsilon) - toll)) * MAIN_UNITS))
+
+
+# ---------------------------------------------------------------------------------------------- accounts
+
+
+# What a guarantee says of an account that spent nothing: one unit of the ledger, since ε is above 0.
+NEXT_TO_NOTHING = Fraction(1, 10**12)
+# For so many analysts what is left to them is kept in words, until anybody is charged.
+MOST_SAID = 1000
+Granted = Callable[[], Mapping[str, Fraction]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Caps:
+    """The caps of all accounts that have one, as ε and in the ledger's currency, once so much was granted."""
+
+    granted: Mapping[str, Fraction]
+    epsilons: Mapping[Account, Fraction]
+    limits: Mapping[Account, Limit]
+
+
+class Accounts:
+    """Who pays for a question, how much each may spend, and what each is told.
+
+    ``granted`` says by how much the owner raised the ε of analysts since; each is added to the cap in the policy.
+    """
+
+    def __init__(self, policy: Policy, exchange: Exchange, ledger: Ledger, granted: Granted = dict) -> None:
+        self._policy, self._exchange, self._ledger, self._granted = policy, exchange, ledger, granted
+        self._dataset = Account((policy.source.name,))
+        self._askers: dict[str, Asker] = {}
+        self._said: dict[str, tuple[object, _Caps, str]] = {}
+        self._known: _Caps | None = None
+
+    @property
+    def dataset(self) -> Account:
+        """The account from which everybody's questions are paid."""
+        return self._dataset
+
+    def account(self, analyst: str) -> Account:
+        """The account of a name under the dataset's."""
+        return Account((self._policy.source.name, analyst))
+
+    def asker(self, name: str) -> Asker:
+        """Who asks under this name; Refused if the policy doesn't let it ask."""
+        known = self._askers.get(name)
+        if known is not None:
+            return known
+        owner, listed = name == OWNER, name in self._policy.analysts
+        rules = None if owner and not listed else self._policy.analyst(name)
+        budget, own = self._policy.budget, self.account(name)
+        most = budget.max_epsilon_per_query
+        made = Asker(
+            name=name,
+            owner=owner,
+            account=own,
+            told=self.dataset if owner and (rules is None or rules.epsilon_budget is None) else own,
+            most_epsilon=most if rules is None else min(most, rules.max_epsilon_per_query),
+            approval_above=None if owner or rules is None else rules.needs_approval_above,
+            reads_all=owner or budget.share_answers,
+        )
+        if owner or listed:
+            self._askers[name] = made
+        return made
+
+    def limits(self) -> Mapping[Account, Limit]:
+        """The caps in the ledger's currency, with what the owner granted; the same object until one of them changes."""
+        return self._caps().limits
+
+    def _caps(self) -> _Caps:
+        granted = self._granted()
+        known = self._known
+        if known is not None and known.granted == granted:
+            return known
+        caps = {self.dataset: self._policy.budget.epsilon_budget}
+        limits = {self.dataset: self._exchange.limit(self._policy.budget.epsilon_budget)}
+        for name, own in self._policy.analysts.items():
+            if own.epsilon_budget is not None:
+                account, cap = self.account(name), own.epsilon_budget + granted.get(name, Fraction(0))
+                caps[account], limits[account] = cap, self._exchange.limit(cap, own.delta_budget)
+        self._known = _Caps(granted, caps, limits)
+        return self._known
+
+    def lines(self, who: Asker) -> tuple[BudgetLine, ...]:
+        """Every account for the owner; for an analyst their own."""
+        if not who.owner:
+            return (self._line(self._spent(who.account), self._caps(), told=True),)
+        found = {balance.account: balance for balance in self._ledger.balances()}
+        for account in self.limits():
+            found.setdefault(account, self._spent(account))
+        caps, ordered = self._caps(), sorted(found, key=lambda one: one.path)
+        return tuple(self._line(found[account], caps, told=account == who.told) for account in ordered)
+
+    def left(self, who: Asker) -> str:
+        """What is left to an analyst, in words; to the owner, of the dataset's budget."""
+        # the version first: if somebody is charged in between, the text is too new for it and is made again
+        version, caps = self._ledger.version(), self._caps()
+        known = self._said.get(who.name)
+        if known is not None and version is not None and known[0] == version and known[1] is caps:
+            return known[2]
+        text = str(self._line(self._spent(who.told), caps))
+        if len(self._said) >= MOST_SAID:
+            self._said.clear()
+        self._said[who.name] = (version, caps, text)
+        return text
+
+    def fits(self, amount: Amount, key: str, who: Asker) -> bool:
+        """Whether a question fits in the account that this analyst may know; for the owner, in the dataset's too."""
+        payers = (self.dataset, who.account) if who.owner else (who.account,)
+        return all(self._allows(payer, amount) or self._ledger.paid(key, payer) for payer in payers)
+
+    def room(self, amount: Amount, who: Asker) -> tuple[int, float] | None:
+        """How many questions of this price fit in what is left, and which share of the budget one takes.
+
+        Of the account that the analyst may know; None if it has no cap of its own.
+        """
+        limit = self.limits().get(who.told)
+        if limit is None:
+            return None
+        left = limit.after(self._spent(who.told).spent)
+        parts = [(left.main, amount.main), (left.delta, amount.delta)]
+        return min((have // cost for have, cost in parts if cost), default=0), _used(amount, limit)
+
+    def guarantee(self, who: Asker) -> Guarantee:
+        """What the spending of the account that the analyst may know promises so far.
+
+        Guarantee: all answers that this account paid for by now are together (ε, δ)-private, at whatever moment this is
+            read, for every set of transcripts whose ε is at most the one that is told. In zCDP, δ is the half that
+            pays for reading, and what was spent on discovering keys besides. A cap lowers this ε only if it wasn't
+            changed since answers were seen. A ledger of format 1 tells what such a cap promises in all.
+        """
+        balance, caps = self._spent(who.told), self._caps()
+        if self._exchange.currency is Currency.PURE or balance.spent == Amount():
+            return Guarantee(Fraction(self._so_far(balance, caps)) or NEXT_TO_NOTHING)
+        delta = self._exchange.delta_so_far(balance.spent, self._delta(balance))
+        cap = self._cap(balance, caps)
+        if cap is not None and self.by_levels:
+            return Guarantee(cap, delta)
+        return Guarantee(Fraction(self._so_far(balance, caps)), delta)
+
+    @property
+    def by_levels(self) -> bool:
+        """Whether what was spent so far is read by levels of ρ, for a δ of its own: a ledger of format 1 has no orders.
+
+        Then a guarantee is that of the cap, and isn't the number beside which it is told.
+        """
+        return self._exchange.currency is Currency.ZCDP and not self._exchange.has_orders
+
+    def _so_far(self, balance: Balance, caps: _Caps) -> float:
+        """What an account spent by now, as ε."""
+        return self._exchange.epsilon_so_far(balance.spent, self._delta(balance), self._cap(balance, caps))
+
+    def _cap(self, balance: Balance, caps: _Caps) -> Fraction | None:
+        """The ε of an account's cap, if what it spent is within it, and answers had no part in choosing it.
+
+        The ledger knows whether a cap was changed after something was spent; the policy may be newer than what it has.
+        """
+        limit, known = caps.limits.get(balance.account), balance.limit
+        if limit is None or known is None or balance.restated or not limit.is_that_of(known):
+            return None
+        return caps.epsilons[balance.account] if limit.allows(balance.spent) else None
+
+    def out_of_budget(self, amount: Amount, epsilon: float | None, who: Asker) -> OutOfBudget:
+        """Why a question can't be paid for, in words; of other accounts than the analyst's no more than that."""
+        exactly = amount.in_words(self._exchange.currency)
+        cost = exactly if epsilon is None else f"ε = {epsilon:.4g} ({exactly})"
+        known = self.dataset if who.owner else who.account
+        if self._allows(known, Amount(amount.main, 0)) and not self._allows(known, amount):
+            why = "the δ that is left for discovering keys is too little: group by keys that the policy declares"
+        elif who.owner or not self._allows(known, amount):
+            why = f"it doesn't fit in the budget: {self.left(who)}"
+        else:
+            why = "the dataset's budget, which all analysts share, doesn't allow it any more"
+        advice = "Ask with a smaller ε or a larger error"
+        advice += "" if who.owner else ", or ask the owner of the data for more"
+        return OutOfBudget(f"this costs {cost}, and {why}. Nothing was spent. {advice}; what was paid for stays free.")
+
+    def line(self, account: Account, spent: Amount) -> BudgetLine:
+        """An account as people read it when it had spent so much."""
+        return self._line(replace(self._spent(account), spent=spent), self._caps())
+
+    def _line(self, balance: Balance, caps: _Caps, *, told: bool = False) -> BudgetLine:
+        limit, cap = caps.limits.get(balance.account), caps.epsilons.get(balance.account)
+        delta = self._delta(balance)
+        return BudgetLine(
+            account="/".join(balance.account.path),
+            epsilon_spent=self._so_far(balance, caps),
+            epsilon_budget=None if cap is None else float(cap),
+            share=None if limit is None else _used(balance.spent, limit),
+            delta=float(delta),
+            exactly=balance.spent.in_words(self._exchange.currency),
+            told=told,
+        )
+
+    def _spent(self, account: Account) -> Balance:
+        found = self._ledger.balance(account)
+        return found or Balance(account=account, limit=None, spent=Amount(), remaining=None)
+
+    def _allows(self, account: Account, amount: Amount) -> bool:
+        limit = self.limits().get(account)
+        return limit is None or limit.allows(self._spent(account).spent.decisive + amount.decisive)
+
+    def cap(self, account: Account) -> Fraction | None:
+        """The most that an account may lose, as ε: what the policy states and the owner granted since."""
+        return self._caps().epsilons.get(account)
+
+    def _delta(self, balance: Balance) -> Fraction:
+        """The δ at which an account's spending is read: the analyst's own where the policy states one.
+
+        Once something was spent it is the δ that was stated then: a later one may be the answers' choice.
+        """
+        path = balance.account.path
+        entry = self._policy.analysts.get(path[-1]) if len(path) > 1 else None
+        stated = self._policy.budget.delta_budget
+        if entry is not None and entry.delta_budget is not None:
+            stated = entry.delta_budget
+        first = balance.first_delta
+        if first is None or first == Limit.zcdp(0, stated * HALF).delta:
+            return stated
+        return Fraction(first, DELTA_UNITS) / HALF
+
+
+def _used(spent: Amount, limit: Limit) -> float:
+    """The larger share of the two parts of a budget that is used up."""
+    parts = [(spent.main, limit.main), (spent.delta, limit.delta)]
+    return max((used / most if most else float(used > 0)) for used, most in parts)
+
+
+# ---------------------------------------------------------------------------------------------- charging
+
+
+LOG = logging.getLogger("dither.curator")
+PATIENCE = 0.05
+
+
+class Charging:
+    """Charges for questions and sees each to its end; knows which are under way, so that closing can wait for them."""
+
+    def __init__(
+        self, ledger: Ledger, accounts: Accounts, units: Units, *, protected: Mapping[str, str], step: float = 0.0
+    ) -> None:
+        self.ledger, self.accounts, self._units, self._step = ledger, accounts, units, step
+        self._protected = protected
+        self._stated: Mapping[Account, Limit] | None = None
+        self._change = threading.Condition()
+        self._threads: Counter[int] = Counter()
+        self._claimed: set[ChargeClaim] = set()
+        self.closing = False
+
+    # ------------------------------------------------------------------ one question
+
+    def note(self, analyst: str, **about: object) -> dict[str, object]:
+        """What the owner finds in the ledger beside a charge."""
+        return {**about, "analyst": analyst, **self._protected}
+
+    def reserve(self, *, key: str, account: Account, loss: PrivacyLoss, note: Mapping[str, Any]) -> Reservation:
+        """Charge, or find what was charged before; OutOfBudget if it doesn't fit in the caps as they are now."""
+        self.state_limits()
+        try:
+            return self.ledger.reserve(key=key, account=account, loss=loss, note=note)
+        except OutOfBudget:
+            # another process may have stated caps that it read before the owner raised them
+            self._stated = None
+        self.state_limits()
+        return self.ledger.reserve(key=key, account=account, loss=loss, note=note)
+
+    def stored(self, *, key: str, account: Account, loss: PrivacyLoss) -> Reservation:
+        """The recorded answer of a question that this account paid for; payments last, so nothing is charged."""
+        reservation = self.ledger.reserve(key=key, account=account, loss=loss, note={})
+        if reservation.answer is None:
+            self.ledger.give_up(reservation)
+            raise LedgerCorrupt("an answer that the log speaks of isn't stored")
+        return reservation
+
+    def begin(self, claim: ChargeClaim) -> None:
+        """Count what was charged as worked on; refused once the curator is being closed."""
+        with self._change:
+            self._claimed.add(claim)
+            if self.closing:
+                raise SourceError("the curator was closed before the question could run")
+
+    def finished(self, claim: ChargeClaim) -> None:
+        """No longer worked on; idempotent."""
+        with self._change:
+            self._claimed.discard(claim)
+
+    def at_work(self, key: str) -> bool:
+        """Whether a thread of this process works on the question of this key."""
+        with self._change:
+            return any(claim.key == key for claim in self._claimed)
+
+    def state_limits(self) -> None:
+        """Units and caps, before the first question that may spend and after each change of a cap.
+
+        Who only looks changes nothing: until something is charged, the ledger isn't bound to any unit.
+        """
+        limits = self.accounts.limits()
+        if limits is not self._stated:
+            self.ledger.bind(self._units)
+            self.ledger.set_limits(limits)
+            self._stated = limits
+
+    # ------------------------------------------------------------------ all questions
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """Count a question as running; refused once the curator is being closed."""
+        here = threading.get_ident()
+        with self._change:
+            if self.closing and not self._threads[here]:
+                raise SourceError("the curator was closed: open it again")
+            self._threads[here] += 1
+        try:
+            yield
+        finally:
+            with self._change:
+                self._threads[here] -= 1
+                if not self._threads[here]:
+                    del self._threads[here]
+                self._change.notify_all()
+
+    @contextmanager
+    def paced(self) -> Iterator[None]:
+        """Leave at a multiple of the policy's step after entering; an interrupt leaves at once.
+
+        So the time of an answer says less about the data (Haeberlen, Pierce & Narayan 2011).
+        """
+        started = time.monotonic()
+        with self.under_way():
+            try:
+                yield
+            except Exception:
+                self._wait(started)
+                raise
+            self._wait(started)
+
+    def _wait(self, started: float) -> None:
+        if self._step > 0:
+            passed = time.monotonic() - started
+            time.sleep(self._step - passed % self._step)
+
+    def finish(self, interrupt: Callable[[], None]) -> None:
+        """Let no new question begin, stop what runs in other threads, and wait until all of it has ended."""
+        here = threading.get_ident()
+        with self._change:
+            self.closing = True
+        while True:
+            with self._change:
+                if not any(count for thread, count in self._threads.items() if thread != here):
+                    return
+            interrupt()
+            with self._change:
+                self._change.wait(PATIENCE)
+
+
+class ChargeClaim:
+    """One charge, from before it is on disk until its answer or its failure is recorded.
+
+    Whatever is raised from ``reserve`` to ``record`` goes to ``problem``, and ``settled`` is called behind the except
+    block: neither what it raises, nor what logging prints when a log can't be written, has it as its context.
+    """
+
+    def __init__(
+        self,
+        charging: Charging,
+        *,
+        key: str,
+        who: Asker,
+        loss: PrivacyLoss,
+        note: Mapping[str, Any],
+        epsilon: float | None = None,
+    ) -> None:
+        self._charging, self._ledger, self.key, self._who = charging, charging.ledger, key, who
+        self._loss, self._note, self._epsilon = loss, note, epsilon
+        self._reservation: Reservation | None = None
+        self.problem: BaseException | None = None
+
+    def reserve(self) -> None:
+        """Charge, durably, or find what was charged before; OutOfBudget if it doesn't fit."""
+        self._reservation = self._charging.reserve(
+            key=self.key, account=self._who.account, loss=self._loss, note=self._note
+        )
+        if self.stored is None:
+            self._charging.begin(self)
+
+    @property
+    def stored(self) -> bytes | None:
+        """The recorded answer."""
+        return None if self._reservation is None else self._reservation.answer
+
+    def record(self, answer: bytes) -> None:
+        """Keep the answer, durably; it may be delivered then."""
+        assert self._reservation is not None
+        self._reservation = self._ledger.record(self._reservation, answer)
+
+    def settled(self) -> Reservation:
+        """The reservation with its recorded answer; else what the analyst may see of the problem is raised."""
+        problem, self.problem = self.problem, None
+        self._charging.finished(self)
+        if problem is None:
+            assert self._reservation is not None
+            return self._reservation
+        try:
+            if self._reservation is None and isinstance(problem, OutOfBudget):
+                amount = Amount.of(self._loss, self._ledger.currency)
+                raise self._charging.accounts.out_of_budget(amount, self._epsilon, self._who)
+            if self._reservation is None and isinstance(problem, Exception):
+                raise problem  # in the ledger's own words: it says whether anything was charged
+            held = self._reservation or self._lost()
+            if held is not None:
+                self._fail(held, problem)
+            if not isinstance(problem, Exception):
+                raise problem
+        finally:
+            del problem
+        assert self._reservation is not None
+        raise Failed(self._reservation.receipt.number) from None
+
+    def _fail(self, reservation: Reservation, problem: BaseException) -> None:
+        """Say in the ledger why there is no answer; if that can't be written, at least let others redeem the claim."""
+        number, kind = reservation.receipt.number, type(problem).__name__
+        LOG.error("receipt %s failed: %s; the cause is in the ledger", number, kind)
+        with contextlib.suppress(Exception):
+            try:
+                self._ledger.fail(reservation, cause_of(problem))
+            except DitherError:
+                LOG.error("receipt %s: the failure can't be written to the ledger", number)  # noqa: TRY400
+                self._ledger.give_up(reservation)
+
+    def _lost(self) -> Reservation | None:
+        """What an interrupt inside ``reserve`` may have left: charged and claimed by us, and nobody at work on it."""
+        with contextlib.suppress(Exception):
+            first, own = self._ledger.find(self.key), self._ledger.find(self.key, self._who.account)
+            if first is None or own is None or self._charging.at_work(self.key):
+                return None
+            entries = self._ledger.entries(number=first.number)
+            claim = max(entry.seq for entry in entries if entry.kind in (EntryKind.RESERVE, EntryKind.REDEEM))
+            return Reservation(receipt=own, answer=None, replayed=False, charged=Amount(), claim=claim)
+        return None
+
+
+def cause_of(problem: BaseException) -> str:
+    """Why there is no answer; for the owner alone, as it may quote data."""
+    if isinstance(problem, KeyboardInterrupt | SystemExit):
+        return "interrupted"
+    try:
+        return str(getattr(problem, "cause", "")) or f"{type(problem).__name__}: {problem}"
+    except Exception:  # noqa: BLE001 - an error that can't even be shown
+        return type(problem).__name__

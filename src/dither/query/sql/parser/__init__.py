@@ -1,1 +1,0 @@
-"""Text to syntax tree, and every kind of node that the front door knows."""
