@@ -30,7 +30,7 @@ from dither.mechanisms.randomized_response import RandomizedResponse
 from dither.policy import Policy
 from dither.privacy import Adjacency, ApproximateLoss, PureLoss
 from dither.query.kinds import Kind
-from dither.query.measure.measures import Histogram, Measured
+from dither.query.measure.measures import BinCounts, Measured
 from dither.query.price import price as price_module
 from dither.query.price.price import QueryBudget, price
 from dither.query.sql import bind
@@ -376,7 +376,7 @@ def measured(keys, totals, bins=()):
         keys=table,
         size=size,
         totals=tuple(np.array(total, dtype=np.int64) for total in totals),
-        bins=tuple(Histogram(group=np.array(g), bin=np.array(b), count=np.array(n)) for g, b, n in bins),
+        bins=tuple(BinCounts(group=np.array(g), bin=np.array(b), count=np.array(n)) for g, b, n in bins),
     )
 
 

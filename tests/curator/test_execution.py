@@ -14,7 +14,7 @@ from dither.curator.price.pricing import LONGEST_KEPT
 from dither.engines.base import EngineFailure
 from dither.errors import Failed
 from dither.query.kinds import Kind, Literal
-from dither.query.measure.measures import Histogram, Measured, Measurement
+from dither.query.measure.measures import BinCounts, Measured, Measurement
 from dither.query.plan.plan import Key, Scan
 
 FEW_ROWS = 'privacy_unit_column = "customer"\nmax_groups_contributed = 3\nmax_rows_contributed = 2'
@@ -99,7 +99,7 @@ WANTED = Measurement(
 
 def measured(size):
     numbers = np.arange(size)
-    found = Histogram(group=numbers.copy(), bin=numbers.copy(), count=numbers.copy())
+    found = BinCounts(group=numbers.copy(), bin=numbers.copy(), count=numbers.copy())
     keys = pa.table({"k0": numbers})
     return Measured(keys=keys, size=size, totals=(numbers,), bins=(found,), distinct=(numbers.copy(),))
 

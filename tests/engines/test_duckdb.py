@@ -21,7 +21,7 @@ from dither.engines import DuckDBEngine, EngineFailure
 from dither.errors import InvalidParameter, SourceError
 from dither.query.kinds import NOTHING, Call, Column, Kind, Literal
 from dither.query.measure.measures import Bins, Cap, DistinctValues, Measurement, Total
-from dither.query.plan.plan import Distinct, Field, Filter, Gridded, Join, JoinKind, Key, Project
+from dither.query.plan.plan import Distinct, FilterRows, Gridded, JoinKind, JoinRows, Key, PlanField, Project
 from support import duckdb_files
 
 COUNT, ORDERS, SALT = duckdb_files.COUNT, duckdb_files.ORDERS, duckdb_files.SALT
@@ -179,8 +179,8 @@ def test_units_of_integers_and_texts_are_joined_as_texts(tmp_path):
     )
     orders, people = table(n=Kind.INTEGER), table("people", m=Kind.INTEGER)
     right = Project(input=scan(people), expressions=(Column("c0", Kind.INTEGER),),
-                    fields=(Field(name="d0", kind=Kind.INTEGER, facts=NOTHING),))  # fmt: skip
-    join = Join(left=scan(orders), right=right, kind=JoinKind.INNER, on_unit=True, condition=None)
+                    fields=(PlanField(name="d0", kind=Kind.INTEGER, facts=NOTHING),))  # fmt: skip
+    join = JoinRows(left=scan(orders), right=right, kind=JoinKind.INNER, on_unit=True, condition=None)
     with DuckDBEngine.open(path, schema(orders, people)) as engine:
         found = engine.run(measure(join, Column("d0", Kind.INTEGER)), salt=SALT)
     assert found.keys.column("k0").to_pylist() == [7]
@@ -345,15 +345,15 @@ SLOW = """
     sys.path[:0] = [sys.argv[2], str(Path(sys.argv[2]).parent)]
     from dither.engines import DuckDBEngine, EngineFailure
     from test_duckdb import COUNT, SALT, ORDERS, measure, scan, schema
-    from dither.query.plan.plan import Join, JoinKind, Project, Field
+    from dither.query.plan.plan import JoinRows, JoinKind, Project, PlanField
     from dither.query.kinds import Call, Column
     from dither.query.kinds import Kind, NOTHING
     def renamed(p):
-        fields = tuple(Field(name=f"{p}{i}", kind=f.kind, facts=NOTHING) for i, f in enumerate(scan(ORDERS).fields))
+        fields = tuple(PlanField(name=f"{p}{i}", kind=f.kind, facts=NOTHING) for i, f in enumerate(scan(ORDERS).fields))
         return Project(input=scan(ORDERS), expressions=tuple(Column(f.name, f.kind) for f in scan(ORDERS).fields), fields=fields)
     relation = scan(ORDERS)
     for p in "def":
-        relation = Join(left=relation, right=renamed(p), kind=JoinKind.INNER, on_unit=True,
+        relation = JoinRows(left=relation, right=renamed(p), kind=JoinKind.INNER, on_unit=True,
                         condition=Call("less", (Column("c2", Kind.DOUBLE), Column(p + "2", Kind.DOUBLE)), Kind.BOOLEAN))
     from dither.engines.duckdb import engine as duckdb_engine
     duckdb_engine.MOST_FEW = duckdb_engine._MOST_JOINED = float(sys.argv[3])
@@ -402,18 +402,18 @@ def test_plans_that_would_mix_units_are_refused(engine):
     other = Project(input=by_unit, expressions=(), fields=())
     wrong = [
         measure(Distinct(input=by_row), units="row"),
-        measure(Join(left=by_unit, right=other, kind=JoinKind.INNER, on_unit=False, condition=None)),
-        measure(Join(left=by_row, right=by_row, kind=JoinKind.INNER, on_unit=True, condition=None), units="row"),
+        measure(JoinRows(left=by_unit, right=other, kind=JoinKind.INNER, on_unit=False, condition=None)),
+        measure(JoinRows(left=by_row, right=by_row, kind=JoinKind.INNER, on_unit=True, condition=None), units="row"),
         measure(by_row),
         measure(by_unit, groups=0),
         measure(by_unit, rows=0),
         measure(by_unit, totals=(Total(factors=(), present=(), low=3, high=2, cap=Cap.CLAMP),)),
         measure(by_unit, Column("nope", Kind.TEXT)),
         measure(by_unit, Call("read_csv", (Literal("/etc/passwd", Kind.TEXT),), Kind.TEXT)),
-        measure(Filter(input=by_unit, predicate=Call("equal", (Column("c1", Kind.TEXT), Literal("\0", Kind.TEXT)), Kind.BOOLEAN))),
-        measure(Filter(input=by_unit, predicate=Call("equal", (Column("c1", Kind.TEXT), Literal("\ud800", Kind.TEXT)), Kind.BOOLEAN))),
-        measure(Filter(input=by_unit, predicate=Call("equal", (Column("c0", Kind.INTEGER), Literal(2**63, Kind.INTEGER)), Kind.BOOLEAN))),
-        measure(Project(input=by_unit, expressions=(Column("c1", Kind.TEXT),), fields=(Field(name="U", kind=Kind.TEXT, facts=NOTHING),))),
+        measure(FilterRows(input=by_unit, predicate=Call("equal", (Column("c1", Kind.TEXT), Literal("\0", Kind.TEXT)), Kind.BOOLEAN))),
+        measure(FilterRows(input=by_unit, predicate=Call("equal", (Column("c1", Kind.TEXT), Literal("\ud800", Kind.TEXT)), Kind.BOOLEAN))),
+        measure(FilterRows(input=by_unit, predicate=Call("equal", (Column("c0", Kind.INTEGER), Literal(2**63, Kind.INTEGER)), Kind.BOOLEAN))),
+        measure(Project(input=by_unit, expressions=(Column("c1", Kind.TEXT),), fields=(PlanField(name="U", kind=Kind.TEXT, facts=NOTHING),))),
     ]  # fmt: skip
     for question in wrong:
         with pytest.raises(InvalidParameter):

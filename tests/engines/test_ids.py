@@ -11,7 +11,7 @@ from dither.engines.reference.engine import ReferenceEngine
 from dither.errors import SourceError
 from dither.query.intake import Intake
 from dither.query.kinds import Column, Kind
-from dither.query.plan.plan import Join, JoinKind
+from dither.query.plan.plan import JoinKind, JoinRows
 from support import duckdb_files
 
 make, measure, scan, schema, table, write, SALT = (
@@ -126,7 +126,7 @@ def test_tables_are_joined_on_ids_without_their_blanks(tmp_path):
         columns=(("d0", "who"), ("d1", "age")),
         fields=tuple(replace(field, name=f"d{place}") for place, field in enumerate(right.fields)),
     )
-    joined = Join(kind=JoinKind.INNER, left=left, right=right, condition=None, on_unit=True)
+    joined = JoinRows(kind=JoinKind.INNER, left=left, right=right, condition=None, on_unit=True)
     with DuckDBEngine.open(files, schema(orders, people), intake=Intake(copies=tmp_path / "copies")) as engine:
         found = engine.run(measure(joined, Column("c0", Kind.TEXT)), salt=SALT)
     assert found.keys.column("k0").to_pylist() == ["u1", "u2"]

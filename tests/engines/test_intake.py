@@ -19,7 +19,7 @@ from dither.engines import DuckDBEngine, EngineFailure
 from dither.engines.duckdb import intake as duckdb_intake, sources as duckdb_sources
 from dither.engines.duckdb.spellings import missing, read_text
 from dither.engines.files import copies as copies_module
-from dither.engines.files.copies import Accepted, Record
+from dither.engines.files.copies import Accepted, AcceptedRecord
 from dither.errors import SourceError
 from dither.query.intake import Intake, Limits, NotAccepted, TableReport
 from dither.query.kinds import Kind
@@ -400,7 +400,7 @@ def test_other_permissions_are_looked_at_again_and_accepted(orders, intake):
 
 def test_no_table_makes_the_acceptance_of_another_forgotten(tmp_path, monkeypatch):
     monkeypatch.setattr(copies_module, "MOST_VERSIONS", 2)
-    record = Record(tmp_path / "accepted")
+    record = AcceptedRecord(tmp_path / "accepted")
     keys = [f"{name}{version}" for version in range(3) for name in "abcdefgh"]
     for key in keys:
         record.add({key: Accepted(TableReport(table=key[0], rows=1, left=(), csv=True), "seen")})

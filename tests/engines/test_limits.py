@@ -13,7 +13,7 @@ from dither.engines.duckdb.functions import DUCKDB
 from dither.engines.reference.functions import evaluate
 from dither.query.kinds import LONGEST_TEXT, NOTHING, Call, Column, Kind, Literal
 from dither.query.measure.measures import Bins, DistinctValues
-from dither.query.plan.plan import Field, Gridded, Project
+from dither.query.plan.plan import Gridded, PlanField, Project
 from support import duckdb_files
 
 ORDERS, SALT = duckdb_files.ORDERS, duckdb_files.SALT
@@ -24,7 +24,7 @@ NAME = Column("c1", T)
 
 
 def field(name):
-    return Field(name=name, kind=T, facts=NOTHING)
+    return PlanField(name=name, kind=T, facts=NOTHING)
 
 
 def replaced(text, old, new):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dither.engines import DuckDBEngine, EngineFailure
-from dither.engines.cells import Cells
+from dither.engines.cells import CellsSql
 from dither.engines.duckdb import engine as duckdb_engine
 from dither.engines.duckdb.engine import SAMPLING, fetch, fetch_few, reader
 from dither.engines.duckdb.functions import DUCKDB, TYPES, _real_literal
@@ -20,7 +20,7 @@ from dither.errors import Refused, SourceError
 from dither.query.expressions.functions import FUNCTIONS, Typed, apply, literal
 from dither.query.kinds import NOTHING, Call, Column, Kind, Literal
 from dither.query.measure.measures import Cap, Total
-from dither.query.plan.plan import Distinct, Field, Filter, Gridded, Join, JoinKind, Project, Union
+from dither.query.plan.plan import Distinct, FilterRows, Gridded, JoinKind, JoinRows, PlanField, Project, Union
 from support import duckdb_files
 
 SALT, ORDERS, make, measure, scan, schema = (
@@ -49,7 +49,7 @@ def cells(measured):
 
 def text_of(engine, measurement):
     relations = Relations(DUCKDB, engine._opened.sources, measurement.units)
-    return Cells(relations, SAMPLING, measurement, SALT).totals().units
+    return CellsSql(relations, SAMPLING, measurement, SALT).totals().units
 
 
 def only(relation, *names):
@@ -61,7 +61,7 @@ def only(relation, *names):
 
 
 def projected(relation, prefix, *expressions):
-    fields = tuple(Field(name=f"{prefix}{i}", kind=e.kind, facts=NOTHING) for i, e in enumerate(expressions))
+    fields = tuple(PlanField(name=f"{prefix}{i}", kind=e.kind, facts=NOTHING) for i, e in enumerate(expressions))
     return Project(input=relation, expressions=expressions, fields=fields)
 
 
@@ -88,7 +88,7 @@ def test_no_condition_lets_rows_of_nobody_in(engine, depth):
     )
     relation = scan(ORDERS)
     for _ in range(depth):
-        relation = Filter(input=relation, predicate=always)
+        relation = FilterRows(input=relation, predicate=always)
     assert cells(engine.run(measure(relation, PLACE), salt=SALT)) == {("a",): (3,), ("b",): (2,), (None,): (1,)}
     assert engine.run(measure(relation), salt=SALT).totals[0].tolist() == [6]
 
@@ -98,10 +98,10 @@ def test_a_condition_may_follow_a_join_and_what_it_adds(engine):
     right = projected(scan(ORDERS), "d", PLACE, AMOUNT)
     same = Call("equal", (PLACE, Column("d0", Kind.TEXT)), Kind.BOOLEAN)
     for kind, wanted in ((JoinKind.INNER, {("a",): 4, ("b",): 1}), (JoinKind.LEFT, {("a",): 4, ("b",): 1, (None,): 0})):
-        joined = Join(left=scan(ORDERS), right=right, kind=kind, on_unit=True, condition=same)
+        joined = JoinRows(left=scan(ORDERS), right=right, kind=kind, on_unit=True, condition=same)
         found = cells(engine.run(measure(joined, PLACE, totals=(total,)), salt=SALT))
         assert found == {key: (count,) for key, count in wanted.items()}
-        missing = Filter(input=joined, predicate=Call("is_null", (Column("d0", Kind.TEXT),), Kind.BOOLEAN))
+        missing = FilterRows(input=joined, predicate=Call("is_null", (Column("d0", Kind.TEXT),), Kind.BOOLEAN))
         count = engine.run(measure(missing), salt=SALT).totals[0].tolist()
         assert count == [0 if kind is JoinKind.INNER else 1]
 
@@ -110,8 +110,8 @@ def test_semi_and_anti_joins_share_the_rows_out(engine):
     right = projected(scan(ORDERS), "d", PLACE, AMOUNT)
     larger = Call("less", (AMOUNT, Column("d1", Kind.DOUBLE)), Kind.BOOLEAN)
     parts = [
-        Filter(
-            input=Join(left=scan(ORDERS), right=right, kind=kind, on_unit=True, condition=larger),
+        FilterRows(
+            input=JoinRows(left=scan(ORDERS), right=right, kind=kind, on_unit=True, condition=larger),
             predicate=Call("is_not_null", (PLACE,), Kind.BOOLEAN),
         )
         for kind in (JoinKind.SEMI, JoinKind.ANTI)
@@ -151,7 +151,7 @@ def test_names_of_the_owner_are_never_mistaken_for_generated_ones(tmp_path):
             column = Column(f"c{place}", Kind.INTEGER)
             positive = Call("less", (column, Literal(2, Kind.INTEGER)), Kind.BOOLEAN)
             many = Total(factors=(), present=(), low=0, high=100, cap=Cap.CLAMP)
-            measurement = measure(Filter(input=scan(facts), predicate=positive), column, totals=(many,))
+            measurement = measure(FilterRows(input=scan(facts), predicate=positive), column, totals=(many,))
             rows = [i % (place + 2) for i in range(60)]
             assert cells(engine.run(measurement, salt=SALT)) == {(k,): (rows.count(k),) for k in (0, 1)}, name
 
@@ -261,7 +261,7 @@ def test_what_is_large_unknown_or_of_another_kind_is_fetched_as_arrow(engine):
     sources = {"orders": replace(engine._opened.sources["orders"], rows=2000)}
     assert reader(measure(one, PLACE), sources) is fetch_few
     assert reader(measure(one, Column("c1", Kind.DATE)), sources) is fetch
-    joined = Join(left=one, right=projected(one, "d", PLACE), kind=JoinKind.INNER, on_unit=True, condition=None)
+    joined = JoinRows(left=one, right=projected(one, "d", PLACE), kind=JoinKind.INNER, on_unit=True, condition=None)
     assert reader(measure(joined), sources) is fetch
     assert reader(measure(replace(joined, kind=JoinKind.SEMI)), sources) is fetch_few
     assert reader(measure(Union(inputs=(one, one), fields=one.fields)), sources) is fetch_few

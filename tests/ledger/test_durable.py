@@ -10,7 +10,7 @@ import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
 from dither.ledger import Account, Amount, EntryKind, Limit, MemoryLedger, SqliteLedger
-from dither.ledger.head import SLOT, SLOTS, HeadFile, Mark, OwnerLock
+from dither.ledger.head import SLOT, SLOTS, HeadFile, HeadMark, OwnerLock
 from dither.ledger.store.base import Writer
 from dither.ledger.store.schema import TRIGGERS
 
@@ -189,7 +189,7 @@ def test_a_head_further_on_must_be_in_the_chain(used, monkeypatch):
 
         def meanwhile(*arguments):
             head = ledger.head.read()
-            ledger.head.advance(Mark(head.ledger, head.seq + 3, "f" * 64))
+            ledger.head.advance(HeadMark(head.ledger, head.seq + 3, "f" * 64))
             return record(*arguments)
 
         monkeypatch.setattr(ledger._books, "record", meanwhile)
@@ -199,13 +199,13 @@ def test_a_head_further_on_must_be_in_the_chain(used, monkeypatch):
 
 def test_the_head_refuses_another_entry_under_the_same_number(tmp_path):
     head = HeadFile(tmp_path / "head")
-    head.advance(Mark("a" * 32, 5, "5" * 64))
-    assert head.advance(Mark("a" * 32, 5, "5" * 64)).seq == 5
-    assert head.advance(Mark("a" * 32, 4, "4" * 64)).seq == 5
-    for other in (Mark("a" * 32, 5, "6" * 64), Mark("b" * 32, 9, "9" * 64)):
+    head.advance(HeadMark("a" * 32, 5, "5" * 64))
+    assert head.advance(HeadMark("a" * 32, 5, "5" * 64)).seq == 5
+    assert head.advance(HeadMark("a" * 32, 4, "4" * 64)).seq == 5
+    for other in (HeadMark("a" * 32, 5, "6" * 64), HeadMark("b" * 32, 9, "9" * 64)):
         with pytest.raises(LedgerRolledBack, match="fork"):
             head.advance(other)
-    assert head.read() == Mark("a" * 32, 5, "5" * 64)
+    assert head.read() == HeadMark("a" * 32, 5, "5" * 64)
 
 
 # ------------------------------------------------------------------ adopting
@@ -335,5 +335,5 @@ def test_directories_of_the_state_are_the_owners_alone_and_flushed(used, state, 
     assert {stat.S_IMODE(path.stat().st_mode) for path in state.rglob("*") if path.is_file()} == {0o600}
     flushed = []
     monkeypatch.setattr("dither.ledger.head.flush_directory", flushed.append)
-    HeadFile(tmp_path / "some" / "where" / "head").advance(Mark("a" * 32, 1, "1" * 64))
+    HeadFile(tmp_path / "some" / "where" / "head").advance(HeadMark("a" * 32, 1, "1" * 64))
     assert flushed == [tmp_path, tmp_path / "some"]

@@ -16,7 +16,7 @@ import dither as dp
 from dither.curator.past import records
 from dither.errors import LedgerCorrupt, LedgerMismatch, LedgerOutdated, LedgerRolledBack
 from dither.ledger import Account, Amount
-from dither.ledger.head import HeadFile, Mark
+from dither.ledger.head import HeadFile, HeadMark
 from dither.ledger.log.replay import Replay
 from dither.policy import Policy
 from dither.privacy.unit import Unit
@@ -204,7 +204,7 @@ def rolled_back(place, at):
     """The ledger as it was, with a head that knows of an entry more than it has."""
     head = HeadFile(place.parent / "head")
     known = head.read()
-    head.replace(Mark(known.ledger, known.seq + at, "0" * 64))
+    head.replace(HeadMark(known.ledger, known.seq + at, "0" * 64))
 
 
 @pytest.mark.parametrize("spoil", ["behind", "missing"])

@@ -6,7 +6,7 @@ import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
 from dither.ledger import EntryKind, Limit
-from dither.ledger.head import SLOT, HeadFile, Mark
+from dither.ledger.head import SLOT, HeadFile, HeadMark
 
 from .files import SHOP, answer, ask, opened
 
@@ -71,7 +71,7 @@ def test_a_ledger_that_is_rolled_back_while_open_answers_nothing(used):
     with opened(used) as ledger:
         head = ledger.head.read()
         answer(ledger, 10)
-        HeadFile(ledger.head.path).advance(Mark(head.ledger, head.seq + 50, "f" * 64))
+        HeadFile(ledger.head.path).advance(HeadMark(head.ledger, head.seq + 50, "f" * 64))
         for act in (lambda: ask(ledger, 11), lambda: ask(ledger, 1), ledger.verify):
             with pytest.raises(LedgerRolledBack):
                 act()
@@ -185,7 +185,7 @@ def test_a_replayed_answer_is_covered_by_the_head(used, state):
 def test_the_head_survives_a_torn_write(tmp_path):
     head = HeadFile(tmp_path / "deep" / "head")
     assert head.read() is None
-    marks = [Mark("a" * 32, seq, f"{seq:064x}") for seq in range(1, 6)]
+    marks = [HeadMark("a" * 32, seq, f"{seq:064x}") for seq in range(1, 6)]
     for mark in marks:
         head.advance(mark)
         assert head.read() == mark
@@ -197,7 +197,7 @@ def test_the_head_survives_a_torn_write(tmp_path):
         torn[slot * SLOT + 30 : (slot + 1) * SLOT] = b"\0" * (SLOT - 30)
         head.path.write_bytes(torn)
         assert head.read() in marks[-2:]
-        head.advance(Mark("a" * 32, 9, "9" * 64))
+        head.advance(HeadMark("a" * 32, 9, "9" * 64))
         assert head.read().seq == 9
     head.path.write_bytes(b"\0" * 2 * SLOT)
     with pytest.raises(LedgerCorrupt, match="head"):
@@ -206,7 +206,7 @@ def test_the_head_survives_a_torn_write(tmp_path):
 
 def test_a_head_of_another_ledger_is_refused(used, tmp_path):
     head = tmp_path / "head"
-    HeadFile(head).advance(Mark("b" * 32, 3, "3" * 64))
+    HeadFile(head).advance(HeadMark("b" * 32, 3, "3" * 64))
     with pytest.raises(LedgerRolledBack, match="another ledger"):
         opened(used, head=head)
 

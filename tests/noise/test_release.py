@@ -19,7 +19,7 @@ from dither.mechanisms import GaussianThreshold, PartitionSelection
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import Noisy
 from dither.query.kinds import Column, Facts, Interval, Kind
-from dither.query.measure.measures import Histogram, Measured
+from dither.query.measure.measures import BinCounts, Measured
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
 from dither.query.price.key_selection import _ladder
 from dither.query.price.price import QueryBudget, price
@@ -74,7 +74,7 @@ def measured(question, keys, counts):
     """Made-up cells: every total and every distinct count of a group is ``counts``."""
     columns = {f"k{i}": column for i, column in enumerate(keys)}
     cells = np.asarray(counts, dtype=np.int64)
-    some = Histogram(group=np.arange(cells.size), bin=np.full(cells.size, 3), count=cells)
+    some = BinCounts(group=np.arange(cells.size), bin=np.full(cells.size, 3), count=cells)
     return Measured(
         keys=pa.table(columns),
         size=cells.size,
@@ -399,7 +399,7 @@ def test_quantiles_in_groups_have_the_law_of_the_mechanism(statistics):
     group = np.repeat(np.arange(size), len(values))
     bins, counts = (np.tile([v[i] for v in values], size) for i in (0, 1))
     order = np.random.default_rng(0).permutation(group.size)
-    histogram = Histogram(group=group[order], bin=bins[order], count=counts[order])
+    histogram = BinCounts(group=group[order], bin=bins[order], count=counts[order])
     exact = Measured(keys=pa.table({"k0": np.arange(size)}), size=size, totals=(), bins=(histogram,))
     drawn = release(question, exact).values[0].to_numpy()
     listed = np.repeat([v for v, _ in values], [n for _, n in values]).astype(float)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dither.policy.findings import Notes
-from dither.policy.places import Places
+from dither.policy.places import SettingPlaces
 from dither.policy.policy import Policy
 from dither.policy.settings import SECTIONS, names_of, shaped
 from dither.policy.toml_text import exact_number
@@ -38,7 +38,7 @@ def test_every_example_is_right(section):
     for name, _, _, _, example in documented(section):
         raw = tomllib.loads(example, parse_float=exact_number)
         assert list(raw) == [name]
-        notes = Notes("docs", Places(example))
+        notes = Notes("docs", SettingPlaces(example))
         _, broken = shaped(SECTIONS[section], raw, (), notes)
         assert (broken, notes.findings) == (frozenset(), [])
 
@@ -47,7 +47,7 @@ def test_every_example_is_right(section):
 def test_the_examples_in_messages_are_right_too(section):
     for name, value in names_of(SECTIONS[section]).items():
         text = f"{name} = {value}"
-        notes = Notes("messages", Places(text))
+        notes = Notes("messages", SettingPlaces(text))
         shaped(SECTIONS[section], tomllib.loads(text, parse_float=exact_number), (), notes)
         assert notes.findings == []
 

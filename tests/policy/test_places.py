@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, strategies as st
 
-from dither.policy.places import Places
+from dither.policy.places import SettingPlaces
 from dither.policy.toml_text import Inexact, exact_number, toml_key, toml_number, toml_path, toml_value
 
 TRICKY = """\
@@ -59,7 +59,7 @@ def paths(value, path=()):
 
 
 def test_every_kind_of_toml_has_its_line():
-    places = Places(TRICKY)
+    places = SettingPlaces(TRICKY)
     lines = TRICKY.split("\n")
 
     def number(start):
@@ -93,11 +93,11 @@ def test_every_kind_of_toml_has_its_line():
 
 
 def test_lines_are_the_same_with_windows_line_ends():
-    assert Places(TRICKY.replace("\n", "\r\n")).lines == Places(TRICKY).lines
+    assert SettingPlaces(TRICKY.replace("\n", "\r\n")).lines == SettingPlaces(TRICKY).lines
 
 
 def test_what_isnt_written_is_at_the_innermost_thing_around_it():
-    places = Places('[a]\n[a.b]\nx = [\n  1,\n]\n["c d"]\n')
+    places = SettingPlaces('[a]\n[a.b]\nx = [\n  1,\n]\n["c d"]\n')
     assert places.line(("a", "b", "missing")) == 2
     assert places.line(("a", "b", "x", 7)) == 3
     assert places.line(("c d", "missing", "deeper")) == 6
@@ -200,13 +200,13 @@ def test_the_scanner_finds_the_lines_that_the_writer_wrote(content, data):
     writer = Writer(data.draw)
     writer.section(content, ())
     assert tomllib.loads(writer.text, parse_float=exact_number) == content
-    assert dict(Places(writer.text).lines) == writer.lines
+    assert dict(SettingPlaces(writer.text).lines) == writer.lines
 
 
 def test_the_law_would_notice_a_scanner_that_is_one_line_off():
     text = "a = [\n1,\n2]\nb = 1"
-    assert dict(Places(text).lines) == {("a",): 1, ("a", 0): 2, ("a", 1): 3, ("b",): 4}
-    assert dict(Places("\n" + text).lines) != dict(Places(text).lines)
+    assert dict(SettingPlaces(text).lines) == {("a",): 1, ("a", 0): 2, ("a", 1): 3, ("b",): 4}
+    assert dict(SettingPlaces("\n" + text).lines) != dict(SettingPlaces(text).lines)
 
 
 @given(values)

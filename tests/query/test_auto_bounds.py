@@ -13,7 +13,7 @@ from scipy import stats
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dither.privacy import Adjacency
 from dither.query.kinds import Call, Column, Interval, Kind, Literal
-from dither.query.measure.measures import Histogram, Measured
+from dither.query.measure.measures import BinCounts, Measured
 from dither.query.plan.plan import Scan
 from dither.query.price.auto_bounds import (
     BINS,
@@ -75,7 +75,7 @@ def bin_index(x):
 
 
 def measured(bins, counts):
-    here = Histogram(
+    here = BinCounts(
         group=np.zeros(len(bins), np.int64), bin=np.array(bins, np.int64), count=np.array(counts, np.int64)
     )
     return Measured(keys=pa.table({}), size=1, totals=(), bins=(here,))

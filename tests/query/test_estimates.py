@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 from scipy import integrate, stats
 
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dither.query.aggregates.base import Chosen, Constant, Linear, Noisy
+from dither.query.aggregates.base import ChosenValue, Constant, Linear, Noisy
 from dither.query.aggregates.mean import Centred, Mean
-from dither.query.aggregates.moments import Moments, Product
+from dither.query.aggregates.moments import MomentsRecipe, Product
 from dither.query.aggregates.spread import half_width, multiplier, quantile_of_difference, quantile_of_sum
 from dither.query.kinds import Kind
 from dither.query.plan.plan import Function
@@ -68,10 +68,10 @@ def test_constants_and_choices():
     assert value.tolist() == low.tolist() == high.tolist() == [2.5] * 3
     whole = estimate(Constant(F(0), whole=True), noisy([], []))
     assert whole.value.type == pa.int64()
-    chosen = estimate(Chosen(choice=0), noisy([], [], [np.array([1.5, 2.5, 3.5])]))
+    chosen = estimate(ChosenValue(choice=0), noisy([], [], [np.array([1.5, 2.5, 3.5])]))
     assert chosen.value.to_pylist() == [1.5, 2.5, 3.5]
     assert chosen.low.null_count == chosen.high.null_count == 3
-    mode = Chosen(choice=0, values=("a", "b"), kind=Kind.TEXT)
+    mode = ChosenValue(choice=0, values=("a", "b"), kind=Kind.TEXT)
     assert estimate(mode, noisy([], [], [np.array([1, 0, 1])])).value.to_pylist() == ["b", "a", "b"]
 
 
@@ -243,7 +243,7 @@ def test_the_quantile_of_one_noise_is_exact_and_of_none_is_zero():
 
 
 def moments(function, *, two=False):
-    return Moments(
+    return MomentsRecipe(
         function=function,
         count=0,
         x=Centred(cell=1, step=F(1, 4), offset=40),

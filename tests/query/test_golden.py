@@ -16,10 +16,10 @@ import pytest
 from dither.audit.suite.questions import QUESTIONS, shop
 from dither.errors import Refused
 from dither.privacy import Adjacency
-from dither.query.aggregates.base import Chosen, Constant, Linear
+from dither.query.aggregates.base import ChosenValue, Constant, Linear
 from dither.query.aggregates.catalogue import from_json, to_json
 from dither.query.aggregates.mean import Centred, Mean
-from dither.query.aggregates.moments import Moments, Product
+from dither.query.aggregates.moments import MomentsRecipe, Product
 from dither.query.kinds import Kind
 from dither.query.plan.plan import Function
 from dither.query.price.price import QueryBudget, price
@@ -40,21 +40,21 @@ RECIPES = [
     Linear(cell=7, step=F(1, 100), whole=False),
     Mean(count=1, x=X, low=F(-5), high=F(7, 2)),
     *(
-        Moments(function=function, count=1, x=X, y=None, xx=XX, yy=None, xy=None, half_x=F(3), half_y=F(3))
+        MomentsRecipe(function=function, count=1, x=X, y=None, xx=XX, yy=None, xy=None, half_x=F(3), half_y=F(3))
         for function in (Function.VAR_POP, Function.VAR_SAMP, Function.STDDEV_POP, Function.STDDEV_SAMP)
     ),
     *(
-        Moments(function=function, count=1, x=X, y=Y, xx=None, yy=None, xy=XY, half_x=F(3), half_y=F(1, 7))
+        MomentsRecipe(function=function, count=1, x=X, y=Y, xx=None, yy=None, xy=XY, half_x=F(3), half_y=F(1, 7))
         for function in (Function.COVAR_POP, Function.COVAR_SAMP)
     ),
-    Moments(function=Function.CORR, count=1, x=X, y=Y, xx=XX, yy=YY, xy=XY, half_x=F(3), half_y=F(1, 7)),
-    Chosen(choice=0),
-    Chosen(choice=3, values=(False, True), kind=Kind.BOOLEAN),
-    Chosen(choice=1, values=(-1, 2**40), kind=Kind.INTEGER),
-    Chosen(choice=1, values=(0.1, 1e300, F(1, 3)), kind=Kind.DOUBLE),
-    Chosen(choice=1, values=("", "Zürich", '"quoted"'), kind=Kind.TEXT),
-    Chosen(choice=1, values=(dt.date(2024, 2, 29),), kind=Kind.DATE),
-    Chosen(choice=1, values=(dt.datetime.fromisoformat("2024-02-29T23:59:59.000005"),), kind=Kind.TIMESTAMP),
+    MomentsRecipe(function=Function.CORR, count=1, x=X, y=Y, xx=XX, yy=YY, xy=XY, half_x=F(3), half_y=F(1, 7)),
+    ChosenValue(choice=0),
+    ChosenValue(choice=3, values=(False, True), kind=Kind.BOOLEAN),
+    ChosenValue(choice=1, values=(-1, 2**40), kind=Kind.INTEGER),
+    ChosenValue(choice=1, values=(0.1, 1e300, F(1, 3)), kind=Kind.DOUBLE),
+    ChosenValue(choice=1, values=("", "Zürich", '"quoted"'), kind=Kind.TEXT),
+    ChosenValue(choice=1, values=(dt.date(2024, 2, 29),), kind=Kind.DATE),
+    ChosenValue(choice=1, values=(dt.datetime.fromisoformat("2024-02-29T23:59:59.000005"),), kind=Kind.TIMESTAMP),
 ]
 
 

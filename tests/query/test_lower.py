@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dither.errors import InvalidParameter, Refused
-from dither.query.aggregates.base import Chosen, Constant, Linear
+from dither.query.aggregates.base import ChosenValue, Constant, Linear
 from dither.query.aggregates.catalogue import from_json, lower, to_json
 from dither.query.aggregates.mean import Mean
-from dither.query.aggregates.moments import Moments
+from dither.query.aggregates.moments import MomentsRecipe
 from dither.query.kinds import Column, Facts, Interval, Kind
 from dither.query.measure.grids import bin_grid, centred_grid, common_step, sum_grid
 from dither.query.measure.measures import LARGEST_PART, Cap, DistinctValues, Total
@@ -197,7 +197,7 @@ def test_mode_counts_public_values_by_their_place():
     assert [e.value for e in case.arguments[1::2]] == [0, 1, 2]
     assert [e.arguments[1].value for e in case.arguments[:-1:2]] == ["blue", "green", "red"]
     assert case.arguments[-1].value is None
-    assert lowered.recipes[0] == Chosen(choice=0, values=("blue", "green", "red"), kind=Kind.TEXT)
+    assert lowered.recipes[0] == ChosenValue(choice=0, values=("blue", "green", "red"), kind=Kind.TEXT)
     integers = lower(aggregation(ask(Function.MODE, argument(-1, 3, kind=Kind.INTEGER))))
     assert integers.recipes[0].values == (-1, 0, 1, 2, 3)
 
@@ -430,7 +430,7 @@ def test_recipes_survive_json():
     asked = [ask(f, *(() if f is Function.COUNT else (N,))) for f in functions]
     asked += [ask(Function.CORR, X, N), ask(Function.AVG, argument(3, 3)), ask(Function.QUANTILE, X, quantile=F(1, 3))]
     recipes = lower(aggregation(*asked)).recipes
-    assert {type(recipe) for recipe in recipes} == {Linear, Mean, Moments, Chosen, Constant}
+    assert {type(recipe) for recipe in recipes} == {Linear, Mean, MomentsRecipe, ChosenValue, Constant}
     for recipe in recipes:
         assert from_json(to_json(recipe)) == recipe
     with pytest.raises(InvalidParameter):

@@ -8,7 +8,7 @@ import pytest
 
 from dither.engines.duckdb.released import compute
 from dither.query.expressions.functions import FUNCTIONS
-from dither.query.expressions.propagation import RULES, Anything, Numbers, Truths, propagated
+from dither.query.expressions.propagation import RULES, AnyValue, Numbers, Truths, propagated
 from dither.query.kinds import Call, Column, Kind, Literal
 
 B, W, D, T = Kind.BOOLEAN, Kind.INTEGER, Kind.DOUBLE, Kind.TEXT
@@ -170,7 +170,7 @@ def test_what_has_no_rule_may_be_anything(name):
     kind = {"to_text": T, "is_nan": B}.get(name, B)
     arguments = [truths(rng)[0], truths(rng)[0]] if name in ("greatest", "nullif") else [one]
     found = propagated(Call(name, (Column("c0", D),) * len(arguments), kind), arguments, SIZE)
-    assert isinstance(found, Anything) if kind is T else (found.true & found.false & found.null).all()
+    assert isinstance(found, AnyValue) if kind is T else (found.true & found.false & found.null).all()
 
 
 def test_every_rule_is_tried_here():

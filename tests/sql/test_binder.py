@@ -16,7 +16,18 @@ from dither.errors import Refused
 from dither.query.expressions.functions import FUNCTIONS, Typed, apply, literal
 from dither.query.kinds import Call, Column, Facts, Interval, Kind, Literal
 from dither.query.plan.canonical import canonical_aggregation, normal
-from dither.query.plan.plan import Distinct, Filter, Function, Inner, Join, JoinKind, PerUnit, Project, Union, Window
+from dither.query.plan.plan import (
+    Distinct,
+    FilterRows,
+    Function,
+    Inner,
+    JoinKind,
+    JoinRows,
+    PerUnit,
+    Project,
+    Union,
+    Window,
+)
 from dither.query.schema import Schema
 from dither.query.sql import bind
 from support.schemas import SHOP
@@ -47,24 +58,24 @@ def only_node(text, kind):
 
 
 def test_private_joins_are_on_the_unit_and_only_there():
-    join = only_node("SELECT COUNT(*) FROM orders o JOIN clicks c ON o.user_id = c.visitor AND c.seconds > 1", Join)
+    join = only_node("SELECT COUNT(*) FROM orders o JOIN clicks c ON o.user_id = c.visitor AND c.seconds > 1", JoinRows)
     assert join.on_unit
     assert join.condition.function == "greater"
-    join = only_node("SELECT COUNT(*) FROM orders JOIN products USING (product)", Join)
+    join = only_node("SELECT COUNT(*) FROM orders JOIN products USING (product)", JoinRows)
     assert not join.on_unit
     assert join.condition.function == "equal"
 
 
 def test_a_public_table_on_the_left_changes_sides():
-    join = only_node("SELECT COUNT(*) FROM products p RIGHT JOIN orders o ON o.product = p.product", Join)
+    join = only_node("SELECT COUNT(*) FROM products p RIGHT JOIN orders o ON o.product = p.product", JoinRows)
     assert (join.kind, join.left.table, join.right.table) == (JoinKind.LEFT, "orders", "products")
 
 
 def test_not_in_is_an_anti_join_without_nulls():
-    join = only_node("SELECT COUNT(*) FROM orders WHERE product NOT IN (SELECT product FROM products)", Join)
+    join = only_node("SELECT COUNT(*) FROM orders WHERE product NOT IN (SELECT product FROM products)", JoinRows)
     assert join.kind is JoinKind.ANTI
     assert join.left.predicate.function == "is_not_null"
-    join = only_node("SELECT COUNT(*) FROM orders WHERE user_id NOT IN (SELECT user_id FROM users)", Join)
+    join = only_node("SELECT COUNT(*) FROM orders WHERE user_id NOT IN (SELECT user_id FROM users)", JoinRows)
     assert (join.kind, join.on_unit, join.condition) == (JoinKind.ANTI, True, None)
 
 
@@ -434,7 +445,7 @@ def test_comparisons_with_any_spelling_of_a_number_keep_their_value(name):
 def test_plan_names_do_not_matter():
     def renamed(relation):
         """The same plan, its scan renamed."""
-        if isinstance(relation, Filter):
+        if isinstance(relation, FilterRows):
             return replace(relation, input=renamed(relation.input))
         fields = tuple(replace(field, name="z" + field.name) for field in relation.fields)
         back = tuple(Column("z" + field.name, field.kind) for field in relation.fields)

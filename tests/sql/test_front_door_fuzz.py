@@ -13,9 +13,9 @@ from dither.query.kinds import Call, Column, Literal, walk
 from dither.query.plan.canonical import canonical_aggregation
 from dither.query.plan.plan import (
     Distinct,
-    Filter,
-    Join,
+    FilterRows,
     JoinKind,
+    JoinRows,
     PerUnit,
     Project,
     Question,
@@ -92,13 +92,13 @@ def scans(relation):
         yield relation
         return
     inputs = {
-        Filter: lambda r: [r.input],
+        FilterRows: lambda r: [r.input],
         Project: lambda r: [r.input],
         Distinct: lambda r: [r.input],
         PerUnit: lambda r: [r.input],
         Window: lambda r: [r.input],
         Union: lambda r: list(r.inputs),
-        Join: lambda r: [r.left, r.right],
+        JoinRows: lambda r: [r.left, r.right],
     }[type(relation)](relation)
     for each in inputs:
         names = {field.name for field in each.fields}
@@ -111,11 +111,11 @@ def scans(relation):
 
 
 def own_expressions(relation):
-    if isinstance(relation, Filter):
+    if isinstance(relation, FilterRows):
         return [relation.predicate]
     if isinstance(relation, Project):
         return relation.expressions
-    if isinstance(relation, Join):
+    if isinstance(relation, JoinRows):
         return [] if relation.condition is None else [relation.condition]
     if isinstance(relation, PerUnit):
         return [*relation.keys, *(a.argument for a in relation.aggregates if a.argument is not None)]
@@ -139,7 +139,7 @@ def private_scans(relation):
 
 def copies_no_row(relation):
     """At row level: no node can let one row of a table through twice."""
-    if isinstance(relation, Join):
+    if isinstance(relation, JoinRows):
         assert not relation.on_unit
         assert all(not scan.private for scan in scans(relation.right))
         if relation.kind in (JoinKind.INNER, JoinKind.LEFT):

@@ -12,7 +12,7 @@ from dither.errors import Refused
 from dither.query.expressions.dates import by_format, moment
 from dither.query.kinds import Kind, Literal, columns, walk
 from dither.query.plan.canonical import canonical_aggregation
-from dither.query.plan.plan import Filter
+from dither.query.plan.plan import FilterRows
 from dither.query.sql import bind
 from dither.query.sql.queries import _bound
 from support.schemas import SHOP
@@ -25,7 +25,7 @@ def at(text):
 def condition(text):
     """The condition of a question over orders."""
     relation = _bound(f"SELECT COUNT(*) FROM orders WHERE {text}", SHOP).aggregation.relation
-    while not isinstance(relation, Filter):
+    while not isinstance(relation, FilterRows):
         relation = relation.input
     return relation.predicate
 

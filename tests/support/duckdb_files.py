@@ -8,7 +8,7 @@ import duckdb
 from dither.engines import DuckDBEngine
 from dither.query.kinds import NOTHING, Column, Kind
 from dither.query.measure.measures import Cap, Measurement, Total
-from dither.query.plan.plan import Field, Key, Scan
+from dither.query.plan.plan import Key, PlanField, Scan
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 
 SALT = b"0123456789abcdef"
@@ -26,7 +26,7 @@ def schema(*tables):
 
 def scan(facts, *, unit=True):
     names = tuple((f"c{i}", column) for i, column in enumerate(facts.columns))
-    fields = tuple(Field(name=n, kind=facts.columns[c].kind, facts=NOTHING) for n, c in names)
+    fields = tuple(PlanField(name=n, kind=facts.columns[c].kind, facts=NOTHING) for n, c in names)
     return Scan(
         table=facts.name, private=True, unit_column=facts.unit_column if unit else None, columns=names, fields=fields
     )

@@ -11,12 +11,12 @@ from dither.query.kinds import Call, Column, Expression, Kind, Literal
 from dither.query.measure.measures import Bins, Cap, DistinctValues, Measurement, Total
 from dither.query.plan.plan import (
     Distinct,
-    Filter,
+    FilterRows,
     Gridded,
     Inner,
     InnerAggregate,
-    Join,
     JoinKind,
+    JoinRows,
     Key,
     Ordering,
     PerUnit,
@@ -138,7 +138,7 @@ def relations() -> dict[str, Measurement]:
     union = Union(inputs=(doubled, doubled), fields=(field("c1", T), field("c3", D), field("c9", D)))
     joins = {
         f"{kind.value} join {name}": measure(
-            Join(left=VISITS, right=right, kind=kind, on_unit=on_unit, condition=condition),
+            JoinRows(left=VISITS, right=right, kind=kind, on_unit=on_unit, condition=condition),
             (key(PLACE),) if kind in (JoinKind.SEMI, JoinKind.ANTI) else (key(PLACE), key(column)),
             groups=100,
             totals=(COUNT, SUM),
@@ -184,7 +184,10 @@ def relations() -> dict[str, Measurement]:
             NOTES, totals=(), bins=(Bins(grid=Gridded(expression=Column("c2", D), step=Fraction(1), low=0, high=9)),)
         ),
         "filter": measure(
-            Filter(input=VISITS, predicate=call("greater", B, X, lit(0.0, D))), (place,), groups=8, totals=(COUNT, SUM)
+            FilterRows(input=VISITS, predicate=call("greater", B, X, lit(0.0, D))),
+            (place,),
+            groups=8,
+            totals=(COUNT, SUM),
         ),
         "project": measure(doubled, (key(Column("c3", D)),), groups=100),
         "union": measure(union, (key(Column("c9", D)),), groups=100, rows=4),
@@ -203,7 +206,7 @@ def relations() -> dict[str, Measurement]:
 def of_rows() -> dict[str, Measurement]:
     """Measurements in which every row is a unit."""
     place = key(PLACE, LISTED)
-    joined = Join(
+    joined = JoinRows(
         left=VISITS,
         right=PLACES,
         kind=JoinKind.SEMI,

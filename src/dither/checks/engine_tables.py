@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dither.query.arrow import TYPES
 from dither.query.kinds import NOTHING, Kind
-from dither.query.plan.plan import Field, Scan
+from dither.query.plan.plan import PlanField, Scan
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
@@ -189,6 +189,6 @@ def scan(table: str, *, prefix: str = "c") -> Scan:
     )
 
 
-def field(name: str, kind: Kind) -> Field:
+def field(name: str, kind: Kind) -> PlanField:
     """A column of which nothing is known."""
-    return Field(name=name, kind=kind, facts=NOTHING)
+    return PlanField(name=name, kind=kind, facts=NOTHING)

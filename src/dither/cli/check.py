@@ -14,7 +14,7 @@ from dither.cli.screen import console, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dither.curator.drafts import Finding
+    from dither.curator.drafts import PolicyFinding
 
 STYLES = {"error": "bold red", "warning": "yellow", "hint": "dim"}
 
@@ -57,7 +57,7 @@ def check(
         screen.print(f"{policy} has no mistakes. Its data was not looked at: dither check --data reads it.")
 
 
-def _show(found: Sequence[Finding], screen: Console) -> None:
+def _show(found: Sequence[PolicyFinding], screen: Console) -> None:
     for finding in found:
         first, *rest = str(finding).splitlines()
         screen.print(Text(f"{finding.level.value}: ", style=STYLES[finding.level.value]).append(printable(first)))

@@ -419,7 +419,7 @@ class Charging:
         self._stated: Mapping[Account, Limit] | None = None
         self._change = threading.Condition()
         self._threads: Counter[int] = Counter()
-        self._claimed: set[Claim] = set()
+        self._claimed: set[ChargeClaim] = set()
         self.closing = False
 
     # ------------------------------------------------------------------ one question
@@ -447,14 +447,14 @@ class Charging:
             raise LedgerCorrupt("an answer that the log speaks of isn't stored")
         return reservation
 
-    def begin(self, claim: Claim) -> None:
+    def begin(self, claim: ChargeClaim) -> None:
         """Count what was charged as worked on; refused once the curator is being closed."""
         with self._change:
             self._claimed.add(claim)
             if self.closing:
                 raise SourceError("the curator was closed before the question could run")
 
-    def finished(self, claim: Claim) -> None:
+    def finished(self, claim: ChargeClaim) -> None:
         """No longer worked on; idempotent."""
         with self._change:
             self._claimed.discard(claim)
@@ -528,7 +528,7 @@ class Charging:
                 self._change.wait(PATIENCE)
 
 
-class Claim:
+class ChargeClaim:
     """One charge, from before it is on disk until its answer or its failure is recorded.
 
     Whatever is raised from ``reserve`` to ``record`` goes to ``problem``, and ``settled`` is called behind the except

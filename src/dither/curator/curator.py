@@ -12,7 +12,7 @@ from typing import Any, Self
 from dither.curator.answers.release import Released
 from dither.curator.answers.shape import shape
 from dither.curator.approvals import Approvals
-from dither.curator.charging import Claim
+from dither.curator.charging import ChargeClaim
 from dither.curator.computation import Computation, data_of, expect_runnable, given
 from dither.curator.execution import Stored
 from dither.curator.memory import fixed
@@ -87,7 +87,9 @@ class AnalystView:
             key = vault.pricing.key_of_computation(computation, loss)
             vault.quoting.check_computation(loss, key, self.who)
             note = vault.charging.note(self.who.name, computation=computation.key())
-            reservation = self._settled(Claim(vault.charging, key=key, who=self.who, loss=loss, note=note), computation)
+            reservation = self._settled(
+                ChargeClaim(vault.charging, key=key, who=self.who, loss=loss, note=note), computation
+            )
             assert reservation.answer is not None
             return given(reservation.answer, older=vault.execution.older(data_of(reservation.answer)))
 
@@ -109,10 +111,10 @@ class AnalystView:
             key_version=KEY_VERSION,
         )
         charging, loss, cost = self._vault.charging, prepared.loss, prepared.epsilon
-        claim = Claim(charging, key=prepared.key, who=self.who, loss=loss, note=note, epsilon=cost)
+        claim = ChargeClaim(charging, key=prepared.key, who=self.who, loss=loss, note=note, epsilon=cost)
         return self._settled(claim, prepared)
 
-    def _settled(self, claim: Claim, work: Prepared | Computation) -> Reservation:
+    def _settled(self, claim: ChargeClaim, work: Prepared | Computation) -> Reservation:
         """Charge, durably; run what wasn't run before; record. From the charge on only the claim knows what failed."""
         execution = self._vault.execution
         execution.expect_ready()

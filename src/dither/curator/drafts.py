@@ -17,15 +17,15 @@ from dither.errors import InvalidParameter
 from dither.policy.advice.advice import advise
 from dither.policy.advice.data import about_data
 from dither.policy.draft.draft import draft, is_csv, write_new
-from dither.policy.findings import Finding, Level
+from dither.policy.findings import Level, PolicyFinding
 from dither.policy.policy import Policy, read_file
-from dither.policy.source import Source
+from dither.policy.source import PolicySource
 from dither.query.intake import Intake, NotAccepted, TableReport, news
 from dither.query.schema import Schema
 
 __all__ = [
-    "Finding",
     "Level",
+    "PolicyFinding",
     "TableReport",
     "check",
     "check_data",
@@ -75,7 +75,7 @@ def _csv(source: Path | Mapping[str, Path]) -> list[Path]:
     return [path for path in source.values() if is_csv(path.name)] if isinstance(source, Mapping) else []
 
 
-def check(path: Path) -> list[Finding]:
+def check(path: Path) -> list[PolicyFinding]:
     """Everything to know about a policy file, errors first; opens the data's catalogue if the file says where it is."""
     reading = read_file(path)
     if reading.source is None:
@@ -94,7 +94,7 @@ def check(path: Path) -> list[Finding]:
     return found
 
 
-def check_data(path: Path) -> tuple[list[Finding], tuple[TableReport, ...]]:
+def check_data(path: Path) -> tuple[list[PolicyFinding], tuple[TableReport, ...]]:
     """Look at the data itself: what no answer will have, with errors where that is more than the policy says.
 
     A version of the data that passes is accepted: it can be opened from then on. For the owner alone.
@@ -113,7 +113,7 @@ def names_of(policy: Policy) -> DuckDBEngine:
     return _names(policy.source, policy.schema)
 
 
-def _names(source: Source, schema: Schema) -> DuckDBEngine:
+def _names(source: PolicySource, schema: Schema) -> DuckDBEngine:
     return DuckDBEngine.open(source.location, schema, intake=source.intake(names_only=True))
 
 

@@ -24,7 +24,7 @@ from dither.errors import Refused, SourceError
 from dither.policy.policy import Policy
 from dither.query.kinds import NOTHING, Column, Interval
 from dither.query.measure.measures import Measured, Measurement
-from dither.query.plan.plan import Field, Scan
+from dither.query.plan.plan import PlanField, Scan
 from dither.query.price.auto_bounds import bounds_from, price_search, search_measurement
 from dither.query.price.price import Priced, QueryBudget
 from dither.query.schema import Schema
@@ -46,7 +46,7 @@ def find_bounds(
             private=True,
             unit_column=table.unit_column,
             columns=(("c0", column_name),),
-            fields=(Field(name="c0", kind=kind, facts=NOTHING),),
+            fields=(PlanField(name="c0", kind=kind, facts=NOTHING),),
         )
         units: OneOf["row", "column"] = "row" if table.unit_column is None else "column"
         rows = 1 if units == "row" else table.rows

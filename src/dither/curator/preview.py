@@ -20,7 +20,7 @@ from dither.errors import DitherError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class BudgetLeft:
     """What an account has left before and after, in words."""
 
     whose: str
@@ -36,7 +36,7 @@ class Outlook:
     doesn't fit in.
     """
 
-    accounts: tuple[Left, ...]
+    accounts: tuple[BudgetLeft, ...]
     quote: Quote | None = None
     problem: str = ""
     unfit: str = ""
@@ -53,13 +53,13 @@ def outlook_of(vault: Vault, request: Request) -> Outlook:
             return _raised(vault, request, own, dataset)
         return _asked(vault, request, own, dataset)
     except DitherError as error:
-        now = Left(whose="everybody together", now=_left(dataset), after="–")
+        now = BudgetLeft(whose="everybody together", now=_left(dataset), after="–")
         return Outlook(accounts=(now,), problem=str(error))
 
 
 def _asked(vault: Vault, request: Request, own: BudgetLine, dataset: BudgetLine) -> Outlook:
     quote = _quote(vault, request, request.analyst)
-    accounts = [Left(whose=request.analyst, now=_left(own), after=_after(own, quote.share))]
+    accounts = [BudgetLeft(whose=request.analyst, now=_left(own), after=_after(own, quote.share))]
     unfit = "" if quote.fits else request.analyst
     after = "–"
     if vault.accounts.asker(OWNER).told == vault.accounts.dataset:
@@ -67,7 +67,7 @@ def _asked(vault: Vault, request: Request, own: BudgetLine, dataset: BudgetLine)
         whole = _quote(vault, request, OWNER)
         after = _after(dataset, whole.share)
         unfit = unfit or ("" if whole.fits or quote.free else "everybody together")
-    accounts.append(Left(whose="everybody together", now=_left(dataset), after=after))
+    accounts.append(BudgetLeft(whose="everybody together", now=_left(dataset), after=after))
     return Outlook(accounts=tuple(accounts), quote=quote, unfit=unfit)
 
 
@@ -90,8 +90,8 @@ def _raised(vault: Vault, request: Request, own: BudgetLine, dataset: BudgetLine
         (after,) = raised.lines(raised.asker(request.analyst))
     return Outlook(
         accounts=(
-            Left(whose=request.analyst, now=_left(own), after=_left(after)),
-            Left(whose="everybody together", now=_left(dataset), after="the same"),
+            BudgetLeft(whose=request.analyst, now=_left(own), after=_left(after)),
+            BudgetLeft(whose="everybody together", now=_left(dataset), after="the same"),
         )
     )
 

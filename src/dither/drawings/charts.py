@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from dither.drawings.panels import WIDTH, ChartKind, Drawing, Mark, Panel, draw_panel
 from dither.drawings.svg_axes import COLOURS, LARGEST
-from dither.drawings.texts import Interval, ValueText, cell, column_texts, plain
+from dither.drawings.texts import ShownInterval, ValueText, cell, column_texts, plain
 
 MOST_BARS, MOST_POINTS, MOST_TOGETHER, MOST_PANELS = 40, 400, 300, 8
 # More rows than this aren't looked at.
@@ -40,7 +40,7 @@ class _Keys:
 
 def draw(
     table: pa.Table,
-    intervals: Mapping[str, Interval],
+    intervals: Mapping[str, ShownInterval],
     *,
     confidence: float,
     kind: ChartKind | None = None,
@@ -76,7 +76,9 @@ def _suitable(panel: Panel) -> ChartKind:
     return "bar" if len(panel.marks) <= MOST_BARS else "dot"
 
 
-def _panel(name: str, bars: Interval, marks: tuple[Mark, ...], keys: _Keys, confidence: float, *, more: int) -> Panel:
+def _panel(
+    name: str, bars: ShownInterval, marks: tuple[Mark, ...], keys: _Keys, confidence: float, *, more: int
+) -> Panel:
     notes = list(keys.notes)
     told = f"{cell(name)}: {len(marks)} noisy values"
     if bars.low is not None:
@@ -195,7 +197,7 @@ def _numeric(table: pa.Table, name: str) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
-def _marks(column: pa.ChunkedArray[Any], name: str, bars: Interval, keys: _Keys) -> tuple[Mark, ...]:
+def _marks(column: pa.ChunkedArray[Any], name: str, bars: ShownInterval, keys: _Keys) -> tuple[Mark, ...]:
     values, texts = column.slice(0, MOST_ROWS).to_pylist(), column_texts(column, bars, MOST_ROWS)
     marks: list[Mark] = []
     for row in keys.rows:

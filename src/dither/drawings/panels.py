@@ -9,7 +9,7 @@ from html import escape
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
-from dither.drawings.svg_axes import COLOURS, FILL, LETTER, Axis, Scale, cut, spread, width_of
+from dither.drawings.svg_axes import COLOURS, FILL, LETTER, ChartAxis, Scale, cut, spread, width_of
 
 ChartKind: TypeAlias = Literal["bar", "line", "dot"]
 
@@ -327,12 +327,12 @@ def _lying_mark(mark: Mark, kind: ChartKind, across: Scale, y: float) -> str:
 # ---------------------------------------------------------------------- both
 
 
-def _axis(panel: Panel, kind: ChartKind, *, wanted: int) -> Axis:
+def _axis(panel: Panel, kind: ChartKind, *, wanted: int) -> ChartAxis:
     ends = [end for mark in panel.marks for end in (mark.value, mark.low, mark.high) if end is not None]
     low, high = min(ends), max(ends)
     if kind == "bar" or (low > 0 and low < 0.5 * high):
         low, high = min(0.0, low), max(0.0, high)
-    return Axis.over(low, high, wanted=wanted)
+    return ChartAxis.over(low, high, wanted=wanted)
 
 
 def _head(panel: Panel, width: int) -> tuple[list[str], float]:

@@ -35,7 +35,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class ChartAxis:
     """From where to where values are drawn, and the round numbers between."""
 
     low: float
@@ -43,7 +43,7 @@ class Axis:
     ticks: tuple[float, ...]
 
     @classmethod
-    def over(cls, low: float, high: float, *, wanted: int = 5) -> Axis:
+    def over(cls, low: float, high: float, *, wanted: int = 5) -> ChartAxis:
         """An axis that holds both. An end that only just passes 0 gets no tick of its own."""
         ticks = round_numbers(low, high, wanted)
         step = ticks[1] - ticks[0]
@@ -58,7 +58,7 @@ class Axis:
         """The ticks as people read them, all in one unit.
 
         Example:
-            >>> Axis.over(0, 7_000).texts, Axis.over(0, 14_000).texts
+            >>> ChartAxis.over(0, 7_000).texts, ChartAxis.over(0, 14_000).texts
             (['0', '2,000', '4,000', '6,000', '8,000'], ['0', '5k', '10k', '15k'])
         """
         largest = max(abs(tick) for tick in self.ticks)

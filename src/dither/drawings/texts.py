@@ -17,7 +17,7 @@ MOST_DECIMALS = 8
 NEARLY_ALL, SMALLEST = 0.9995, 0.0001
 
 
-class Interval(Protocol):
+class ShownInterval(Protocol):
     """The ends of a noisy column's values; ``text`` says the error in words where there are none."""
 
     @property
@@ -51,7 +51,7 @@ class ValueText:
         return f"{self.value} ± {self.half}" if self.half else self.value
 
 
-def column_texts(column: pa.ChunkedArray[Any], bars: Interval | None, most: int | None = None) -> list[ValueText]:
+def column_texts(column: pa.ChunkedArray[Any], bars: ShownInterval | None, most: int | None = None) -> list[ValueText]:
     """The first values of a column as texts.
 
     A noisy column has the digits of its usual error: the others would be noise. The table keeps them. A value with a

@@ -60,7 +60,7 @@ def salt_number(salt: bytes, purpose: str) -> int:
     return int.from_bytes(hashlib.blake2b(salt, digest_size=8, person=purpose.encode()).digest(), "big")
 
 
-class Cells:
+class CellsSql:
     """The queries of one measurement: groups with their totals, and one more for each histogram or distinct count."""
 
     def __init__(self, relations: Relations, sampling: Sampling, measurement: Measurement, salt: bytes) -> None:

@@ -25,14 +25,14 @@ from dither.errors import InvalidParameter
 from dither.query.kinds import Call, Column, Expression, Kind, Literal, Value, columns as columns_of
 from dither.query.plan.plan import (
     Distinct,
-    Field,
-    Filter,
+    FilterRows,
     Gridded,
     Inner,
     InnerAggregate,
-    Join,
     JoinKind,
+    JoinRows,
     PerUnit,
+    PlanField,
     Project,
     Relation,
     Scan,
@@ -175,7 +175,7 @@ _PLAIN = re.compile(r'[lr]\.(?:"(?:[^"]|"")*"|[a-z0-9_]+)')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class TableSource:
     """A table as an engine has it: what to select from, and each column in its kind, read from the alias ``r``.
 
     ``unit`` is the id of the unit (NULL where it is missing) and ``unit_type`` its type in the engine. ``rows`` says
@@ -249,7 +249,7 @@ class Rendered:
         """The same where every column is a plain name."""
         return replace(self, select=self.select.named())
 
-    def scope(self, fields: Iterable[Field]) -> dict[str, str]:
+    def scope(self, fields: Iterable[PlanField]) -> dict[str, str]:
         """The SQL of those of the fields that were asked for."""
         columns = self.select.columns
         pairs = ((field.name, columns.get(quoted(field.name))) for field in fields)
@@ -261,7 +261,7 @@ class Relations:
     """Makes SQL of relations over the sources of one engine."""
 
     dialect: Dialect
-    sources: Mapping[str, Source]
+    sources: Mapping[str, TableSource]
     units: OneOf["row", "column"]
 
     def render(self, relation: Relation, used: frozenset[str]) -> Rendered:
@@ -271,7 +271,7 @@ class Relations:
         match relation:
             case Scan():
                 return self._scan(relation, used)
-            case Filter():
+            case FilterRows():
                 inner = self.render(relation.input, used | names_in([relation.predicate])).named()
                 predicate = self.dialect.expression(relation.predicate, inner.scope(relation.input.fields))
                 columns = inner.unit | _kept(inner, relation.fields, used)
@@ -279,7 +279,7 @@ class Relations:
                 return replace(inner, select=select)
             case Project():
                 return self._project(relation, used)
-            case Join():
+            case JoinRows():
                 return self._join(relation, used)
             case Union():
                 return self._union(relation, used)
@@ -325,7 +325,7 @@ class Relations:
         }
         return replace(inner, select=replace(inner.select, columns=columns))
 
-    def _join(self, join: Join, used: frozenset[str]) -> Rendered:
+    def _join(self, join: JoinRows, used: frozenset[str]) -> Rendered:
         needed = used if join.condition is None else used | names_in([join.condition])
         left, right = self.render(join.left, needed), self.render(join.right, needed)
         if join.on_unit and not (left.unit_type and right.unit_type):
@@ -466,7 +466,7 @@ class Relations:
         columns = {name: rows.columns[name] for name in (*inner.unit, *kept)} | made
         return replace(inner, select=closed(replace(rows, columns=columns).sql, columns))
 
-    def _over(self, item: Windowed, i: int, unit: list[str], fields: Sequence[Field]) -> str:
+    def _over(self, item: Windowed, i: int, unit: list[str], fields: Sequence[PlanField]) -> str:
         partition = [*unit, *(f"r._p{i}_{j}" for j in range(len(item.partition)))]
         order = [
             f"r._o{i}_{j} {'DESC' if o.descending else 'ASC'} NULLS {'FIRST' if o.nulls_first else 'LAST'}"
@@ -498,7 +498,7 @@ def column(name: str) -> str:
     return quoted(name)
 
 
-def scope(fields: Sequence[Field], alias: str = "r") -> dict[str, str]:
+def scope(fields: Sequence[PlanField], alias: str = "r") -> dict[str, str]:
     """The qualified names of fields."""
     return {field.name: f"{alias}.{quoted(field.name)}" for field in fields}
 
@@ -512,6 +512,6 @@ def _all(relation: Relation) -> frozenset[str]:
     return frozenset(field.name for field in relation.fields)
 
 
-def _kept(inner: Rendered, fields: Sequence[Field], used: frozenset[str]) -> dict[str, str]:
+def _kept(inner: Rendered, fields: Sequence[PlanField], used: frozenset[str]) -> dict[str, str]:
     names = (column(field.name) for field in fields if field.name in used)
     return {name: inner.select.columns[name] for name in names}

@@ -100,7 +100,7 @@ ADOPT = "if this is the latest copy there is, adopt it (`dither ledger adopt`); 
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class HeadMark:
     """A place in a ledger's chain."""
 
     ledger: str
@@ -108,7 +108,7 @@ class Mark:
     hash: str
 
     @classmethod
-    def start(cls, ledger: str) -> Mark:
+    def start(cls, ledger: str) -> HeadMark:
         """Before the first entry."""
         return cls(ledger, 0, GENESIS)
 
@@ -117,7 +117,7 @@ class Mark:
         return _slot(self)
 
     @classmethod
-    def from_slot(cls, slot: bytes) -> Mark | None:
+    def from_slot(cls, slot: bytes) -> HeadMark | None:
         """The inverse, or None for a slot that was never or only partly written."""
         with contextlib.suppress(ValueError):
             form, ledger, seq, link, _ = slot.decode("ascii").split()
@@ -134,7 +134,7 @@ class HeadFile:
         expect_locks()
         self.path = path
 
-    def read(self) -> Mark | None:
+    def read(self) -> HeadMark | None:
         """The furthest mark, or None if none was ever written; raises LedgerCorrupt if neither slot can be read."""
         with self._opened(create=False) as descriptor:
             text = b"" if descriptor is None else _text(descriptor)
@@ -151,7 +151,7 @@ class HeadFile:
                 )
             return _furthest(slots)
 
-    def advance(self, mark: Mark) -> Mark:
+    def advance(self, mark: HeadMark) -> HeadMark:
         """Move forward to the mark, durably; returns the head that now stands, this one or one further on.
 
         A head that is further on must be in the caller's chain: that is for the caller to see.
@@ -170,7 +170,7 @@ class HeadFile:
             return known
 
     @contextmanager
-    def _locked(self) -> Iterator[tuple[int, list[Mark | None], Mark | None]]:
+    def _locked(self) -> Iterator[tuple[int, list[HeadMark | None], HeadMark | None]]:
         """The file for one process at a time: its descriptor, its slots, and the furthest of them."""
         with self._opened(create=True) as descriptor:
             assert descriptor is not None
@@ -180,18 +180,18 @@ class HeadFile:
             slots = _slots(text)
             yield descriptor, slots, _furthest(slots)
 
-    def announce(self, mark: Mark) -> None:
+    def announce(self, mark: HeadMark) -> None:
         """Say which entry is about to be committed; for other processes, and whoever comes after this one died."""
         with self._opened(create=False) as descriptor:
             if descriptor is not None:
                 os.pwrite(descriptor, mark.slot(), 2 * SLOT)
 
-    def announced(self) -> Mark | None:
+    def announced(self) -> HeadMark | None:
         """The entry that was announced last, if its announcement can be read."""
         with self._opened(create=False) as descriptor:
             return None if descriptor is None else _mark(_text(descriptor)[2 * SLOT : 3 * SLOT])
 
-    def replace(self, mark: Mark) -> None:
+    def replace(self, mark: HeadMark) -> None:
         """Forget what was known: only for a new ledger, or one that its owner adopted."""
         with self._locked() as (descriptor, slots, known):
             # the furthest slot goes last: until then the old head stands, and adopting can be done again
@@ -353,7 +353,7 @@ def known_by(head: HeadFile) -> Json | None:
     return None
 
 
-def in_words(mark: Mark) -> Json:
+def in_words(mark: HeadMark) -> Json:
     """A mark as it is logged."""
     return {"ledger": mark.ledger, "seq": mark.seq, "hash": mark.hash}
 
@@ -363,29 +363,29 @@ def _text(descriptor: int) -> bytes:
     return os.pread(descriptor, SLOTS * SLOT + 1, 0)
 
 
-def _slots(text: bytes) -> list[Mark | None]:
+def _slots(text: bytes) -> list[HeadMark | None]:
     return [_mark(text[:SLOT]), _mark(text[SLOT : 2 * SLOT])]
 
 
 # the same bytes always mean the same mark: of two slots, one was read before and the other was just written
 @lru_cache(maxsize=16)
-def _mark(slot: bytes) -> Mark | None:
-    return Mark.from_slot(slot)
+def _mark(slot: bytes) -> HeadMark | None:
+    return HeadMark.from_slot(slot)
 
 
 @lru_cache(maxsize=16)
-def _slot(mark: Mark) -> bytes:
+def _slot(mark: HeadMark) -> bytes:
     text = f"{FORM} {mark.ledger} {mark.seq} {mark.hash}"
     line = f"{text} {hashlib.sha256(text.encode('ascii')).hexdigest()}"
     return line.ljust(SLOT - 1).encode("ascii") + b"\n"
 
 
-def _furthest(slots: list[Mark | None]) -> Mark | None:
+def _furthest(slots: list[HeadMark | None]) -> HeadMark | None:
     one, other = slots
     return other if one is None or (other is not None and other.seq > one.seq) else one
 
 
-def _write(descriptor: int, slot: int, mark: Mark) -> None:
+def _write(descriptor: int, slot: int, mark: HeadMark) -> None:
     os.pwrite(descriptor, mark.slot(), slot * SLOT)
     flush(descriptor)
 

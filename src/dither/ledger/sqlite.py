@@ -28,8 +28,8 @@ from dither.ledger.base import Entry, EntryKind, Opening, Verified, read_entry
 from dither.ledger.head import (
     ADOPT,
     HeadFile,
+    HeadMark,
     Inheritance,
-    Mark,
     OwnerLock,
     SecondPlace,
     flush_directory,
@@ -105,7 +105,7 @@ class HeadGuard(Guard):
         self.head = head
         self._path, self._identity = path, _identity(path)
         self._db, self._books, self._owner = db, books, owner
-        self._known: Mark | None = None
+        self._known: HeadMark | None = None
         self._covered = 0  # the furthest entry whose head was made durable by this very object
 
     def expect_same_file(self) -> None:
@@ -130,12 +130,12 @@ class HeadGuard(Guard):
         # where the log was seen to end, nothing more is to be found; at first that entry must be readable, too
         if known.seq > 0 and (self._known is None or not ends_there):
             self._expect_entry(known)
-        if not ends_there and self.head.announced() != Mark(ledger, *reached):
+        if not ends_there and self.head.announced() != HeadMark(ledger, *reached):
             # nobody who is known wrote this: a machine that died, or somebody around dither, whose seals may fit
             verify(self._db, self._books.opening, known)
         self._known = known
 
-    def _expect_entry(self, known: Mark) -> None:
+    def _expect_entry(self, known: HeadMark) -> None:
         try:
             is_there = self._books.entry(known.seq).hash == known.hash
         except LedgerCorrupt:
@@ -147,14 +147,14 @@ class HeadGuard(Guard):
 
     def announce(self) -> None:
         """Say which entry is about to be committed."""
-        self.head.announce(Mark(self._books.opening.ledger, *self._books.tail()))
+        self.head.announce(HeadMark(self._books.opening.ledger, *self._books.tail()))
 
     def advance(self) -> None:
         """Move the head to what the transaction saw, if it isn't there."""
         # what the transaction saw is durable, whoever wrote it; the head that covers it may not be, if its writer died
         reached = self._books.tail()
         if self._known is None or min(self._known.seq, self._covered) < reached[0]:
-            standing = self.head.advance(Mark(self._books.opening.ledger, *reached))
+            standing = self.head.advance(HeadMark(self._books.opening.ledger, *reached))
             if standing.seq > reached[0]:
                 self._expect_entry(standing)
             self._covered = standing.seq
@@ -273,7 +273,7 @@ class SqliteLedger(KeptLedger):
                 with translated(), transaction(db):
                     made = upgraded(db, opening, known_head, units=same_people, token=owner.token)
                     if not adopt:
-                        second_file.announce(Mark(opening.ledger, *made.tail()))
+                        second_file.announce(HeadMark(opening.ledger, *made.tail()))
             books = Books(db, opening, token=owner.token, alive=owner.alive)
             replaced = known if stranger else None
             ledger = cls(
@@ -335,7 +335,7 @@ class SqliteLedger(KeptLedger):
             # the owner vouches that it is the latest copy, not that it adds up
             verify(self._db, self._books.opening, None)
             adopted = self._books.append(EntryKind.ADOPTED, {"known": replaced or known_by(self.head)})
-        self.head.replace(Mark(self._books.opening.ledger, *adopted[:2]))
+        self.head.replace(HeadMark(self._books.opening.ledger, *adopted[:2]))
 
     def _agrees(self) -> bool:
         try:
@@ -386,13 +386,13 @@ def latest_of_format1(path: Path, head: str | os.PathLike[str] | None, count: in
     return [read_entry(row) for row in reversed(rows)]
 
 
-def _known_head(path: Path, head: str | os.PathLike[str] | None, opening: Opening) -> Mark:
+def _known_head(path: Path, head: str | os.PathLike[str] | None, opening: Opening) -> HeadMark:
     """How far a ledger is known to have got, by the second place that was named for it."""
     second = SecondPlace(path.absolute().resolve(), None if head is None else Path(head).absolute())
     return _head_of(HeadFile(second.head_of(opening.ledger)), opening)
 
 
-def _head_of(head: HeadFile, opening: Opening) -> Mark:
+def _head_of(head: HeadFile, opening: Opening) -> HeadMark:
     known = head.read()
     if known is None or known.ledger != opening.ledger:
         raise LedgerRolledBack(f"the head of this ledger is missing or that of another, before entry 1; {ADOPT}")
@@ -447,7 +447,7 @@ def _begin(db: sqlite3.Connection, wanted: Opening, path: Path, second: SecondPl
         raise second.lost()
     path.chmod(0o600)  # answers and causes of failures are the owner's; SQLite gives its other files the same mode
     # the head comes first: a ledger without one is always suspect, however early its maker died
-    HeadFile(second.head_of(wanted.ledger)).replace(Mark.start(wanted.ledger))
+    HeadFile(second.head_of(wanted.ledger)).replace(HeadMark.start(wanted.ledger))
     create(db)
     books = Books(db, wanted, token="", alive=lambda _: False)
     books.append(EntryKind.OPENED, wanted.to_json())

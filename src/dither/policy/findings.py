@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from dither.policy.places import Place, Places
+from dither.policy.places import Place, SettingPlaces
 from dither.policy.toml_text import toml_path, toml_value
 
 LONGEST_SHOWN = 60
@@ -24,11 +24,11 @@ class Level(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class PolicyFinding:
     """One thing to know about a policy: its place, what it is, and the exact lines to write (perhaps none).
 
     Example:
-        >>> print(Finding(level=Level.ERROR, file="dither.toml", line=3, key="budget", message="x is missing.",
+        >>> print(PolicyFinding(level=Level.ERROR, file="dither.toml", line=3, key="budget", message="x is missing.",
         ...               write="x = 1"))
         dither.toml, line 3, budget: x is missing. Write:
             x = 1
@@ -54,16 +54,16 @@ class Notes:
 
     __slots__ = ("file", "findings", "places")
 
-    def __init__(self, file: str, places: Places) -> None:
+    def __init__(self, file: str, places: SettingPlaces) -> None:
         self.file = file
         self.places = places
-        self.findings: list[Finding] = []
+        self.findings: list[PolicyFinding] = []
 
     def note(self, level: Level, path: Place, message: str, *, write: str = "") -> None:
         """Add a finding about the setting at ``path``, once."""
         line, key = self.places.line(path), toml_path(path)
         copy = write if len(write) <= LONGEST_LINE else ""
-        found = Finding(level=level, file=self.file, line=line, key=key, message=message, write=copy)
+        found = PolicyFinding(level=level, file=self.file, line=line, key=key, message=message, write=copy)
         if found not in self.findings:
             self.findings.append(found)
 
@@ -80,11 +80,11 @@ class Notes:
         self.note(Level.HINT, path, message, write=write)
 
     @property
-    def errors(self) -> list[Finding]:
+    def errors(self) -> list[PolicyFinding]:
         """What must be mended, by line."""
         return [found for found in self.in_order() if found.level is Level.ERROR]
 
-    def in_order(self) -> list[Finding]:
+    def in_order(self) -> list[PolicyFinding]:
         """Everything, errors first, then by line."""
         order = list(Level)
         return sorted(self.findings, key=lambda found: (order.index(found.level), found.line))

@@ -20,13 +20,13 @@ LONG_STRING = re.compile(r'"""(?:\\[\s\S]|[^\\])*?"{3,5}|\'\'\'[\s\S]*?\'{3,5}')
 SHORT_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'')
 
 
-class Places:
+class SettingPlaces:
     r"""The line of every key and array item of a TOML text that tomllib accepts.
 
     Items of arrays have their number (from 0) in the path.
 
     Example:
-        >>> places = Places('[tables."my orders"]\nprivate = true\nunique = [\n  ["id"],\n]')
+        >>> places = SettingPlaces('[tables."my orders"]\nprivate = true\nunique = [\n  ["id"],\n]')
         >>> places.line(("tables", "my orders", "private")), places.line(("tables", "my orders", "unique", 0))
         (2, 4)
         >>> places.line(("tables", "my orders", "missing")), places.line(("nothing",))

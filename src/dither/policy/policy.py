@@ -16,9 +16,9 @@ from typing import Any, Self
 from dither.brief import brief
 from dither.errors import InvalidPolicy, Refused
 from dither.policy.budget import Analyst, Budget
-from dither.policy.findings import Finding
-from dither.policy.reading import FILE, Reading, read
-from dither.policy.source import Source, name_problem
+from dither.policy.findings import PolicyFinding
+from dither.policy.reading import FILE, PolicyReading, read
+from dither.policy.source import PolicySource, name_problem
 from dither.privacy.unit import Unit
 from dither.query.kinds import Auto, Interval, Value
 from dither.query.schema import ColumnFacts, Schema, TableFacts
@@ -49,11 +49,11 @@ class Policy:
     """
 
     schema: Schema
-    source: Source
+    source: PolicySource
     budget: Budget
     analysts: Mapping[str, Analyst]
-    warnings: tuple[Finding, ...] = ()
-    reading: Reading = field(repr=False, compare=False)
+    warnings: tuple[PolicyFinding, ...] = ()
+    reading: PolicyReading = field(repr=False, compare=False)
 
     __repr__ = brief
 
@@ -71,7 +71,7 @@ class Policy:
         return cls.of(read(text, Path(base)))
 
     @classmethod
-    def of(cls, reading: Reading) -> Self:
+    def of(cls, reading: PolicyReading) -> Self:
         """The policy that was read; raises InvalidPolicy if there is anything to mend."""
         if reading.errors:
             raise InvalidPolicy([str(problem) for problem in reading.errors])
@@ -164,7 +164,7 @@ def _read_again(text: str, base: Path, file: str) -> Policy:
     return Policy.of(read(text, base, file))
 
 
-def read_file(path: str | Path) -> Reading:
+def read_file(path: str | Path) -> PolicyReading:
     """Read a policy file as far as it goes, for ``dither check``; raises InvalidPolicy if there is no such file."""
     place = Path(path)
     try:

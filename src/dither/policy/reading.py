@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from dither.policy.budget import Analyst, Budget, read_analysts, read_budget
-from dither.policy.findings import Finding, Level, Notes, did_you_mean
-from dither.policy.places import Places
+from dither.policy.findings import Level, Notes, PolicyFinding, did_you_mean
+from dither.policy.places import SettingPlaces
 from dither.policy.settings import HEADERS, SECTIONS, names_of
-from dither.policy.source import Source, read_source, read_twice
+from dither.policy.source import PolicySource, read_source, read_twice
 from dither.policy.tables import TableReading, read_tables
 from dither.policy.toml_text import exact_number
 from dither.privacy import Adjacency
@@ -24,7 +24,7 @@ AT_LINE = re.compile(r"\(at line (\d+), column \d+\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class PolicyReading:
     """What could be read of a policy file. It is usable if no finding is an error.
 
     ``source`` and ``budget`` are None, and tables without facts, where something in them is wrong or missing. ``text``
@@ -34,26 +34,28 @@ class Reading:
     text: str
     base: Path
     file: str
-    places: Places
-    findings: tuple[Finding, ...]
+    places: SettingPlaces
+    findings: tuple[PolicyFinding, ...]
     tables: Mapping[str, TableReading]
-    source: Source | None = None
+    source: PolicySource | None = None
     budget: Budget | None = None
     analysts: Mapping[str, Analyst]
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
     @property
-    def errors(self) -> tuple[Finding, ...]:
+    def errors(self) -> tuple[PolicyFinding, ...]:
         """Everything that must be mended before the policy can be used."""
         return tuple(found for found in self.findings if found.level is Level.ERROR)
 
 
-def read(text: str, base: Path, file: str = FILE) -> Reading:
+def read(text: str, base: Path, file: str = FILE) -> PolicyReading:
     """Read the text of a policy whose paths are relative to ``base``; never raises on account of the text."""
     raw, problem = _toml(text, file)
     if problem is not None:
-        return Reading(text=text, base=base, file=file, places=Places(""), findings=(problem,), tables={}, analysts={})
-    places = Places(text)
+        return PolicyReading(
+            text=text, base=base, file=file, places=SettingPlaces(""), findings=(problem,), tables={}, analysts={}
+        )
+    places = SettingPlaces(text)
     notes = Notes(file, places)
     for name in raw:
         if name not in TOP:
@@ -65,7 +67,7 @@ def read(text: str, base: Path, file: str = FILE) -> Reading:
     if source is not None:
         private = [name for name, table in tables.items() if table.settings.private]
         read_twice(source, private, [name for name, table in tables.items() if table.settings.public], notes)
-    return Reading(
+    return PolicyReading(
         text=text,
         base=base,
         file=file,
@@ -79,7 +81,7 @@ def read(text: str, base: Path, file: str = FILE) -> Reading:
     )
 
 
-def _toml(text: str, file: str) -> tuple[dict[str, Any], Finding | None]:
+def _toml(text: str, file: str) -> tuple[dict[str, Any], PolicyFinding | None]:
     try:
         return tomllib.loads(text, parse_float=exact_number), None
     except tomllib.TOMLDecodeError as problem:
@@ -94,7 +96,7 @@ def _toml(text: str, file: str) -> tuple[dict[str, Any], Finding | None]:
         digits = re.search(r"\d{1000,}|(?:\d_?){1000,}", text)
         line = text.count("\n", 0, digits.start() if digits else 0) + 1
         message = "a number has thousands of digits. Write one of at most 64 bits."
-    return {}, Finding(level=Level.ERROR, file=file, line=line, key="", message=message)
+    return {}, PolicyFinding(level=Level.ERROR, file=file, line=line, key="", message=message)
 
 
 def _unknown_section(name: str, raw: Mapping[str, Any], notes: Notes) -> None:

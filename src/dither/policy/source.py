@@ -22,7 +22,7 @@ EXAMPLE = '[source]\ndatabase = "shop.duckdb"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class PolicySource:
     """Where the data and the ledger are; paths are relative to the policy's directory no more.
 
     ``database`` is a DuckDB file; without one, ``files`` has a path or pattern for each table. ``version`` is the
@@ -75,7 +75,7 @@ def copies_of(name: str) -> str:
     return f"{name}.copies"
 
 
-def read_source(raw: object, base: Path, tables: Mapping[str, object], notes: Notes) -> Source | None:
+def read_source(raw: object, base: Path, tables: Mapping[str, object], notes: Notes) -> PolicySource | None:
     """The source, or None if it can't be read; ``tables`` are the declared ones, with what is said of each."""
     if raw is None:
         notes.error((), "the section [source] is missing: where is the data?", write=EXAMPLE)
@@ -101,7 +101,7 @@ def read_source(raw: object, base: Path, tables: Mapping[str, object], notes: No
     if name is None or {"ledger", "ledger_head", "copies"} & broken:
         return None
     ledger = _path(base, settings.ledger or f"{name}.ledger")
-    source = Source(
+    source = PolicySource(
         name=name,
         ledger=ledger,
         database=None if settings.database is None else _path(base, settings.database),
@@ -189,7 +189,7 @@ def _every_table_has_a_file(files: Mapping[str, str], tables: Mapping[str, objec
             )
 
 
-def _different_files(source: Source, notes: Notes) -> None:
+def _different_files(source: PolicySource, notes: Notes) -> None:
     data = [source.database] if source.database is not None else list(source.files.values())
     taken = {*data}
     for setting, path in (("ledger", source.ledger), ("ledger_head", source.ledger_head)):
@@ -200,7 +200,7 @@ def _different_files(source: Source, notes: Notes) -> None:
             taken.add(path)
 
 
-def read_twice(source: Source, private: Iterable[str], public: Iterable[str], notes: Notes) -> None:
+def read_twice(source: PolicySource, private: Iterable[str], public: Iterable[str], notes: Notes) -> None:
     """A file can't be private under one name and public under another: that would give its rows away."""
     secret = {source.files[table]: table for table in private if table in source.files}
     for table in public:

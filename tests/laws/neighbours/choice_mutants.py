@@ -8,7 +8,7 @@ import pyarrow as pa
 from dither.engines import cells, sql
 from dither.engines.duckdb import engine as duckdb, functions as duckdb_functions
 from dither.query.kinds import NOTHING, Call, Column as Named, Kind, Literal
-from dither.query.plan.plan import Field, Filter, Join, Ordering, Scan, Window, Windowed
+from dither.query.plan.plan import FilterRows, JoinRows, Ordering, PlanField, Scan, Window, Windowed
 
 from . import choice
 
@@ -110,31 +110,31 @@ def hashes_that_tie(patch):
 
 def choice_of_each_aggregate(patch):
     """A histogram chooses other groups than the totals."""
-    made = cells.Cells._steps
+    made = cells.CellsSql._steps
 
     def own(self, units, payload, final):
-        other = cells.Cells(
+        other = cells.CellsSql(
             self._relations, self._sampling, self._measurement, self._salt + repr(list(payload)).encode()
         )
         return made(other, units, payload, final)
 
-    patch.setattr(cells.Cells, "_steps", own)
+    patch.setattr(cells.CellsSql, "_steps", own)
 
 
 def choice_before_keys_are_filtered(patch):
     """Units lose groups to keys that nobody sees: the list of public keys is applied after the choice."""
-    made = cells.Cells._steps
+    made = cells.CellsSql._steps
 
     def later(self, units, payload, final):
         return made(self, replace(units, where=()), payload, lambda kept: final(replace(kept, where=units.where)))
 
-    patch.setattr(cells.Cells, "_steps", later)
+    patch.setattr(cells.CellsSql, "_steps", later)
     patch.setattr(duckdb, "add_up", lambda *_: None)
 
 
 def _limited(relation, most):
     """The rows of a table in the first so many groups of each unit, by the order of g."""
-    field = Field(name="place", kind=Kind.INTEGER, facts=NOTHING)
+    field = PlanField(name="place", kind=Kind.INTEGER, facts=NOTHING)
     g = next(name for name, column in relation.columns if column == "g")
     ranked = Windowed(
         function="dense_rank",
@@ -146,7 +146,7 @@ def _limited(relation, most):
     )
     wide = Window(input=relation, items=(ranked,), fields=(*relation.fields, replace(field, name=f"place of {g}")))
     place = Named(f"place of {g}", Kind.INTEGER)
-    return Filter(input=wide, predicate=Call("less_equal", (place, Literal(most, Kind.INTEGER)), Kind.BOOLEAN))
+    return FilterRows(input=wide, predicate=Call("less_equal", (place, Literal(most, Kind.INTEGER)), Kind.BOOLEAN))
 
 
 def _rewritten(patch, change, **more):
@@ -167,7 +167,7 @@ def choice_before_rows_are_filtered(patch):
     def change(relation, most):
         if isinstance(relation, Scan):
             return _limited(relation, most)
-        if isinstance(relation, Filter):
+        if isinstance(relation, FilterRows):
             return replace(relation, input=change(relation.input, most))
         return relation
 
@@ -180,9 +180,9 @@ def choice_of_each_table(patch):
     def change(relation, most):
         if isinstance(relation, Scan):
             return _limited(relation, most)
-        if isinstance(relation, Join):
+        if isinstance(relation, JoinRows):
             return replace(relation, left=change(relation.left, most), right=change(relation.right, most))
-        if isinstance(relation, Filter):
+        if isinstance(relation, FilterRows):
             return replace(relation, input=change(relation.input, most))
         return relation
 

@@ -107,7 +107,7 @@ def join_that_copies_rows(patch):
 
 def keys_not_filtered(patch):
     """Keys that aren't public take part when units choose their groups."""
-    patch.setattr(cells.Cells, "_where", lambda _self, _names: ())
+    patch.setattr(cells.CellsSql, "_where", lambda _self, _names: ())
 
 
 def ties_by_storage(patch):

@@ -10,8 +10,8 @@ import duckdb
 import pytest
 
 from dither.engines import DuckDBEngine
-from dither.query.aggregates.base import Chosen
-from dither.query.aggregates.moments import Moments
+from dither.query.aggregates.base import ChosenValue
+from dither.query.aggregates.moments import MomentsRecipe
 from dither.query.kinds import Column, Kind
 
 from .corpus import FOUND, SHOP, accepted, plain_database, plain_text, rows, uncut, write
@@ -134,8 +134,8 @@ def test_the_accepted_corpus(shop, name, sql):
     assert theirs
     public = [priced.aggregation.keys[place].values for place in places if place is not None]
     arguments = [a for aggregate in priced.aggregation.aggregates for a in aggregate.arguments]
-    chosen = any(isinstance(recipe, Chosen) and recipe.values is None for recipe in priced.lowered.recipes)
-    spread = any(isinstance(recipe, Moments) for recipe in priced.lowered.recipes)
+    chosen = any(isinstance(recipe, ChosenValue) and recipe.values is None for recipe in priced.lowered.recipes)
+    spread = any(isinstance(recipe, MomentsRecipe) for recipe in priced.lowered.recipes)
     rounded = any(a.expression.kind is Kind.DOUBLE and a.facts.step is None for a in arguments)
     for group, numbers in theirs.items():
         if any(values is not None and value not in values for value, values in zip(group, public, strict=True)):

@@ -20,7 +20,7 @@ from dither.curator.execution import find_bounds
 from dither.curator.price.pricing import Prepared
 from dither.privacy import Adjacency
 from dither.progress import Watch
-from dither.query.measure.measures import Histogram, Measured, Measurement
+from dither.query.measure.measures import BinCounts, Measured, Measurement
 from dither.query.price.price import Priced
 from dither.query.schema import Schema
 
@@ -210,7 +210,7 @@ def _where(breach: Breach, names: Sequence[str], priced: Priced) -> str:
             return "groups"
 
 
-def _changed(before: Histogram, after: Histogram) -> int:
+def _changed(before: BinCounts, after: BinCounts) -> int:
     counts: dict[int, int] = {}
     for sign, side in ((-1, before), (1, after)):
         for place, count in zip(side.bin.tolist(), side.count.tolist(), strict=True):
@@ -227,7 +227,7 @@ class _Recorder:
     def run(self, measurement: Measurement, *, salt: bytes) -> Measured:  # noqa: ARG002
         self.asked.append(measurement)
         none = np.zeros(0, dtype=np.int64)
-        return Measured(keys=pa.table({}), size=1, totals=(), bins=(Histogram(group=none, bin=none, count=none),))
+        return Measured(keys=pa.table({}), size=1, totals=(), bins=(BinCounts(group=none, bin=none, count=none),))
 
 
 def _search_measurements(schema: Schema, prepared: Prepared) -> dict[str, Measurement]:

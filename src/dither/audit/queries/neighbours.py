@@ -28,8 +28,8 @@ from dither.errors import InvalidParameter
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import Cell
 from dither.query.kinds import Kind
-from dither.query.measure.measures import Histogram, Measured, Reach, Total
-from dither.query.plan.plan import Distinct, Filter, Join, PerUnit, Project, Relation, Scan, Union, Window
+from dither.query.measure.measures import BinCounts, Measured, Reach, Total
+from dither.query.plan.plan import Distinct, FilterRows, JoinRows, PerUnit, Project, Relation, Scan, Union, Window
 from dither.query.price.price import Priced, QueryBudget, price
 from dither.query.schema import Schema
 from dither.query.sql import bind
@@ -137,11 +137,11 @@ def reading(relation: Relation, tables: Mapping[str, str]) -> Relation:
     match relation:
         case Scan():
             return replace(relation, table=tables.get(relation.table, relation.table))
-        case Join():
+        case JoinRows():
             return replace(relation, left=reading(relation.left, tables), right=reading(relation.right, tables))
         case Union():
             return replace(relation, inputs=tuple(reading(part, tables) for part in relation.inputs))
-        case Filter() | Project() | Distinct() | PerUnit() | Window():
+        case FilterRows() | Project() | Distinct() | PerUnit() | Window():
             return replace(relation, input=reading(relation.input, tables))
 
 
@@ -263,7 +263,7 @@ def moved_groups(
     return {group: amount for group, amount in change.items() if amount}
 
 
-def _counts(priced: Priced, measured: Measured, histogram: Histogram) -> dict[tuple[Group, int], int]:
+def _counts(priced: Priced, measured: Measured, histogram: BinCounts) -> dict[tuple[Group, int], int]:
     groups = groups_of(priced, measured)
     counts: dict[tuple[Group, int], int] = {}
     for group, where, count in zip(

@@ -26,7 +26,7 @@ from dither.curator.price.pricing import Pricing
 from dither.curator.price.quoting import Quoting
 from dither.engines import DuckDBEngine
 from dither.policy.policy import Policy
-from dither.policy.source import Source
+from dither.policy.source import PolicySource
 from dither.query.measure.measures import Measured, Measurement
 from dither.query.schema import Schema
 
@@ -44,7 +44,7 @@ def rehearsed(policy: Policy, tables: Mapping[str, pa.Table], folder: Path) -> P
     for place, (name, table) in enumerate({**empty_tables(policy.schema), **tables}.items()):
         files[name] = folder / f"{place}.parquet"
         pq.write_table(table, files[name])
-    source = Source(
+    source = PolicySource(
         name=policy.source.name, ledger=folder / "ledger", ledger_head=folder / "head", files=files, version="made up"
     )
     return replace(policy, source=source, budget=replace(policy.budget, round_answer_time_up_to=Fraction(0)))

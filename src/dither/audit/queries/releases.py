@@ -23,7 +23,7 @@ from dither.curator.answers.release import Released, release
 from dither.mechanisms import DiscreteGaussian
 from dither.mechanisms.base import Floats
 from dither.query.kinds import Column, Kind
-from dither.query.measure.measures import Histogram, Measured
+from dither.query.measure.measures import BinCounts, Measured
 from dither.query.plan.plan import Key
 from dither.query.price.price import Priced
 
@@ -143,10 +143,10 @@ class Releases:
         return replace(self.priced, aggregation=replace(self.priced.aggregation, keys=keys)), many
 
 
-def _tiled(histogram: Histogram, kept: npt.NDArray[np.int64], n: int) -> Histogram:
+def _tiled(histogram: BinCounts, kept: npt.NDArray[np.int64], n: int) -> BinCounts:
     inside = np.flatnonzero(np.isin(histogram.group, kept))
     group = np.searchsorted(kept, histogram.group[inside])
-    return Histogram(
+    return BinCounts(
         group=(np.arange(n)[:, np.newaxis] * kept.size + group).ravel(),
         bin=np.tile(histogram.bin[inside], n),
         count=np.tile(histogram.count[inside], n),

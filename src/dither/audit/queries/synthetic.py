@@ -18,8 +18,8 @@ from dither.query.kinds import Expression, Interval, Kind, Literal, columns
 from dither.query.plan.plan import (
     Aggregation,
     Distinct,
-    Filter,
-    Join,
+    FilterRows,
+    JoinRows,
     PerUnit,
     Project,
     Relation,
@@ -192,9 +192,9 @@ def _origins(relation: Relation) -> Origins:
     match relation:
         case Scan():
             return {name: frozenset({(relation.table, column)}) for name, column in relation.columns}
-        case Filter() | Distinct():
+        case FilterRows() | Distinct():
             return _origins(relation.input)
-        case Join():
+        case JoinRows():
             return {**_origins(relation.left), **_origins(relation.right)}
         case Union():
             found: dict[str, frozenset[tuple[str, str]]] = {}

@@ -20,7 +20,7 @@ from dither.engines.duckdb.released import compute
 from dither.query.aggregates.affine import Affine, affine, affine_ends, ratio, ratio_ends
 from dither.query.aggregates.base import Noisy, Recipe, is_aggregate
 from dither.query.aggregates.spread import Floats
-from dither.query.expressions.propagation import Anything, Numbers, Possible, Truths, propagated
+from dither.query.expressions.propagation import AnyValue, Numbers, Possible, Truths, propagated
 from dither.query.kinds import Call, Column, Expression, Kind, Literal, columns
 
 # Ends of a linear form in doubles are off by less than this share of what is added up.
@@ -106,7 +106,7 @@ def _constant(literal: Literal, size: int) -> Possible:
     if literal.kind is Kind.BOOLEAN:
         return Truths(np.full(size, literal.value is True), np.full(size, literal.value is False), null)
     if not literal.kind.number:
-        return Anything(size)
+        return AnyValue(size)
     if literal.value is None:
         return Numbers(np.full(size, np.inf), np.full(size, -np.inf), null)
     value = np.full(size, float(literal.value))  # type: ignore[arg-type] # a number, by its kind
@@ -119,7 +119,7 @@ def _exact(column: Any, kind: Kind) -> Possible:
         true = column.cast(pa.int8()).fill_null(0).to_numpy() == 1
         return Truths(true & ~null, ~true & ~null, null)
     if not kind.number:
-        return Anything(len(column))
+        return AnyValue(len(column))
     values = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
     return Numbers(np.where(null, np.inf, values), np.where(null, -np.inf, values), null)
 

@@ -22,7 +22,7 @@ from dither.query.aggregates.catalogue import from_json, to_json
 from dither.query.aggregates.spread import Noise
 from dither.query.arrow import TYPES
 from dither.query.kinds import Kind
-from dither.query.measure.measures import Histogram, Measured, Total
+from dither.query.measure.measures import BinCounts, Measured, Total
 from dither.query.plan.plan import Key
 from dither.query.price.price import Priced
 
@@ -218,7 +218,7 @@ def _choose(
     return drawn
 
 
-def _by_group(histogram: Histogram, places: Ints, size: int) -> tuple[Ints, Ints, Ints]:
+def _by_group(histogram: BinCounts, places: Ints, size: int) -> tuple[Ints, Ints, Ints]:
     """Bins and counts sorted by the place of their group, and where each group's part ends."""
     place = places[histogram.group]
     inside = np.flatnonzero(place >= 0)

@@ -27,18 +27,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dither.engines.base import SHORTEST_SALT, EngineBroken, EngineFailure
-from dither.engines.cells import KEPT, LARGEST_CELL, Cells, Sampling, Steps
+from dither.engines.cells import KEPT, LARGEST_CELL, CellsSql, Sampling, Steps
 from dither.engines.duckdb.behaviour import expect_behaviour
 from dither.engines.duckdb.functions import DUCKDB, rank
 from dither.engines.duckdb.rows import rows_sql
 from dither.engines.duckdb.sources import Opened, Origin, fingerprint, open_sources, state_of
-from dither.engines.sql import UNIT, Relations, Source
+from dither.engines.sql import UNIT, Relations, TableSource
 from dither.errors import InvalidParameter, SourceError
 from dither.query.arrow import TYPES
 from dither.query.intake import Intake, TableReport
 from dither.query.kinds import Kind
-from dither.query.measure.measures import Histogram, Measured, Measurement
-from dither.query.plan.plan import Join, JoinKind, Relation, Scan, Union
+from dither.query.measure.measures import BinCounts, Measured, Measurement
+from dither.query.plan.plan import JoinKind, JoinRows, Relation, Scan, Union
 from dither.query.schema import Schema
 
 T = TypeVar("T")
@@ -162,10 +162,10 @@ class DuckDBEngine:
         if len(salt) < SHORTEST_SALT:
             raise InvalidParameter(f"a salt needs at least {SHORTEST_SALT} random bytes")
         relations = Relations(DUCKDB, self._opened.sources, measurement.units)
-        cells = Cells(relations, SAMPLING, measurement, salt)
+        cells = CellsSql(relations, SAMPLING, measurement, salt)
         read = reader(measurement, self._opened.sources)
 
-        def work(cursor: duckdb.DuckDBPyConnection) -> tuple[pa.Table, list[Histogram], list[pa.Table]]:
+        def work(cursor: duckdb.DuckDBPyConnection) -> tuple[pa.Table, list[BinCounts], list[pa.Table]]:
             table = _totals(cursor, cells, measurement, read)
             bins = [_bins(cursor, cells, measurement, place, read) for place in range(len(measurement.bins))]
             distinct = [_answer(cursor, cells, cells.distinct(i), read) for i in range(len(measurement.distinct))]
@@ -305,7 +305,7 @@ def _check_settings(settings: Mapping[str, str]) -> None:
         probe.close()
 
 
-def _totals(cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement, read: Read) -> pa.Table:
+def _totals(cursor: duckdb.DuckDBPyConnection, cells: CellsSql, measurement: Measurement, read: Read) -> pa.Table:
     steps = cells.totals()
     if steps.units is None:
         return read(cursor, steps.final)
@@ -315,14 +315,14 @@ def _totals(cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measur
     return _from_kept(cursor, kept, steps.final, read) if added is None else added
 
 
-def _answer(cursor: duckdb.DuckDBPyConnection, cells: Cells, steps: Steps, read: Read) -> pa.Table:
+def _answer(cursor: duckdb.DuckDBPyConnection, cells: CellsSql, steps: Steps, read: Read) -> pa.Table:
     if steps.units is None:
         return read(cursor, steps.final)
     # what units keep has lists here
     return _from_kept(cursor, _kept(fetch(cursor, steps.units), cells), steps.final, read)
 
 
-def _kept(units: pa.Table, cells: Cells) -> pa.Table:
+def _kept(units: pa.Table, cells: CellsSql) -> pa.Table:
     assert cells.most_groups is not None
     return keep_groups(units, cells.key_names, cells.most_groups)
 
@@ -350,8 +350,8 @@ def _numbers(table: pa.Table, name: str, size: int) -> npt.NDArray[np.int64]:
 
 
 def _bins(
-    cursor: duckdb.DuckDBPyConnection, cells: Cells, measurement: Measurement, place: int, read: Read
-) -> Histogram:
+    cursor: duckdb.DuckDBPyConnection, cells: CellsSql, measurement: Measurement, place: int, read: Read
+) -> BinCounts:
     if measurement.keys or measurement.units == "row":
         return _histogram(_answer(cursor, cells, cells.bins(place), read))
     table, grid = read(cursor, cells.values_of_units(place)), measurement.bins[place].grid
@@ -369,15 +369,15 @@ def _bins(
 
     values = np.asarray(table.column("v").to_numpy()).astype(np.int64) - lowest
     found, counts = sample_bins(table.column(UNIT), values, grid.high - grid.low, measurement.rows, rank_of)
-    return Histogram(group=np.zeros(found.size, dtype=np.int64), bin=found + lowest, count=counts)
+    return BinCounts(group=np.zeros(found.size, dtype=np.int64), bin=found + lowest, count=counts)
 
 
-def _histogram(table: pa.Table) -> Histogram:
+def _histogram(table: pa.Table) -> BinCounts:
     """Counts by group and bin; rows without a bin only make sure that every group has its number."""
     groups = np.array(table.column("g").to_numpy(), dtype=np.int64)
     kept = np.asarray(table.column("v").is_valid().to_numpy(), dtype=bool)
     bins = table.column("v").drop_null().to_numpy()
-    return Histogram(
+    return BinCounts(
         group=groups[kept],
         bin=np.array(bins, dtype=np.int64),
         count=np.array(table.column("n").to_numpy(), dtype=np.int64)[kept],
@@ -438,7 +438,7 @@ def _array(name: str, values: Any) -> pa.Array[Any]:
     return pa.array(values, type=kind, from_pandas=False)
 
 
-def reader(measurement: Measurement, sources: Mapping[str, Source]) -> Read:
+def reader(measurement: Measurement, sources: Mapping[str, TableSource]) -> Read:
     """The faster way for the totals of a measurement, from what the catalogue says about the size of tables.
 
     It has no influence on the result.
@@ -449,14 +449,14 @@ def reader(measurement: Measurement, sources: Mapping[str, Source]) -> Read:
     return fetch_few if largest <= MOST_FEW and rows <= _MOST_JOINED else fetch
 
 
-def _sizes(relation: Relation, sources: Mapping[str, Source]) -> tuple[float, float]:
+def _sizes(relation: Relation, sources: Mapping[str, TableSource]) -> tuple[float, float]:
     """Rows of the largest table, and how many rows there can be at most; infinite where it isn't known."""
     match relation:
         case Scan():
             source = sources.get(relation.table)
             rows = float("inf") if source is None or source.rows is None else float(source.rows)
             return rows, rows
-        case Join():
+        case JoinRows():
             (left, rows), (right, matches) = _sizes(relation.left, sources), _sizes(relation.right, sources)
             fans_out = relation.kind in (JoinKind.INNER, JoinKind.LEFT)
             return max(left, right), rows * max(matches, 1.0) if fans_out else rows

@@ -358,37 +358,26 @@ def _date_diff(call: Call, arguments: Sequence[str]) -> str:
     return f"date_diff('{unit}', {a}, {b})"
 
 
-def _to_boolean(call: Call, arguments: Sequence[str]) -> str:
-    match call.arguments[0].kind:
-        case Kind.BOOLEAN:
+# how kinds that aren't texts become another; texts are parsed
+_CASTS: Mapping[Kind, Mapping[Kind, str]] = {
+    Kind.BOOLEAN: {Kind.INTEGER: "({} <> 0)"},
+    Kind.INTEGER: dict.fromkeys((Kind.BOOLEAN, Kind.DOUBLE), "TRY_CAST({} AS BIGINT)"),
+    Kind.DOUBLE: dict.fromkeys((Kind.BOOLEAN, Kind.INTEGER), "CAST({} AS DOUBLE)"),
+}
+
+
+def _cast_to(kind: Kind) -> Template:
+    def template(call: Call, arguments: Sequence[str]) -> str:
+        given, cast = call.arguments[0].kind, _CASTS[kind]
+        if given is kind:
             return arguments[0]
-        case Kind.INTEGER:
-            return f"({arguments[0]} <> 0)"
-        case Kind.TEXT:
-            return parsed(arguments[0], Kind.BOOLEAN)
-    raise _no_cast(call)
+        if given is Kind.TEXT:
+            return parsed(arguments[0], kind)
+        if given not in cast:
+            raise _no_cast(call)
+        return cast[given].format(arguments[0])
 
-
-def _to_integer(call: Call, arguments: Sequence[str]) -> str:
-    match call.arguments[0].kind:
-        case Kind.INTEGER:
-            return arguments[0]
-        case Kind.BOOLEAN | Kind.DOUBLE:
-            return f"TRY_CAST({arguments[0]} AS BIGINT)"
-        case Kind.TEXT:
-            return parsed(arguments[0], Kind.INTEGER)
-    raise _no_cast(call)
-
-
-def _to_double(call: Call, arguments: Sequence[str]) -> str:
-    match call.arguments[0].kind:
-        case Kind.DOUBLE:
-            return arguments[0]
-        case Kind.BOOLEAN | Kind.INTEGER:
-            return f"CAST({arguments[0]} AS DOUBLE)"
-        case Kind.TEXT:
-            return parsed(arguments[0], Kind.DOUBLE)
-    raise _no_cast(call)
+    return template
 
 
 def _to_text(call: Call, arguments: Sequence[str]) -> str:
@@ -483,9 +472,9 @@ FUNCTIONS: Mapping[str, Template] = MappingProxyType(
         "date_trunc": _date_trunc,
         "date_add": _date_add,
         "date_diff": _date_diff,
-        "to_boolean": _to_boolean,
-        "to_integer": _to_integer,
-        "to_double": _to_double,
+        "to_boolean": _cast_to(Kind.BOOLEAN),
+        "to_integer": _cast_to(Kind.INTEGER),
+        "to_double": _cast_to(Kind.DOUBLE),
         "to_text": _to_text,
         "to_date": _to_moment(Kind.DATE),
         "to_timestamp": _to_moment(Kind.TIMESTAMP),

@@ -23,7 +23,7 @@ from dither.engines.duckdb.functions import DUCKDB
 from dither.engines.duckdb.spellings import missing, read_id, read_text
 from dither.engines.files.copies import Copies, Held, key_of, looked_at, versions
 from dither.engines.files.strict_csv import LONGEST_RECORD, MOST_FAULTS, Checked, Head, check_csv, head_of
-from dither.engines.sql import Source, quoted, text_literal
+from dither.engines.sql import TableSource, quoted, text_literal
 from dither.errors import SourceError
 from dither.query.intake import Intake, Left, TableReport
 from dither.query.kinds import Kind
@@ -57,7 +57,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class TableReader:
     """What follows FROM for the files of a table, and which files that opens; ``counted`` is about CSV files alone."""
 
     sql: str
@@ -80,7 +80,7 @@ def _endings(paths: Sequence[Path]) -> set[str]:
 
 def reader_of(
     table: str, facts: TableFacts | None, paths: tuple[Path, ...], intake: Intake, settings: Mapping[str, str]
-) -> Reader:
+) -> TableReader:
     """How the files of a table are read; CSV files of a declared table are checked, and copied where that is wanted.
 
     Raises SourceError with the line and column of every fault.
@@ -91,7 +91,7 @@ def reader_of(
         # Writers leave NaN out of a file's statistics. Where DuckDB believes them, whether a NaN passes a comparison
         # depends on the other rows of the file: one unit would decide about the rows of all others.
         options = "hive_partitioning = false, union_by_name = true, can_have_nan = true"
-        return Reader(sql=f"SELECT * FROM read_parquet([{listed}], {options})", opens=paths)
+        return TableReader(sql=f"SELECT * FROM read_parquet([{listed}], {options})", opens=paths)
     if len(endings) != 1 or not is_csv(paths):
         raise SourceError(f"table {table} must come from .parquet, .csv or .tsv files, all of one sort")
     heads = [head_of(path, delimiter=intake.delimiter, header=intake.header) for path in paths]
@@ -101,13 +101,13 @@ def reader_of(
         # no value is read, so it doesn't matter yet how lines end
         raw = _read_csv([(path, head, "\n") for path, head in zip(paths, heads, strict=True)])
         typed = raw if facts is None else _typed(facts, heads[0].names, raw, trim=intake.trim)
-        return Reader(sql=typed, opens=paths)
+        return TableReader(sql=typed, opens=paths)
     return _checked_csv(facts, paths, heads, intake, settings)
 
 
 def _checked_csv(
     facts: TableFacts, paths: tuple[Path, ...], heads: Sequence[Head], intake: Intake, settings: Mapping[str, str]
-) -> Reader:
+) -> TableReader:
     names = heads[0].names
     _typed(facts, names, "", trim=intake.trim)  # whether the columns are there is said before anything takes long
 
@@ -121,7 +121,7 @@ def _checked_csv(
     if intake.copies is None:
         with _aside(settings) as connection:
             typed, counted = checked(connection)
-        return Reader(sql=typed, opens=paths, counted=counted)
+        return TableReader(sql=typed, opens=paths, counted=counted)
     key = key_of_table(facts, paths, intake)
 
     def make(path: Path) -> None:
@@ -132,7 +132,7 @@ def _checked_csv(
 
     held = Copies(intake.copies, intake.owner).hold(facts.name, key, make)
     kept = pq.read_metadata(held.path).metadata or {}
-    return Reader(
+    return TableReader(
         sql=f"SELECT * FROM read_parquet([{text_literal(str(held.path))}], can_have_nan = true)",
         opens=(held.path,),
         counted=Counted.from_json(kept[_COUNTED.encode()]),
@@ -290,7 +290,7 @@ def _form(facts: TableFacts, intake: Intake) -> list[Any]:
 def look_at(
     connection: duckdb.DuckDBPyConnection,
     facts: TableFacts,
-    source: Source,
+    source: TableSource,
     types: Mapping[str, str],
     counted: Counted | None,
 ) -> TableReport:
@@ -343,7 +343,7 @@ def _base(engine_type: str) -> str:
     return "" if engine_type.endswith("]") else engine_type.upper().partition("(")[0].strip()
 
 
-def _are_texts(connection: duckdb.DuckDBPyConnection, source: Source, names: Sequence[str]) -> bool:
+def _are_texts(connection: duckdb.DuckDBPyConnection, source: TableSource, names: Sequence[str]) -> bool:
     """Whether columns hold UTF-8 alone; DuckDB makes sure only up to the first text in a block with an accent."""
     if not names:
         return True
@@ -365,7 +365,7 @@ def _there(sql: str, engine_type: str, kind: Kind) -> str:
     return f"{sql} IS NOT NULL"
 
 
-def _unreadable(connection: duckdb.DuckDBPyConnection, facts: TableFacts, source: Source) -> SourceError:
+def _unreadable(connection: duckdb.DuckDBPyConnection, facts: TableFacts, source: TableSource) -> SourceError:
     """Which column can't be read."""
     for name, value in source.columns.items():
         try:

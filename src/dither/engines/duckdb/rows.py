@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dither.engines.cells import salt_number
-from dither.engines.sql import UNIT, Dialect, Source, quoted
+from dither.engines.sql import UNIT, Dialect, TableSource, quoted
 from dither.errors import InvalidParameter
 from dither.numeric import positive_int
 from dither.query.schema import TableFacts
 
 
 def rows_sql(
-    table: TableFacts, source: Source, columns: Sequence[str], *, rows: int, salt: bytes, dialect: Dialect
+    table: TableFacts, source: TableSource, columns: Sequence[str], *, rows: int, salt: bytes, dialect: Dialect
 ) -> str:
     """At most ``rows`` rows of each unit, all rows where each is a unit of its own, with columns ``c0``, ``c1`` and on.
 

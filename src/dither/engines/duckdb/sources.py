@@ -22,10 +22,10 @@ import duckdb
 
 from dither.engines.duckdb.connections import Database, open_database
 from dither.engines.duckdb.functions import DUCKDB, FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, ZERO
-from dither.engines.duckdb.intake import CHANGED, Reader, is_csv, key_of_table, key_of_version, look_at, reader_of
+from dither.engines.duckdb.intake import CHANGED, TableReader, is_csv, key_of_table, key_of_version, look_at, reader_of
 from dither.engines.duckdb.spellings import id_of, read_text
-from dither.engines.files.copies import Accepted, Copies, Record
-from dither.engines.sql import Source, quoted, text_literal
+from dither.engines.files.copies import Accepted, AcceptedRecord, Copies
+from dither.engines.sql import TableSource, quoted, text_literal
 from dither.errors import SourceError
 from dither.query.intake import Intake, TableReport, expect_acceptable
 from dither.query.kinds import Kind
@@ -175,11 +175,11 @@ class Opened:
     database: Database
     connection: duckdb.DuckDBPyConnection
     catalogue: Mapping[str, Mapping[str, str]]
-    sources: Mapping[str, Source]
+    sources: Mapping[str, TableSource]
     files: tuple[Path, ...]
     state: State
     reading: str
-    readers: Mapping[str, Reader]
+    readers: Mapping[str, TableReader]
     copied: State
     reports: tuple[TableReport, ...]
     names_only: bool
@@ -197,7 +197,7 @@ class Opened:
 
 def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], intake: Intake) -> Opened:
     """Connect to the owner's data and check that it is what the schema says; raises SourceError."""
-    readers: dict[str, Reader] = {}
+    readers: dict[str, TableReader] = {}
     if isinstance(origin, Mapping):
         tables = {}
         for name, named in origin.items():
@@ -220,7 +220,7 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         if isinstance(origin, Mapping):
             if _cleans(intake) and intake.copies is not None and any(is_csv(paths) for paths in tables.values()):
                 # before there is one: whatever happens then, it is found again
-                Record(intake.record).keep_place(intake.dataset, intake.copies.resolve(), intake.owner)
+                AcceptedRecord(intake.record).keep_place(intake.dataset, intake.copies.resolve(), intake.owner)
             for name, paths in tables.items():
                 with _stale_removed(name, intake):
                     readers[name] = reader_of(name, schema.tables.get(name), paths, intake, settings)
@@ -241,7 +241,7 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         for name, source in sources.items():
             _try_out(connection, name, source)
             _check_collation(connection, source)
-        record = Record(intake.record)
+        record = AcceptedRecord(intake.record)
         seen = {name: key_of_table(table, files_of[name], intake) for name, table in schema.tables.items()}
         keys = {name: key_of_version(table, files_of[name], intake) for name, table in schema.tables.items()}
         reports: dict[str, TableReport] = {}
@@ -297,7 +297,7 @@ def _remove_old_copies(intake: Intake, keep: set[Path]) -> None:
 
     What is still in use stays, and so does the memory of its place.
     """
-    record = Record(intake.record)
+    record = AcceptedRecord(intake.record)
     places = record.places(intake.dataset)
     # the owner changes when the ledger moves, and copies may have moved with it
     owners = {owner for _, owner in places}
@@ -315,7 +315,7 @@ def _expect_unchanged(files: Sequence[Path], state: State) -> None:
         raise SourceError(CHANGED)
 
 
-def _let_go(readers: Mapping[str, Reader]) -> None:
+def _let_go(readers: Mapping[str, TableReader]) -> None:
     for reader in readers.values():
         if reader.held is not None:
             reader.held.release()
@@ -358,7 +358,7 @@ def _check_file(path: Path) -> None:
         raise SourceError(f"{path} can't be read by this user: check its permissions")
 
 
-def _make_views(readers: Mapping[str, Reader], connection: duckdb.DuckDBPyConnection) -> None:
+def _make_views(readers: Mapping[str, TableReader], connection: duckdb.DuckDBPyConnection) -> None:
     for name, reader in readers.items():
         try:
             connection.execute(f"CREATE VIEW {quoted(name)} AS {reader.sql}")
@@ -416,7 +416,7 @@ def _collated(connection: duckdb.DuckDBPyConnection) -> set[str]:
     return {name for (name,) in rows}
 
 
-def _source(table: TableFacts, catalogue: Mapping[str, Mapping[str, str]], *, collated: bool) -> Source:
+def _source(table: TableFacts, catalogue: Mapping[str, Mapping[str, str]], *, collated: bool) -> TableSource:
     present = catalogue.get(table.name)
     if present is None:
         known = ", ".join(sorted(catalogue)) or "none"
@@ -432,14 +432,14 @@ def _source(table: TableFacts, catalogue: Mapping[str, Mapping[str, str]], *, co
         columns[name] = value
     relation = quoted(table.name)
     if not table.private or table.unit_column is None:
-        return Source(relation=relation, private=table.private, columns=columns)
+        return TableSource(relation=relation, private=table.private, columns=columns)
     sql = _read(table.unit_column, table, present, collated=collated)
     declared = table.columns.get(table.unit_column)
     unit = unit_of(sql, present[table.unit_column], declared.kind if declared else None)
     if unit is None:
         kind = present[table.unit_column]
         raise SourceError(f"column {table.name}.{table.unit_column} has type {kind}, which can't identify a unit")
-    return Source(
+    return TableSource(
         relation=relation,
         private=True,
         columns=columns,
@@ -476,7 +476,7 @@ def _type_of_unit(table: TableFacts, engine_type: str) -> str:
     return f"{engine_type} read as {declared.kind.value}"
 
 
-def _try_out(connection: duckdb.DuckDBPyConnection, name: str, source: Source) -> None:
+def _try_out(connection: duckdb.DuckDBPyConnection, name: str, source: TableSource) -> None:
     listed = ", ".join([*source.columns.values(), *([source.unit] if source.unit else [])]) or "1"
     try:
         connection.execute(f"SELECT {listed} FROM {source.relation} AS r LIMIT 0").fetchall()
@@ -484,7 +484,7 @@ def _try_out(connection: duckdb.DuckDBPyConnection, name: str, source: Source) -
         raise SourceError(f"table {name} can't be read: if it is a view, it may need files or extensions") from None
 
 
-def _check_collation(connection: duckdb.DuckDBPyConnection, source: Source) -> None:
+def _check_collation(connection: duckdb.DuckDBPyConnection, source: TableSource) -> None:
     """Ids must be told apart as the database does it: where 'bob' equals 'BOB' there, they'd be two units here.
 
     DuckDB compares nothing under two different collations, which it says when a query is made, before any value is
@@ -503,7 +503,7 @@ def _check_collation(connection: duckdb.DuckDBPyConnection, source: Source) -> N
             ) from None
 
 
-def _check_unique(connection: duckdb.DuckDBPyConnection, table: TableFacts, source: Source) -> None:
+def _check_unique(connection: duckdb.DuckDBPyConnection, table: TableFacts, source: TableSource) -> None:
     """A public table must keep the promise that joins at row level rest on, in the kinds in which it is read.
 
     Values that differ in the file may be equal as their kind ('1' and '01' as integers, two times of one day as dates),

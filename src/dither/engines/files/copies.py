@@ -130,7 +130,7 @@ class Accepted:
     seen: str
 
 
-class Record:
+class AcceptedRecord:
     """The file that remembers which versions of which tables were looked at, and what was found."""
 
     def __init__(self, path: Path | None) -> None:

@@ -39,7 +39,7 @@ Positions: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Fault:
+class CsvFault:
     """A place where a file breaks the rules; ``column`` counts characters. Says nothing about the values there."""
 
     line: int
@@ -68,7 +68,7 @@ class Head:
 class Checked:
     """What was found in a file: its faults, how many records there are, and how many bytes their fields have."""
 
-    faults: tuple[Fault, ...]
+    faults: tuple[CsvFault, ...]
     records: int
     content: int
     line_end: str
@@ -187,7 +187,7 @@ class _Look:
     """What is known of a file up to some place in it."""
 
     def __init__(self, columns: int, delimiter: str) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[CsvFault] = []
         self.records = self.content = 0
         self.crlf: bool | None = None
         self.line = 1
@@ -209,7 +209,7 @@ class _Look:
 
     def fault(self, line: int, column: int, what: str) -> None:
         """Remember a fault."""
-        self.faults.append(Fault(line, column, what))
+        self.faults.append(CsvFault(line, column, what))
 
     def at(self, block: bytes) -> None:
         """Look at the next piece of the file; behind a fault go on with the next line, as if a record began there."""

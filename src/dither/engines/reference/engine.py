@@ -22,18 +22,18 @@ from dither.engines.reference.functions import Row, evaluate, in_kind, order_key
 from dither.errors import InvalidParameter, SourceError
 from dither.query.arrow import TYPES
 from dither.query.kinds import NOTHING, Expression, Kind
-from dither.query.measure.measures import Cap, Histogram, Measured, Measurement, Total
+from dither.query.measure.measures import BinCounts, Cap, Measured, Measurement, Total
 from dither.query.plan.plan import (
     Distinct,
-    Field,
-    Filter,
+    FilterRows,
     Gridded,
     Inner,
     InnerAggregate,
-    Join,
     JoinKind,
+    JoinRows,
     Ordering,
     PerUnit,
+    PlanField,
     Project,
     Relation,
     Scan,
@@ -139,7 +139,7 @@ class ReferenceEngine:
         place: Mapping[tuple[Any, ...], int],
         measurement: Measurement,
         salt: bytes,
-    ) -> Histogram:
+    ) -> BinCounts:
         counts: Counter[tuple[int, int]] = Counter()
         for unit, own in groups.items():
             for key, rows in own.items():
@@ -148,7 +148,7 @@ class ReferenceEngine:
                     found = list(self.pick(salt, purpose, (unit, key), found, measurement.rows))
                 counts.update((place[key], value) for value in found)
         cells = sorted(counts.items())
-        return Histogram(
+        return BinCounts(
             group=np.array([cell[0][0] for cell in cells], dtype=np.int64),
             bin=np.array([cell[0][1] for cell in cells], dtype=np.int64),
             count=np.array([cell[1] for cell in cells], dtype=np.int64),
@@ -177,7 +177,7 @@ class ReferenceEngine:
         """At most ``rows`` rows of each unit, sorted by all columns."""
         facts = self.schema.tables[table]
         by_unit = facts.unit_column is not None
-        fields = tuple(Field(name=name, kind=facts.columns[name].kind, facts=NOTHING) for name in columns)
+        fields = tuple(PlanField(name=name, kind=facts.columns[name].kind, facts=NOTHING) for name in columns)
         listed = tuple((name, name) for name in columns)
         scan = Scan(table=table, private=True, unit_column=facts.unit_column, columns=listed, fields=fields)
         own: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
@@ -200,7 +200,7 @@ class ReferenceEngine:
         match relation:
             case Scan():
                 return self._scan(relation, by_unit=by_unit)
-            case Filter():
+            case FilterRows():
                 inner = self.owned(relation.input, by_unit=by_unit)
                 return [(unit, row) for unit, row in inner if evaluate(relation.predicate, row) is True]
             case Project():
@@ -209,7 +209,7 @@ class ReferenceEngine:
                     (unit, {f.name: in_kind(evaluate(e, row), f.kind) for e, f in pairs})
                     for unit, row in self.owned(relation.input, by_unit=by_unit)
                 ]
-            case Join():
+            case JoinRows():
                 return self._join(relation, by_unit=by_unit)
             case Union():
                 return [
@@ -242,7 +242,7 @@ class ReferenceEngine:
             result.append((plain(unit), values))
         return result
 
-    def _join(self, join: Join, *, by_unit: bool) -> list[Owned]:
+    def _join(self, join: JoinRows, *, by_unit: bool) -> list[Owned]:
         left, right = self.owned(join.left, by_unit=by_unit), self.owned(join.right, by_unit=by_unit)
         nothing = {field.name: None for field in join.right.fields}
         result: list[Owned] = []
@@ -292,7 +292,7 @@ class ReferenceEngine:
         return list(result)
 
 
-def _paired(part: Relation, union: Union) -> list[tuple[Field, Field]]:
+def _paired(part: Relation, union: Union) -> list[tuple[PlanField, PlanField]]:
     return list(zip(part.fields, union.fields, strict=True))
 
 

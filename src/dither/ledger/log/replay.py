@@ -32,7 +32,7 @@ from dither.ledger.base import (
     link,
     read_entry,
 )
-from dither.ledger.head import ADOPT, Mark
+from dither.ledger.head import ADOPT, HeadMark
 from dither.ledger.log import format1
 from dither.ledger.store.rows import (
     ACCOUNT_COLUMNS,
@@ -284,7 +284,7 @@ class Replay:
         return question
 
 
-def replayed(db: sqlite3.Connection, opening: Opening, head: Mark | None = None) -> Replay:
+def replayed(db: sqlite3.Connection, opening: Opening, head: HeadMark | None = None) -> Replay:
     """Replay everything; ``head`` must be met on the way."""
     replay, seen_head = Replay(opening, _booked_at_upgrade(db)), head is None or head.seq == 0
     for row in db.execute("SELECT seq, at, kind, body, previous, hash FROM entry ORDER BY seq"):
@@ -322,7 +322,7 @@ def _booked_at_upgrade(db: sqlite3.Connection) -> Mapping[int, Others]:
         raise LedgerCorrupt(f"the entry of the upgrade can't be read: {problem}") from problem
 
 
-def verify(db: sqlite3.Connection, opening: Opening, head: Mark | None) -> Verified:
+def verify(db: sqlite3.Connection, opening: Opening, head: HeadMark | None) -> Verified:
     """Replay everything in the caller's read transaction and compare; ``head`` was read before it began."""
     expect_sound(db)
     replay = replayed(db, opening, head)

@@ -12,7 +12,7 @@ import sqlite3
 from dither.errors import LedgerMismatch
 from dither.ledger.amount import Units, units_to_json
 from dither.ledger.base import EntryKind, Opening
-from dither.ledger.head import Mark
+from dither.ledger.head import HeadMark
 from dither.ledger.log import format1
 from dither.ledger.log.replay import Replay, booked_to_json, expect_sound, replayed
 from dither.ledger.store.schema import create
@@ -22,7 +22,9 @@ from dither.privacy.unit import Unit
 _OLD = ("payment", "question", "account", "entry")
 
 
-def upgrade(db: sqlite3.Connection, opening: Opening, head: Mark | None, *, units: Units | None, token: str) -> Books:
+def upgrade(
+    db: sqlite3.Connection, opening: Opening, head: HeadMark | None, *, units: Units | None, token: str
+) -> Books:
     """Make format 2 out of format 1 inside the caller's transaction; everything is verified first.
 
     ``units`` are the owner's word that all units which charges were made for name the same people as these; without it

@@ -44,7 +44,7 @@ from dither.ledger.base import (
     expect_key,
     read_entry,
 )
-from dither.ledger.store.transaction import Books, Request
+from dither.ledger.store.transaction import Books, ChargeRequest
 from dither.privacy import Adjacency, PrivacyLoss
 from dither.privacy.loss import expect_loss
 
@@ -581,7 +581,7 @@ class KeptLedger(Ledger):
 
     # ------------------------------------------------------------------ within
 
-    def _request(self, key: str, account: Account, loss: PrivacyLoss, note: Mapping[str, Any]) -> Request:
+    def _request(self, key: str, account: Account, loss: PrivacyLoss, note: Mapping[str, Any]) -> ChargeRequest:
         expect_loss(loss)
         if not isinstance(account, Account):
             raise InvalidParameter(
@@ -597,7 +597,7 @@ class KeptLedger(Ledger):
         # the stored loss must never price below the charge
         if stored != loss and not self.price(stored) <= amount:
             raise InvalidParameter("the loss costs more when it is read back from its JSON form; it can't be recorded")
-        return Request(key=expect_key(key), account=account, amount=amount, loss=stored, form=form, note=plain)
+        return ChargeRequest(key=expect_key(key), account=account, amount=amount, loss=stored, form=form, note=plain)
 
     def _is_at_work(self, key: str) -> bool:
         """Looked up without the write lock, so that those who wait don't hold up those who work."""

@@ -65,7 +65,7 @@ _UPDATE_QUESTION = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ChargeRequest:
     """A question at the counter: validated, priced, not yet charged.
 
     ``form`` is what will be stored of the loss, and ``loss`` what will be read from that. ``counts`` are counted for
@@ -334,7 +334,7 @@ class Books:
 
     # ------------------------------------------------------------------ the rules of payment
 
-    def reserve(self, request: Request) -> Reservation | None:
+    def reserve(self, request: ChargeRequest) -> Reservation | None:
         """Charge and reserve, replay or redeem; None if someone living is at work on the question."""
         question = self._sealed_question(request.key)
         if question is None:
@@ -358,7 +358,7 @@ class Books:
         self.append(EntryKind.REDEEM, {"key": request.key, "number": number, "owner": self._token})
         return self._reservation(request, charged=charged, claim=claim)
 
-    def _first(self, request: Request) -> Reservation:
+    def _first(self, request: ChargeRequest) -> Reservation:
         path, seq = request.account.lineage, self.next_seq
         rows = self._expect_fits(path, path, request.amount, request.counts)
         question = QuestionRow(
@@ -387,7 +387,7 @@ class Books:
         )
         return self._give(receipt, charged=request.amount, claim=seq)
 
-    def _continued(self, request: Request) -> int | None:
+    def _continued(self, request: ChargeRequest) -> int | None:
         """The entry of the receipt that is continued, which the same account must hold, with its answer."""
         seq = request.continues
         if seq is None:
@@ -401,7 +401,7 @@ class Books:
                 return seq
         raise LedgerError("only an answered question of the same account can be continued")
 
-    def _charge_the_unpaid(self, request: Request, question: QuestionRow) -> Amount:
+    def _charge_the_unpaid(self, request: ChargeRequest, question: QuestionRow) -> Amount:
         """Each account pays once per question, at the price of the reservation that was answered or is redeemed."""
         path, paid = request.account.lineage, question.payers
         unpaid = tuple(account for account in path if account not in paid)
@@ -413,7 +413,7 @@ class Books:
         self.append(EntryKind.CHARGE, self._bill(request, rows, question, loss))
         return question.amount
 
-    def _bill(self, request: Request, payers: Sequence[AccountRow], question: QuestionRow, loss: Json) -> Json:
+    def _bill(self, request: ChargeRequest, payers: Sequence[AccountRow], question: QuestionRow, loss: Json) -> Json:
         """Book the payment of these accounts; the body of the entry, with their balances after it."""
         dataset = self._account(request.account.lineage[0])
         after = [row.charged(question.amount, question.counts, dataset) for row in payers]
@@ -458,7 +458,7 @@ class Books:
         return tuple(rows[payer] for payer in payers)
 
     def _reservation(
-        self, request: Request, *, charged: Amount, claim: int, answer: bytes | None = None
+        self, request: ChargeRequest, *, charged: Amount, claim: int, answer: bytes | None = None
     ) -> Reservation:
         receipt = self.receipt(request.key, request.account)
         assert receipt is not None

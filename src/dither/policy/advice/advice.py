@@ -10,10 +10,10 @@ from dither.policy.catalogue import Description, decimal_step, fits, kind_of, ty
 from dither.policy.columns import ColumnLine
 from dither.policy.draft.draft import column_settings, completed, is_csv
 from dither.policy.draft.units import is_id, person_column
-from dither.policy.findings import Finding, Notes, did_you_mean, shown
+from dither.policy.findings import Notes, PolicyFinding, did_you_mean, shown
 from dither.policy.places import Place
 from dither.policy.policy import Policy
-from dither.policy.reading import Reading
+from dither.policy.reading import PolicyReading
 from dither.policy.tables import TableReading
 from dither.policy.toml_text import toml_line, toml_path
 from dither.privacy import Guarantee
@@ -24,7 +24,7 @@ from dither.query.schema import ColumnFacts
 LARGE_EPSILON = 10
 
 
-def advise(policy: Policy | Reading, description: Description) -> list[Finding]:
+def advise(policy: Policy | PolicyReading, description: Description) -> list[PolicyFinding]:
     """Everything the owner should know, errors first: from the file, and from comparing it with the catalogue.
 
     Takes what could be read, so that a draft gets advice although it can't be used yet. Reads no data.
@@ -84,7 +84,7 @@ def _undeclared_table(name: str, columns: Mapping[str, str], notes: Notes) -> No
     )
 
 
-def _table(name: str, table: TableReading, catalogue: Mapping[str, str], reading: Reading, notes: Notes) -> None:
+def _table(name: str, table: TableReading, catalogue: Mapping[str, str], reading: PolicyReading, notes: Notes) -> None:
     path: Place = ("tables", name)
     declared = table.settings.columns or {}
     unit = table.settings.privacy_unit_column
@@ -148,7 +148,7 @@ def _type(facts: ColumnFacts, engine_type: str, line: ColumnLine, path: Place, n
 
 
 def _missing_facts(
-    facts: ColumnFacts, engine_type: str, line: ColumnLine, path: Place, reading: Reading, notes: Notes
+    facts: ColumnFacts, engine_type: str, line: ColumnLine, path: Place, reading: PolicyReading, notes: Notes
 ) -> None:
     """What can't be asked for want of public facts."""
     full = completed(line.raw, engine_type)

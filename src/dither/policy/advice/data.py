@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dither.policy.findings import Finding, Level, Notes
+from dither.policy.findings import Level, Notes, PolicyFinding
 from dither.policy.places import Place
 from dither.policy.policy import Policy
 from dither.policy.toml_text import toml_line
@@ -17,7 +17,7 @@ _MENDS = {
 }
 
 
-def about_data(policy: Policy, reports: Iterable[TableReport]) -> list[Finding]:
+def about_data(policy: Policy, reports: Iterable[TableReport]) -> list[PolicyFinding]:
     """Everything that is left out, most serious first: an error where it is more than the policy lets be.
 
     Of a version of CSV files that was accepted before that is a warning: it stays open.

@@ -275,7 +275,7 @@ class Constant(Recipe):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen(Recipe):
+class ChosenValue(Recipe):
     """A quantile or a mode: what a mechanism chose, as it is or, for a mode, by its place among the public values."""
 
     choice: int

@@ -21,7 +21,7 @@ from dither.query.aggregates.base import (
     Building,
     Cell,
     Chooser,
-    Chosen,
+    ChosenValue,
     Constant,
     Definition,
     Linear,
@@ -150,8 +150,8 @@ _CLASSES: Mapping[str, type[Any]] = {
     "centred": mean.Centred,
     "product": moments.Product,
     "mean": mean.Mean,
-    "moments": moments.Moments,
-    "chosen": Chosen,
+    "moments": moments.MomentsRecipe,
+    "chosen": ChosenValue,
 }
 _TAGS = {made: tag for tag, made in _CLASSES.items()}
 _ENUMS: Mapping[str, type[Enum]] = {"function": Function, "kind": Kind}

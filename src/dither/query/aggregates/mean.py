@@ -64,7 +64,7 @@ def times(rows: int, part: tuple[int, int]) -> tuple[int, int]:
     return rows * part[0], rows * part[1]
 
 
-class Ratio(Recipe):
+class OverCount(Recipe):
     """What has a noisy count of rows, ``count``, below the line."""
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class Ratio(Recipe):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mean(Ratio):
+class Mean(OverCount):
     """AVG: a centred sum over a count, within [low, high]."""
 
     count: int

@@ -18,7 +18,7 @@ from dither.query.aggregates.base import (
     AggregateChoice,
     Building,
     Chooser,
-    Chosen,
+    ChosenValue,
     Definition,
     Ints,
     Recipe,
@@ -102,7 +102,7 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
         expression=_place_expression(argument.expression, values), step=Fraction(1), low=0, high=len(values) - 1
     )
     choice = ModeChoice(bins=building.counted(last), candidates=len(values))
-    return Chosen(choice=building.choice(choice), values=values, kind=argument.expression.kind)
+    return ChosenValue(choice=building.choice(choice), values=values, kind=argument.expression.kind)
 
 
 def _candidates(argument: Argument) -> tuple[Value, ...]:

@@ -37,7 +37,7 @@ from dither.query.aggregates.base import (
     bounded_numbers,
     short,
 )
-from dither.query.aggregates.mean import Centred, Ratio, centred, times
+from dither.query.aggregates.mean import Centred, OverCount, centred, times
 from dither.query.aggregates.spread import (
     Floats,
     Noise,
@@ -47,7 +47,7 @@ from dither.query.aggregates.spread import (
     standard_deviation,
 )
 from dither.query.kinds import Expression
-from dither.query.measure.grids import Grid, bounds_of, centred_grid
+from dither.query.measure.grids import WholeGrid, bounds_of, centred_grid
 from dither.query.measure.measures import LARGEST_PART, Cap
 from dither.query.plan.plan import Aggregate, Argument, Function
 
@@ -79,7 +79,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moments(Ratio):
+class MomentsRecipe(OverCount):
     """Variances, covariances and correlations: centred sums and sums of products over a count.
 
     ``half_x`` and ``half_y`` are half the widths of the bounds: no variance is larger than their squares.
@@ -142,11 +142,11 @@ class Moments(Ratio):
         return None, f"at most about ±({short(half)} / rows in the group)"
 
 
-def _floats(recipe: Moments, noisy: Noisy) -> Cells:
+def _floats(recipe: MomentsRecipe, noisy: Noisy) -> Cells:
     return {cell: noisy.cells[cell].astype(np.float64) for cell in recipe.cells}
 
 
-def _rescaled(recipe: Moments) -> tuple[Moments, float]:
+def _rescaled(recipe: MomentsRecipe) -> tuple[MomentsRecipe, float]:
     """The same aggregate of values in other units, and what its result is to be multiplied by.
 
     Squares of squares of values are computed with, which doubles don't hold for the largest bounds there may be. The
@@ -183,7 +183,7 @@ def _in_units(product: Product | None, first: Fraction, second: Fraction) -> Pro
     return replace(product, area=product.area / (first * second), centres=centres)
 
 
-def _value(recipe: Moments, floats: Cells, noise: Sequence[Noise]) -> Floats:
+def _value(recipe: MomentsRecipe, floats: Cells, noise: Sequence[Noise]) -> Floats:
     """The statistic of the noisy sums, and the middle where the count isn't clear of its noise."""
     lowest, highest = _limits(recipe)
     clear = floats[recipe.count] > half_width(noise[recipe.count], DEFAULT_CONFIDENCE)
@@ -191,7 +191,7 @@ def _value(recipe: Moments, floats: Cells, noise: Sequence[Noise]) -> Floats:
     return np.where(clear, np.clip(_statistic(recipe)(floats), lowest, highest), middle)
 
 
-def _limits(recipe: Moments) -> tuple[float, float]:
+def _limits(recipe: MomentsRecipe) -> tuple[float, float]:
     """What the bounds allow: a variance is at most the square of half their width, twice that for samples of two."""
     if recipe.function is Function.CORR:
         return -1.0, 1.0
@@ -202,7 +202,7 @@ def _limits(recipe: Moments) -> tuple[float, float]:
 # ---------------------------------------------------------------------------------------------- intervals
 
 
-def _interval(recipe: Moments, floats: Cells, noise: Sequence[Noise], confidence: Fraction) -> Ends:
+def _interval(recipe: MomentsRecipe, floats: Cells, noise: Sequence[Noise], confidence: Fraction) -> Ends:
     """The interval before it is cut to what is possible; the variance where the aggregate is its root."""
     failure = 1 - confidence
     parts = (recipe.x, recipe.y or recipe.x)
@@ -227,7 +227,7 @@ def _interval(recipe: Moments, floats: Cells, noise: Sequence[Noise], confidence
 
 
 def _mean_ends(
-    recipe: Moments, part: Centred, half: Fraction, floats: Cells, noise: Sequence[Noise], confidence: Fraction
+    recipe: MomentsRecipe, part: Centred, half: Fraction, floats: Cells, noise: Sequence[Noise], confidence: Fraction
 ) -> Ends:
     """Where the mean lies, from its grid's zero: Fieller's set, with spreads added in squares; else all the bounds."""
     a, b = (reach_in_squares(noise[cell], confidence) for cell in (part.cell, recipe.count))
@@ -303,7 +303,7 @@ def _size(ends: Ends) -> Floats:
     return np.maximum(np.abs(ends[0]), np.abs(ends[1]))
 
 
-def _inverted(recipe: Moments, pair: _Pair, floats: Cells, noise: Sequence[Noise], confidence: Fraction) -> Ends:
+def _inverted(recipe: MomentsRecipe, pair: _Pair, floats: Cells, noise: Sequence[Noise], confidence: Fraction) -> Ends:
     """All v for which G(m, k) − v·N is no larger than its noise, for some means m, k in their intervals.
 
     N is the count, or one less for samples. For exact sums and the true m, k, v the difference is zero, so for noisy
@@ -339,7 +339,7 @@ def _solved(g: Floats, kappa: Floats, noises: Floats, n: Floats, h: float, side:
 
 
 def _correlation(
-    recipe: Moments,
+    recipe: MomentsRecipe,
     pairs: tuple[_Pair, _Pair, _Pair],
     spreads: Sequence[Ends],
     floats: Cells,
@@ -408,7 +408,7 @@ def _quotient(across: Ends, first: Ends, second: Ends) -> Ends:
 # ---------------------------------------------------------------------------------------------- values
 
 
-def _statistic(recipe: Moments) -> Callable[[Cells], Floats]:
+def _statistic(recipe: MomentsRecipe) -> Callable[[Cells], Floats]:
     """The variance (of which the root is taken last), covariance or correlation as a function of the sums."""
     x, y = recipe.x, recipe.y or recipe.x
 
@@ -472,7 +472,7 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
     x, y = arguments[0], arguments[-1]
     both = tuple(argument.expression for argument in arguments)
     squares = not two or function is Function.CORR
-    return Moments(
+    return MomentsRecipe(
         function=function,
         count=building.count(*both),
         x=centred(building, x, _others(both, x)),
@@ -499,7 +499,7 @@ def _product(building: Building, x: Argument, y: Argument, present: tuple[Expres
     )
 
 
-def _corners(left: Grid, right: Grid, *, same: bool) -> tuple[int, int]:
+def _corners(left: WholeGrid, right: WholeGrid, *, same: bool) -> tuple[int, int]:
     """The smallest and the largest product."""
     products = [a * b for a in left.centred for b in right.centred]
     return (0 if same else min(products)), max(products)

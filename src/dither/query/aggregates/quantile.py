@@ -18,7 +18,7 @@ from dither.query.aggregates.base import (
     AggregateChoice,
     Building,
     Chooser,
-    Chosen,
+    ChosenValue,
     Constant,
     Definition,
     Ints,
@@ -106,7 +106,7 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
         return Constant(bounds.low)
     gridded = grid.of(argument.expression)
     choice = QuantileChoice(bins=building.counted(gridded), grid=gridded, quantile=q)
-    return Chosen(choice=building.choice(choice))
+    return ChosenValue(choice=building.choice(choice))
 
 
 DEFINITIONS = (

@@ -55,13 +55,13 @@ class Truths:
 
 
 @dataclass(frozen=True, slots=True)
-class Anything:
+class AnyValue:
     """A value about which nothing is known here: a text or a date."""
 
     size: int
 
 
-Possible: TypeAlias = Numbers | Truths | Anything
+Possible: TypeAlias = Numbers | Truths | AnyValue
 Rule: TypeAlias = Callable[[Call, Sequence[Possible]], Possible]
 
 
@@ -72,7 +72,7 @@ def everything(size: int, kind: Kind) -> Possible:
         return Truths(always, always, always)
     if kind.number:
         return Numbers(np.full(size, -np.inf), np.full(size, np.inf), always)
-    return Anything(size)
+    return AnyValue(size)
 
 
 def numbers(low: Floats, high: Floats, null: Bools) -> Numbers:
@@ -90,7 +90,7 @@ def propagated(call: Call, arguments: Sequence[Possible], size: int) -> Possible
             found = rule(call, arguments)
         except _Unknown:
             return everything(size, call.kind)
-    if not isinstance(found, Truths if call.kind is Kind.BOOLEAN else Numbers if call.kind.number else Anything):
+    if not isinstance(found, Truths if call.kind is Kind.BOOLEAN else Numbers if call.kind.number else AnyValue):
         return everything(size, call.kind)
     if isinstance(found, Numbers) and call.kind is Kind.INTEGER:
         beyond = (found.high >= LARGEST_INTEGER) | (found.low < -LARGEST_INTEGER)
@@ -362,7 +362,7 @@ def _in(_: Call, arguments: Sequence[Possible]) -> Possible:
 
 def _is_null(_: Call, arguments: Sequence[Possible]) -> Possible:
     (a,) = arguments
-    if isinstance(a, Anything):
+    if isinstance(a, AnyValue):
         raise _Unknown
     some = a.true | a.false if isinstance(a, Truths) else ~a.none
     return Truths(a.null, some, np.zeros_like(some))
@@ -429,7 +429,7 @@ def _coalesce(_: Call, arguments: Sequence[Possible]) -> Possible:
     found: Possible | None = None
     reached: Bools | None = None
     for one in arguments:
-        if isinstance(one, Anything):
+        if isinstance(one, AnyValue):
             raise _Unknown
         reached = np.ones_like(one.null) if reached is None else reached
         found = either(one, reached, found)

@@ -27,7 +27,7 @@ DEFAULT_POINTS = 2**16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class WholeGrid:
     """Steps, ends and offset; ``low`` and ``high`` are multiples of ``step``."""
 
     step: Fraction
@@ -82,20 +82,20 @@ def base_step(argument: Argument) -> Fraction | None:
 
 def sum_grid(
     argument: Argument, bounds: Interval, most: int, per_group: tuple[Fraction, Fraction] | None = None
-) -> Grid:
+) -> WholeGrid:
     """The grid of a sum: one that holds values and bounds if none exceeds ``most`` steps, else a power of two.
 
     ``per_group`` are the ends that a unit's sum is clamped to: they are on the grid too.
     """
 
-    def fits(grid: Grid) -> bool:
+    def fits(grid: WholeGrid) -> bool:
         return max(abs(grid.low), abs(grid.high)) <= most
 
     grid = holding(bounds, base_step(argument), per_group or (), fits)
     return grid or _power_of_two(bounds, most, centred=False)
 
 
-def centred_grid(argument: Argument, bounds: Interval, most: int) -> Grid:
+def centred_grid(argument: Argument, bounds: Interval, most: int) -> WholeGrid:
     """The grid of a mean or a moment: zero lies in the middle of the bounds, which halves what one unit can move.
 
     Up to ``FINER_BITS`` finer than the step that holds values and bounds (so that the middle is on it), as long as no
@@ -103,7 +103,7 @@ def centred_grid(argument: Argument, bounds: Interval, most: int) -> Grid:
     and nothing would be measured.
     """
 
-    def fits(grid: Grid) -> bool:
+    def fits(grid: WholeGrid) -> bool:
         within = max(abs(place) for place in grid.centred) <= most
         return within and max(abs(grid.low), abs(grid.high)) <= LARGEST_PLACE
 
@@ -114,10 +114,10 @@ def centred_grid(argument: Argument, bounds: Interval, most: int) -> Grid:
     return next(grid for grid in finer if fits(grid))
 
 
-def bin_grid(argument: Argument, bounds: Interval) -> Grid:
+def bin_grid(argument: Argument, bounds: Interval) -> WholeGrid:
     """The grid of a quantile, counted from its lower end."""
 
-    def fits(grid: Grid) -> bool:
+    def fits(grid: WholeGrid) -> bool:
         return grid.high - grid.low < MOST_POINTS and max(abs(grid.low), abs(grid.high)) <= LARGEST_PLACE
 
     grid = holding(bounds, base_step(argument), (), fits)
@@ -138,8 +138,8 @@ def places_of(ends: tuple[Fraction, Fraction], step: Fraction) -> tuple[int, int
 
 
 def holding(
-    bounds: Interval, step: Fraction | None, others: Sequence[Fraction], fits: Callable[[Grid], bool]
-) -> Grid | None:
+    bounds: Interval, step: Fraction | None, others: Sequence[Fraction], fits: Callable[[WholeGrid], bool]
+) -> WholeGrid | None:
     """A grid of which all multiples of ``step``, the bounds and the others are points; None where values have no step.
 
     Values beyond the bounds are clamped to them: a grid that doesn't hold the bounds would clamp to something else. Its
@@ -150,7 +150,7 @@ def holding(
         return None
     ends = [_on(end, step, bounds.magnitude) for end in (bounds.low, bounds.high)]
 
-    def usable(grid: Grid) -> bool:
+    def usable(grid: WholeGrid) -> bool:
         return fits(grid) and (grid.low < grid.high or not bounds.width)
 
     grid = _near(Interval(ends[0], ends[1]), common_step([step, *ends, *others]))
@@ -195,7 +195,7 @@ def common_step(numbers: Sequence[Fraction]) -> Fraction:
     return Fraction(math.gcd(*(int(number * denominator) for number in numbers)), denominator)
 
 
-def _power_of_two(bounds: Interval, most: int, *, centred: bool) -> Grid:
+def _power_of_two(bounds: Interval, most: int, *, centred: bool) -> WholeGrid:
     exponent = _ceil_log2(_size(bounds) / LARGEST_PLACE)
     while True:
         grid = _around(bounds, _two(exponent))
@@ -206,24 +206,24 @@ def _power_of_two(bounds: Interval, most: int, *, centred: bool) -> Grid:
         exponent += 1
 
 
-def _near(bounds: Interval, step: Fraction) -> Grid:
+def _near(bounds: Interval, step: Fraction) -> WholeGrid:
     low, high = places_of((bounds.low, bounds.high), step)
-    return Grid(step=step, low=low, high=high)
+    return WholeGrid(step=step, low=low, high=high)
 
 
-def _around(bounds: Interval, step: Fraction) -> Grid:
+def _around(bounds: Interval, step: Fraction) -> WholeGrid:
     """The nearest places of the bounds; those outside of them where both have the same, though they differ."""
     near = _near(bounds, step)
     if near.low < near.high or bounds.width == 0:
         return near
-    return Grid(step=step, low=math.floor(bounds.low / step), high=math.ceil(bounds.high / step))
+    return WholeGrid(step=step, low=math.floor(bounds.low / step), high=math.ceil(bounds.high / step))
 
 
-def _halved(grid: Grid, bits: int) -> Grid:
-    return Grid(step=grid.step / 2**bits, low=grid.low << bits, high=grid.high << bits)
+def _halved(grid: WholeGrid, bits: int) -> WholeGrid:
+    return WholeGrid(step=grid.step / 2**bits, low=grid.low << bits, high=grid.high << bits)
 
 
-def _in_the_middle(grid: Grid) -> Grid:
+def _in_the_middle(grid: WholeGrid) -> WholeGrid:
     return replace(grid, offset=(grid.low + grid.high) // 2)
 
 

@@ -120,7 +120,7 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Histogram:
+class BinCounts:
     """Counts by group and bin: three arrays of one length; ``group`` is the row in ``Measured.keys``."""
 
     group: npt.NDArray[np.int64]
@@ -141,7 +141,7 @@ class Measured:
     keys: pa.Table
     size: int
     totals: tuple[npt.NDArray[np.int64], ...]
-    bins: tuple[Histogram, ...] = ()
+    bins: tuple[BinCounts, ...] = ()
     distinct: tuple[npt.NDArray[np.int64], ...] = ()
 
     def __repr__(self) -> str:

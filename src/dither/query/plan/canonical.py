@@ -20,11 +20,11 @@ from dither.query.plan.plan import (
     Aggregation,
     Argument,
     Distinct,
-    Filter,
+    FilterRows,
     Gridded,
     InnerAggregate,
-    Join,
     JoinKind,
+    JoinRows,
     Key,
     Ordering,
     PerUnit,
@@ -251,7 +251,7 @@ class _Normaliser:
     def rows(self, relation: Relation) -> _Rows:
         if isinstance(relation, Scan):
             return self._scan(relation)
-        if isinstance(relation, Filter):
+        if isinstance(relation, FilterRows):
             inner = self.rows(relation.input)
             return _Rows(inner.source, inner.conditions | self._conditions(relation.predicate, inner), inner.columns)
         if isinstance(relation, Project):
@@ -259,7 +259,7 @@ class _Normaliser:
             outputs = zip(relation.fields, relation.expressions, strict=True)
             columns = {field.name: self._bounded(_resolved(expression, inner)) for field, expression in outputs}
             return _Rows(inner.source, inner.conditions, columns)
-        if isinstance(relation, Join):
+        if isinstance(relation, JoinRows):
             return self._join(relation)
         if isinstance(relation, Union):
             return self._union(relation)
@@ -303,7 +303,7 @@ class _Normaliser:
         whole = self._forms.of(self._bounded(_resolved(predicate, rows)))
         return frozenset(self._shown(part) for part in _operands(whole, "and"))
 
-    def _join(self, relation: Join) -> _Rows:
+    def _join(self, relation: JoinRows) -> _Rows:
         left, right = self.rows(relation.left), self.rows(relation.right)
         both = _Rows("", frozenset(), left.columns | right.columns)
         on = "" if relation.condition is None else " ".join(sorted(self._conditions(relation.condition, both)))

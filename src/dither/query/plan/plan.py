@@ -17,7 +17,7 @@ from dither.query.kinds import Expression, Facts, Kind, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class PlanField:
     """A column of a relation: its name in the plan and what is publicly known about it.
 
     ``unit`` says that this column is the unit's id itself.
@@ -37,18 +37,18 @@ class Scan:
     private: bool
     unit_column: str | None
     columns: tuple[tuple[str, str], ...]
-    fields: tuple[Field, ...]
+    fields: tuple[PlanField, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class FilterRows:
     """The rows for which the predicate is true."""
 
     input: Relation
     predicate: Expression
 
     @property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[PlanField, ...]:
         """As the input's."""
         return self.input.fields
 
@@ -59,7 +59,7 @@ class Project:
 
     input: Relation
     expressions: tuple[Expression, ...]
-    fields: tuple[Field, ...]
+    fields: tuple[PlanField, ...]
 
 
 class JoinKind(Enum):
@@ -72,7 +72,7 @@ class JoinKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
+class JoinRows:
     """A private relation on the left with a public one, or with a private one of the same units.
 
     ``on_unit`` says that the right side is private: then rows match only within a unit, besides the condition.
@@ -86,7 +86,7 @@ class Join:
     condition: Expression | None
 
     @property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[PlanField, ...]:
         """Of both sides, or of the left."""
         if self.kind in (JoinKind.SEMI, JoinKind.ANTI):
             return self.left.fields
@@ -98,7 +98,7 @@ class Union:
     """All rows of several private relations of the same units; columns correspond by position."""
 
     inputs: tuple[Relation, ...]
-    fields: tuple[Field, ...]
+    fields: tuple[PlanField, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Distinct:
     input: Relation
 
     @property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[PlanField, ...]:
         """As the input's."""
         return self.input.fields
 
@@ -158,7 +158,7 @@ class PerUnit:
     input: Relation
     keys: tuple[Expression, ...]
     aggregates: tuple[InnerAggregate, ...]
-    fields: tuple[Field, ...]
+    fields: tuple[PlanField, ...]
 
 
 WindowFunction: TypeAlias = OneOf["row_number", "rank", "dense_rank", "lag", "lead", "first_value", "aggregate"]
@@ -195,10 +195,10 @@ class Window:
 
     input: Relation
     items: tuple[Windowed, ...]
-    fields: tuple[Field, ...]
+    fields: tuple[PlanField, ...]
 
 
-Relation: TypeAlias = Scan | Filter | Project | Join | Union | Distinct | PerUnit | Window
+Relation: TypeAlias = Scan | FilterRows | Project | JoinRows | Union | Distinct | PerUnit | Window
 
 
 class Function(Enum):

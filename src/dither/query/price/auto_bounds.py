@@ -35,7 +35,7 @@ NOTHING_FOUND = Interval(Fraction(-1), Fraction(1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class BoundsSearch:
     """A priced search: its noise, what it costs, and the count above which a bin surely holds values.
 
     Guarantee: a unit with at most ``rows`` values moves all counts by at most ``rows`` in l1, and in l2 by no more
@@ -115,7 +115,7 @@ def bin_of(expression: Expression) -> Expression:
     )
 
 
-def price_search(budget: QueryBudget, rows: int, adjacency: Adjacency) -> Search:
+def price_search(budget: QueryBudget, rows: int, adjacency: Adjacency) -> BoundsSearch:
     """The noise that a budget pays for in a search for one column's bounds."""
     most = positive_int(rows, "rows")
     replaced = adjacency is Adjacency.REPLACE
@@ -130,10 +130,10 @@ def price_search(budget: QueryBudget, rows: int, adjacency: Adjacency) -> Search
         loss = ZcdpLoss(l2_squared / (2 * mechanism.scale**2), adjacency)
     # Pr[|z| > m] is twice Pr[z > m]
     threshold = int(mechanism.error(1 - 2 * FALSE_ALARM / BINS))
-    return Search(mechanism=mechanism, loss=loss, threshold=threshold)
+    return BoundsSearch(mechanism=mechanism, loss=loss, threshold=threshold)
 
 
-def bounds_from(search: Search, measured: Measured) -> Interval:
+def bounds_from(search: BoundsSearch, measured: Measured) -> Interval:
     """Noise on every bin's count, empty ones too, and the bounds that are seen through it."""
     exact = np.zeros(BINS, dtype=np.int64)
     histogram = measured.bins[0]

@@ -21,15 +21,15 @@ from dither.query.kinds import NOTHING, Call, Column, Expression, Kind, Literal
 from dither.query.plan.plan import (
     Aggregation,
     Distinct,
-    Field,
-    Filter,
+    FilterRows,
     InnerAggregate,
-    Join,
     JoinKind,
+    JoinRows,
     Key,
     Options,
     Ordering,
     PerUnit,
+    PlanField,
     Project,
     Relation,
     Window,
@@ -48,7 +48,17 @@ from dither.query.sql.aggregates import (
 from dither.query.sql.constants import exact_number
 from dither.query.sql.parse import PrivacyClause
 from dither.query.sql.per_unit import inner_aggregate
-from dither.query.sql.scalars import Rows, Scalars, Source, Visible, call_name, find_column, folded, same_name, typed
+from dither.query.sql.scalars import (
+    NamedSource,
+    Rows,
+    Scalars,
+    Visible,
+    call_name,
+    find_column,
+    folded,
+    same_name,
+    typed,
+)
 
 MOST_GROUPS = 1_000_000
 MOST_KEYS = 50
@@ -78,7 +88,7 @@ class _Item:
     node: exp.Expr
 
 
-def grouped(binder: Binder, rows: Rows, node: exp.Select) -> Rows | Released:
+def grouped(binder: Binder, rows: Rows, node: exp.Select) -> Rows | ReleasedColumns:
     """What a SELECT with groups or aggregates gives."""
     if not rows.private:
         hint = "Aggregates are answered over private tables: what is public needs no noise"
@@ -98,7 +108,7 @@ class _Grouping:
         self._aggregate: Callable[[AggregateCall], Typed] = self._unset
         self._results: set[Expression] = set()
 
-    def bind(self) -> Rows | Released:
+    def bind(self) -> Rows | ReleasedColumns:
         if self._rows.units == "column" and any(_is_unit(key, self._units) for key in self._keys):
             return self._per_unit()
         return self._private()
@@ -106,7 +116,7 @@ class _Grouping:
     # the select list and the keys
 
     def _select_items(self) -> list[_Item]:
-        labels = [Named(label=v.label, value=_NO_VALUE) for s in self._rows.sources for v in s.columns]
+        labels = [NamedColumn(label=v.label, value=_NO_VALUE) for s in self._rows.sources for v in s.columns]
         items = []
         for position, item in enumerate(self._node.expressions):
             inner = item.this if isinstance(item, exp.Column) else item
@@ -227,19 +237,19 @@ class _Grouping:
             raise refused("options", "the privacy clause belongs to the aggregation over units", hint)
         if self._node.args.get("limit") is not None or self._node.args.get("offset") is not None:
             raise refused("limit", "LIMIT would choose among units", "Aggregate over the units first")
-        rows, found = self._rows, list[tuple[InnerAggregate, Field]]()
+        rows, found = self._rows, list[tuple[InnerAggregate, PlanField]]()
 
         def aggregate(call: AggregateCall) -> Typed:
             inner, kind, facts = inner_aggregate(call, self._plain)
             for known, field in found:
                 if known == inner:
                     return typed(field)
-            found.append((inner, Field(name=self._binder.fresh(), kind=kind, facts=facts)))
+            found.append((inner, PlanField(name=self._binder.fresh(), kind=kind, facts=facts)))
             return typed(found[-1][1])
 
         self._aggregate = aggregate
         keys = tuple(
-            Field(name=self._binder.fresh(), kind=k.kind, facts=k.facts, unit=_is_unit(k, self._units))
+            PlanField(name=self._binder.fresh(), kind=k.kind, facts=k.facts, unit=_is_unit(k, self._units))
             for k in self._keys
         )
         facts = {key.name: key for key in keys}
@@ -248,27 +258,27 @@ class _Grouping:
         having = self._node.args.get("having")
         predicate = None if having is None else _boolean(bind(having.this))
         facts |= {field.name: field for _, field in found}
-        relation: PerUnit | Filter | Project = PerUnit(
+        relation: PerUnit | FilterRows | Project = PerUnit(
             input=rows.relation,
             keys=tuple(key.expression for key in self._keys),
             aggregates=tuple(inner for inner, _ in found),
             fields=(*keys, *(field for _, field in found)),
         )
         if predicate is not None:
-            relation = Filter(input=relation, predicate=predicate)
+            relation = FilterRows(input=relation, predicate=predicate)
         fields = []
         for value in values:
             source = facts.get(value.expression.name) if isinstance(value.expression, Column) else None
             known = _derived_again(value.expression, facts)
             unit = source is not None and source.unit
-            fields.append(Field(name=self._binder.fresh(), kind=value.kind, facts=known.facts, unit=unit))
+            fields.append(PlanField(name=self._binder.fresh(), kind=value.kind, facts=known.facts, unit=unit))
         project = Project(input=relation, expressions=tuple(v.expression for v in values), fields=tuple(fields))
         visible = tuple(Visible(label=i.label, field=f) for i, f in zip(self._items, fields, strict=True))
-        return replace(rows, relation=project, sources=(Source(alias="", columns=visible),))
+        return replace(rows, relation=project, sources=(NamedSource(alias="", columns=visible),))
 
     # the private aggregation
 
-    def _private(self) -> Released:
+    def _private(self) -> ReleasedColumns:
         rows, tables = self._rows, self._rows.tables
         for key in self._keys:
             if _is_unit(key, self._units):
@@ -294,7 +304,7 @@ class _Grouping:
         )
         self._aggregate = collected.column
         bind = self._over_groups([f"k{i}" for i in range(len(keys))], aliases=False)
-        outputs = tuple(Named(label=item.label, value=bind(item.node)) for item in self._items)
+        outputs = tuple(NamedColumn(label=item.label, value=bind(item.node)) for item in self._items)
         having = self._node.args.get("having")
         late = self._over_groups([f"k{i}" for i in range(len(keys))], aliases=True)
         condition = None if having is None else _boolean(late(having.this))
@@ -313,7 +323,7 @@ class _Grouping:
             discover=discover,
             tables=tuple(sorted({table.name for table in tables})),
         )
-        return Released(
+        return ReleasedColumns(
             aggregation=aggregation,
             options=stated.options,
             outputs=outputs,
@@ -331,7 +341,7 @@ class _Grouping:
                 hint = "Leave group_selection_strategy out, or have the owner declare in = […] for it"
                 raise refused("public_groups", f"the values of {shown} aren't public", hint)
 
-    def _order(self, outputs: tuple[Named, ...], bind: Callable[[exp.Expr], Typed]) -> tuple[Ordering, ...]:
+    def _order(self, outputs: tuple[NamedColumn, ...], bind: Callable[[exp.Expr], Typed]) -> tuple[Ordering, ...]:
         order = self._node.args.get("order")
         result = []
         for each in [] if order is None else order.expressions:
@@ -356,9 +366,9 @@ def one_row_each(relation: Relation) -> bool:
         return all(isinstance(key, Column) and key.name in units for key in relation.keys)
     if isinstance(relation, Distinct) and all(field.unit for field in relation.fields):
         return True
-    if isinstance(relation, Filter | Project | Distinct | Window):
+    if isinstance(relation, FilterRows | Project | Distinct | Window):
         return one_row_each(relation.input)
-    if isinstance(relation, Join):
+    if isinstance(relation, JoinRows):
         copied = relation.kind in (JoinKind.INNER, JoinKind.LEFT)
         return one_row_each(relation.left) and (not copied or (relation.on_unit and one_row_each(relation.right)))
     return False
@@ -390,7 +400,7 @@ def _boolean(value: Typed) -> Expression:
     return fitted.expression
 
 
-def _derived_again(expression: Expression, fields: dict[str, Field]) -> Typed:
+def _derived_again(expression: Expression, fields: dict[str, PlanField]) -> Typed:
     """The facts of an expression over the results per unit, from those of the results."""
     if isinstance(expression, Column):
         return typed(fields[expression.name])
@@ -508,7 +518,7 @@ def _check_unit(node: exp.Expr, tables: Sequence[TableFacts]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class NamedColumn:
     """A column of the released table: its label and what it is computed from."""
 
     label: str
@@ -516,12 +526,12 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
+class ReleasedColumns:
     """A private aggregation and what has been asked of its answer so far."""
 
     aggregation: Aggregation
     options: Options
-    outputs: tuple[Named, ...]
+    outputs: tuple[NamedColumn, ...]
     having: Expression | None = None
     order: tuple[Ordering, ...] = ()
     limit: int | None = None
@@ -565,7 +575,7 @@ def _count(node: exp.Expr) -> int:
     return int(value)
 
 
-def cut(released: Released, limit: int | None, offset: int) -> Released:
+def cut(released: ReleasedColumns, limit: int | None, offset: int) -> ReleasedColumns:
     """The rows of an outer LIMIT among those of an inner one."""
     if limit is None and offset == 0:
         return released
@@ -587,13 +597,13 @@ def ordinal(node: exp.Expr, size: int) -> int | None:
 class PostProcessing:
     """A query around the private aggregation: what it does to the released table."""
 
-    def __init__(self, text: str, inner: Released, alias: str) -> None:
+    def __init__(self, text: str, inner: ReleasedColumns, alias: str) -> None:
         self._text, self._inner, self._alias = text, inner, alias
-        self._outputs: list[Named] = []
+        self._outputs: list[NamedColumn] = []
         self._scalars = Scalars(text, column=self._column, special=self._special)
         self._orders = Scalars(text, column=self._ordered_column, special=self._special)
 
-    def apply(self, node: exp.Select) -> Released:
+    def apply(self, node: exp.Select) -> ReleasedColumns:
         """The released table after this query."""
         if node.args.get("hint") is not None:
             hint = "Write the clause after the SELECT that aggregates"
@@ -622,8 +632,8 @@ class PostProcessing:
         )
         return cut(result, *limits(node))
 
-    def _select_list(self, node: exp.Select) -> list[Named]:
-        outputs: list[Named] = []
+    def _select_list(self, node: exp.Select) -> list[NamedColumn]:
+        outputs: list[NamedColumn] = []
         for position, item in enumerate(node.expressions):
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
                 only(item if isinstance(item, exp.Star) else item.this)
@@ -632,7 +642,7 @@ class PostProcessing:
                 continue
             inner = item.this if isinstance(item, exp.Alias) else item
             value = self._scalars.bind(inner)
-            outputs.append(Named(label=label_of(item, position, self._inner.outputs), value=value))
+            outputs.append(NamedColumn(label=label_of(item, position, self._inner.outputs), value=value))
         return outputs
 
     def _ordering(self, each: exp.Expr) -> Ordering:
@@ -675,7 +685,7 @@ def _aggregates(node: exp.Select) -> bool:
     return any(has_aggregate(item) for item in node.expressions)
 
 
-def named_output(node: exp.Column, outputs: Sequence[Named]) -> Typed:
+def named_output(node: exp.Column, outputs: Sequence[NamedColumn]) -> Typed:
     """The output that a column names."""
     if not isinstance(node.this, exp.Identifier) or node.args.get("db") is not None:
         raise refused("unknown_column", "a column is named by its alias")
@@ -688,7 +698,7 @@ def named_output(node: exp.Column, outputs: Sequence[Named]) -> Typed:
     return found[0].value
 
 
-def label_of(item: exp.Expr, position: int, outputs: Sequence[Named] = ()) -> str:
+def label_of(item: exp.Expr, position: int, outputs: Sequence[NamedColumn] = ()) -> str:
     """The name of a column of the answer: its alias, its own name, the function's, or its place."""
     if isinstance(item, exp.Alias):
         label = str(item.args["alias"].name)

@@ -15,10 +15,10 @@ from sqlglot import exp
 from dither.query.expressions.functions import Typed, apply
 from dither.query.expressions.public_values import with_null
 from dither.query.kinds import Call, Column, Expression, columns
-from dither.query.plan.plan import Filter, Join, JoinKind, Relation, Scan, Union
+from dither.query.plan.plan import FilterRows, JoinKind, JoinRows, Relation, Scan, Union
 from dither.query.refusals import only, refused
 from dither.query.schema import TableFacts
-from dither.query.sql.scalars import Rows, Scalars, Source, balanced, find_column, flattened, typed
+from dither.query.sql.scalars import NamedSource, Rows, Scalars, balanced, find_column, flattened, typed
 
 MOST_JOINS = 6
 _ON_UNIT = "Join private tables ON a.unit = b.unit, with the unit columns of both"
@@ -73,7 +73,7 @@ def joined(
     elif first.units == "row":
         _check_unique(second, conditions.rest)
     rest = list(conditions.rest)
-    relation: Relation = Join(
+    relation: Relation = JoinRows(
         left=first.relation,
         right=second.relation,
         kind=JoinKind.LEFT if outer else JoinKind.INNER,
@@ -92,7 +92,7 @@ def copies(relation: Relation) -> int:
 
     Each may multiply the work by the rows of a unit or of a public table, so that time would tell who is there.
     """
-    if isinstance(relation, Join):
+    if isinstance(relation, JoinRows):
         both = copies(relation.left), copies(relation.right)
         return sum(both) + 1 if relation.kind in (JoinKind.INNER, JoinKind.LEFT) else max(both)
     if isinstance(relation, Union):
@@ -100,7 +100,7 @@ def copies(relation: Relation) -> int:
     return 0 if isinstance(relation, Scan) else copies(relation.input)
 
 
-def _right_source(source: Source, shadowed: frozenset[str], *, outer: bool) -> Source:
+def _right_source(source: NamedSource, shadowed: frozenset[str], *, outer: bool) -> NamedSource:
     result = []
     for visible in source.columns:
         field = visible.field
@@ -209,11 +209,13 @@ def kept_if_in(rows: Rows, value: Typed, right: Rows, *, negated: bool) -> Rows:
         if not own or not target.unit:
             hint = "Write unit IN (SELECT unit FROM …), with the unit columns of both"
             raise refused("subquery", "rows of one unit would decide about those of others", hint)
-        relation = Join(left=rows.relation, right=right.relation, kind=kind, on_unit=True, condition=None)
+        relation = JoinRows(left=rows.relation, right=right.relation, kind=kind, on_unit=True, condition=None)
         return replace(rows, relation=relation, tables=(*rows.tables, *right.tables))
     condition = apply("equal", (value, typed(target))).expression
     left = rows.relation
     if negated:
         # NULL NOT IN (…) is never true; NULLs of the public list are ignored
-        left = Filter(input=left, predicate=apply("is_not_null", (value,)).expression)
-    return replace(rows, relation=Join(left=left, right=right.relation, kind=kind, on_unit=False, condition=condition))
+        left = FilterRows(input=left, predicate=apply("is_not_null", (value,)).expression)
+    return replace(
+        rows, relation=JoinRows(left=left, right=right.relation, kind=kind, on_unit=False, condition=condition)
+    )

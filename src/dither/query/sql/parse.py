@@ -38,7 +38,7 @@ _CLOCKS = ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LO
 _STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM)
 
 
-class Steps:
+class ParserSteps:
     """How many steps are left to whatever parses so many words."""
 
     def __init__(self, words: int) -> None:
@@ -58,11 +58,11 @@ class Bounded:
     They are counted from the words that it parses, unless they are set.
     """
 
-    steps: Steps | None = None
+    steps: ParserSteps | None = None
 
     def _advance(self, times: int = 1) -> None:
         if self.steps is None:
-            self.steps = Steps(len(self._tokens))  # type: ignore[attr-defined] # the parser's
+            self.steps = ParserSteps(len(self._tokens))  # type: ignore[attr-defined] # the parser's
         self.steps.take()
         super()._advance(times)  # type: ignore[misc] # the parser's
 
@@ -77,7 +77,7 @@ class PrivacyClause(exp.Hint):
     arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
 
 
-class Dialect(DuckDB):
+class FrontDoorDialect(DuckDB):
     """What analysts may write."""
 
     class Tokenizer(DuckDB.Tokenizer):
@@ -150,7 +150,7 @@ def _tokens(text: str) -> list[Token]:
         error.position = line_and_column(text, control.start())
         raise error
     try:
-        tokens = list(Dialect().tokenize(text))
+        tokens = list(FrontDoorDialect().tokenize(text))
     except TokenError:
         pass
     else:
@@ -175,7 +175,7 @@ def _checked(text: str, tokens: list[Token]) -> list[Token]:
 
 
 def _query(text: str, tokens: list[Token]) -> exp.Query:
-    parser: Any = Dialect.Parser(error_level=ErrorLevel.IMMEDIATE, dialect=Dialect())
+    parser: Any = FrontDoorDialect.Parser(error_level=ErrorLevel.IMMEDIATE, dialect=FrontDoorDialect())
     place: tuple[int, int] | None = None
     try:
         trees = parser.parse(tokens, text)

@@ -14,7 +14,7 @@ from dither.query.expressions.functions import Typed
 from dither.query.expressions.public_values import with_null
 from dither.query.kinds import Column, Facts, Interval, Kind
 from dither.query.measure.grids import holding, places_of
-from dither.query.plan.plan import Field, Gridded, Inner, InnerAggregate, Ordering, Windowed, WindowFunction
+from dither.query.plan.plan import Gridded, Inner, InnerAggregate, Ordering, PlanField, Windowed, WindowFunction
 from dither.query.refusals import only, refused
 from dither.query.sql.aggregates import AggregateCall, aggregate_call, over_condition
 from dither.query.sql.constants import exact_number
@@ -99,7 +99,7 @@ class Windows:
     fresh: Callable[[], str]
     named: dict[str, exp.Window]
     items: list[Windowed] = field(default_factory=list)
-    fields: list[Field] = field(default_factory=list)
+    fields: list[PlanField] = field(default_factory=list)
 
     def column(self, node: exp.Window) -> Typed:
         """The column that a window function adds."""
@@ -107,7 +107,7 @@ class Windows:
         if windowed in self.items:
             added = self.fields[self.items.index(windowed)]
         else:
-            added = Field(name=self.fresh(), kind=kind, facts=facts)
+            added = PlanField(name=self.fresh(), kind=kind, facts=facts)
             self.items.append(windowed)
             self.fields.append(added)
         return Typed(Column(added.name, added.kind), added.facts)

@@ -17,10 +17,10 @@ from dither.query.kinds import Column, Kind
 from dither.query.plan.canonical import arranged
 from dither.query.plan.plan import (
     Distinct,
-    Field,
-    Filter,
+    FilterRows,
     Output,
     PerUnit,
+    PlanField,
     Project,
     Question,
     Relation,
@@ -32,14 +32,14 @@ from dither.query.plan.plan import (
 from dither.query.refusals import limited, name_shown, only, placed, refused
 from dither.query.schema import Schema, TableFacts
 from dither.query.sql.aggregates import aggregate_call, has_aggregate, has_window
-from dither.query.sql.grouping import Named, PostProcessing, Released, grouped, label_of
+from dither.query.sql.grouping import NamedColumn, PostProcessing, ReleasedColumns, grouped, label_of
 from dither.query.sql.joins import check_units, joined, kept_if_in
 from dither.query.sql.parse import expect_known, parse
 from dither.query.sql.per_unit import Windows
 from dither.query.sql.scalars import (
+    NamedSource,
     Rows,
     Scalars,
-    Source,
     Visible,
     balanced,
     column_facts,
@@ -163,7 +163,7 @@ class Queries:
 
     def _query(
         self, node: exp.Expr, known: Mapping[str, _Cte], *, outermost: bool = False, as_set: bool = False
-    ) -> Rows | Released:
+    ) -> Rows | ReleasedColumns:
         try:
             known = self._with(node.args.get("with_"), known)
             if isinstance(node, exp.Subquery):
@@ -212,7 +212,7 @@ class Queries:
         columns = [[v for source in rows.sources for v in source.columns] for rows in (left, right)]
         if len(columns[0]) != len(columns[1]):
             raise refused("union", "the parts of a UNION ALL need equally many columns")
-        fields: list[Field] = []
+        fields: list[PlanField] = []
         expressions: tuple[list[Typed], list[Typed]] = ([], [])
         for a, b in zip(*columns, strict=True):
             if a.field is None or b.field is None:
@@ -224,7 +224,7 @@ class Queries:
                 raise refused("union", "columns of a UNION ALL must have the same types", "Convert them with CAST")
             facts = apply("case", (literal(True, Kind.BOOLEAN), adapted[0], adapted[1])).facts  # noqa: FBT003
             unit = a.field.unit and b.field.unit
-            fields.append(Field(name=self.fresh(), kind=kind, facts=facts, unit=unit))
+            fields.append(PlanField(name=self.fresh(), kind=kind, facts=facts, unit=unit))
             expressions[0].append(adapted[0])
             expressions[1].append(adapted[1])
         inputs = []
@@ -236,7 +236,7 @@ class Queries:
         visible = tuple(Visible(label=label, field=f) for label, f in zip(labels, fields, strict=True))
         return Rows(
             relation=Union(inputs=tuple(inputs), fields=tuple(fields)),
-            sources=(Source(alias="", columns=visible),),
+            sources=(NamedSource(alias="", columns=visible),),
             units=left.units,
             tables=(*left.tables, *right.tables),
         )
@@ -245,7 +245,7 @@ class Queries:
 
     def _from(
         self, node: exp.Select, known: Mapping[str, _Cte], where: Sequence[exp.Expr]
-    ) -> tuple[Rows | Released, str]:
+    ) -> tuple[Rows | ReleasedColumns, str]:
         clause = node.args.get("from_")
         if clause is None:
             raise refused("public_only", "the question reads no private table", "Add FROM")
@@ -254,14 +254,14 @@ class Queries:
         for join in node.args.get("joins") or []:
             try:
                 right, _ = self._source(join.this, known)
-                if isinstance(result, Released) or isinstance(right, Released):
+                if isinstance(result, ReleasedColumns) or isinstance(right, ReleasedColumns):
                     raise refused("second_aggregation", "released numbers can't be joined", "Ask them separately")
                 result = joined(result, right, join, where, self.scalars)
             except Refused as error:
                 raise placed(error, join, self.text) from None
         return result, alias
 
-    def _source(self, node: exp.Expr, known: Mapping[str, _Cte]) -> tuple[Rows | Released, str]:
+    def _source(self, node: exp.Expr, known: Mapping[str, _Cte]) -> tuple[Rows | ReleasedColumns, str]:
         self._scans += 1
         if self._scans > MOST_SCANS:
             raise refused("too_long", f"a question may read at most {MOST_SCANS} tables and subqueries")
@@ -294,7 +294,9 @@ class Queries:
                 return cte
         return None
 
-    def _named(self, inner: Rows | Released, alias: exp.TableAlias | None, name: str) -> tuple[Rows | Released, str]:
+    def _named(
+        self, inner: Rows | ReleasedColumns, alias: exp.TableAlias | None, name: str
+    ) -> tuple[Rows | ReleasedColumns, str]:
         if alias is not None:
             only(alias, "this", "columns")
         label = str(alias.this.this) if alias is not None and alias.this is not None else name
@@ -313,7 +315,7 @@ class Queries:
                 visible.append(Visible(label=column.name, field=None))
                 continue
             unit = table.private and column.name == table.unit_column
-            field = Field(name=self.fresh(), kind=column.kind, facts=column_facts(table, column), unit=unit)
+            field = PlanField(name=self.fresh(), kind=column.kind, facts=column_facts(table, column), unit=unit)
             self._origins[field.name] = (table.name, column.name)
             fields.append(field)
             pairs.append((field.name, column.name))
@@ -330,7 +332,7 @@ class Queries:
         units = None if not table.private else "row" if table.unit_column is None else "column"
         return Rows(
             relation=relation,
-            sources=(Source(alias=table.name, columns=tuple(visible)),),
+            sources=(NamedSource(alias=table.name, columns=tuple(visible)),),
             units=units,  # type: ignore[arg-type]
             tables=(table,) if table.private else (),
             unique=() if table.private else unique,
@@ -338,12 +340,14 @@ class Queries:
 
     # SELECT
 
-    def _select(self, node: exp.Select, known: Mapping[str, _Cte], *, outermost: bool, as_set: bool) -> Rows | Released:
+    def _select(
+        self, node: exp.Select, known: Mapping[str, _Cte], *, outermost: bool, as_set: bool
+    ) -> Rows | ReleasedColumns:
         only(node, *_SELECT)
         where = node.args.get("where")
         conditions = [] if where is None else flattened(where.this, exp.And)
         source, alias = self._from(node, known, conditions)
-        if isinstance(source, Released):
+        if isinstance(source, ReleasedColumns):
             return PostProcessing(self.text, source, alias).apply(node)
         if has_aggregate(where):
             raise refused("aggregate", "an aggregate can't stand in WHERE", "Use HAVING")
@@ -372,7 +376,7 @@ class Queries:
             else:
                 plain.append(scalars.predicate(part))
         if plain:
-            rows = replace(rows, relation=Filter(input=rows.relation, predicate=balanced("and", plain).expression))
+            rows = replace(rows, relation=FilterRows(input=rows.relation, predicate=balanced("and", plain).expression))
         for inner, negated in lookups:
             try:
                 rows = self._lookup(rows, inner, scalars, known, negated=negated)
@@ -388,7 +392,7 @@ class Queries:
         if self._scans > MOST_SCANS:
             raise refused("too_long", f"a question may read at most {MOST_SCANS} tables and subqueries")
         right = self._query(node.args["query"], known, as_set=True)
-        if isinstance(right, Released):
+        if isinstance(right, ReleasedColumns):
             hint = "Ask them separately; for units write unit IN (SELECT unit FROM …)"
             raise refused("second_aggregation", "a private aggregation can't be looked up", hint)
         return kept_if_in(rows, scalars.bind(node.this), right, negated=negated)
@@ -412,7 +416,7 @@ class Queries:
         passed: dict[str, str] = {}
         for value, label in zip(values, labels, strict=True):
             plain = value.expression.name if isinstance(value.expression, Column) else ""
-            field = Field(name=self.fresh(), kind=value.kind, facts=value.facts, unit=plain in units)
+            field = PlanField(name=self.fresh(), kind=value.kind, facts=value.facts, unit=plain in units)
             if plain in self._origins:
                 self._origins[field.name] = self._origins[plain]
             if plain:
@@ -426,7 +430,7 @@ class Queries:
         return replace(
             rows,
             relation=Distinct(input=project) if distinct and rows.private else project,
-            sources=(Source(alias="", columns=tuple(visible)),),
+            sources=(NamedSource(alias="", columns=tuple(visible)),),
             unique=unique,
         )
 
@@ -447,7 +451,7 @@ class Queries:
                 continue
             value = scalars.bind(item.this if isinstance(item, exp.Alias) else item)
             values.append(value)
-            known = [Named(label=v.label, value=value) for source in rows.sources for v in source.columns]
+            known = [NamedColumn(label=v.label, value=value) for source in rows.sources for v in source.columns]
             labels.append(label_of(item, position, known))
         qualify = node.args.get("qualify")
         condition = None if qualify is None else self._qualify(qualify, rows, windows, values, labels)
@@ -459,7 +463,7 @@ class Queries:
             fields = (*relation.fields, *windows.fields)
             relation = Window(input=relation, items=tuple(windows.items), fields=fields)
         if condition is not None:
-            relation = Filter(input=relation, predicate=condition.expression)
+            relation = FilterRows(input=relation, predicate=condition.expression)
         return replace(rows, relation=relation), values, labels
 
     def _windows(self, rows: Rows, node: exp.Select) -> Windows:
@@ -489,7 +493,7 @@ class Queries:
 
 def _is_per_unit(relation: Relation) -> bool:
     """Whether a relation has been grouped by the unit last."""
-    while isinstance(relation, Project | Filter):
+    while isinstance(relation, Project | FilterRows):
         relation = relation.input
     return isinstance(relation, PerUnit)
 
@@ -504,7 +508,7 @@ def _no_aggregate(node: exp.Expr) -> Typed | None:
     return None
 
 
-def star_columns(item: exp.Expr, sources: Sequence[Source]) -> list[tuple[str, Field]] | None:
+def star_columns(item: exp.Expr, sources: Sequence[NamedSource]) -> list[tuple[str, PlanField]] | None:
     """The columns that * or t.* stands for, without hidden ones; None if the item isn't a star."""
     star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
     if not isinstance(star, exp.Star):

@@ -19,7 +19,7 @@ from dither.query.expressions.functions import SPELLINGS, Typed, adapt, apply, l
 from dither.query.expressions.public_values import whole_numbers
 from dither.query.expressions.ranges import number
 from dither.query.kinds import Auto, Call, Column, Expression, Facts, Interval, Kind, Value, ascending
-from dither.query.plan.plan import Field, Relation
+from dither.query.plan.plan import PlanField, Relation
 from dither.query.refusals import name_shown, only, placed, refused
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 from dither.query.sql.constants import (
@@ -61,12 +61,12 @@ class Visible:
     """
 
     label: str
-    field: Field | None
+    field: PlanField | None
     shadowed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class NamedSource:
     """A table, subquery or named subquery after FROM, under its alias."""
 
     alias: str
@@ -82,7 +82,7 @@ class Rows:
     """
 
     relation: Relation
-    sources: tuple[Source, ...]
+    sources: tuple[NamedSource, ...]
     units: Units | None
     tables: tuple[TableFacts, ...] = ()
     unique: tuple[frozenset[str], ...] = ()
@@ -99,7 +99,7 @@ class Rows:
         return frozenset(each.field.name for each in visible if each.field is not None and each.field.unit)
 
 
-def typed(field: Field) -> Typed:
+def typed(field: PlanField) -> Typed:
     """The expression that reads a field."""
     return Typed(Column(field.name, field.kind), field.facts)
 
@@ -125,7 +125,7 @@ def find_table(node: exp.Table, schema: Schema) -> TableFacts:
     raise refused("unknown_table", f"there is no table {name_shown(wanted)} in the policy", f"Tables are: {known}")
 
 
-def find_column(node: exp.Column, sources: Sequence[Source]) -> Field:
+def find_column(node: exp.Column, sources: Sequence[NamedSource]) -> PlanField:
     """The field that the text names; refused if there is none, several, or if the owner hides it."""
     identifier, table = node.this, node.args.get("table")
     if node.args.get("db") or node.args.get("catalog") or not isinstance(identifier, exp.Identifier):
@@ -151,7 +151,7 @@ def find_column(node: exp.Column, sources: Sequence[Source]) -> Field:
     return found[0].field
 
 
-def _columns_hint(sources: Sequence[Source]) -> str:
+def _columns_hint(sources: Sequence[NamedSource]) -> str:
     names = [visible.label for source in sources for visible in source.columns if visible.field is not None]
     return f"Columns are: {', '.join(dict.fromkeys(names))}" if names and len(names) <= 50 else ""
 
@@ -201,7 +201,7 @@ def relabelled(rows: Rows, alias: exp.TableAlias | None, name: str) -> Rows:
             raise refused("unknown_column", "more column names are given than there are columns")
         renamed = [replace(visible, label=str(i.name)) for visible, i in zip(columns, given, strict=False)]
         columns = (*renamed, *columns[len(given) :])
-    return replace(rows, sources=(Source(alias=label, columns=columns),))
+    return replace(rows, sources=(NamedSource(alias=label, columns=columns),))
 
 
 # ---------------------------------------------------------------------------------------------- expressions

@@ -17,7 +17,7 @@ from decimal import Decimal
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from dither.query.sql.parse import Dialect
+from dither.query.sql.parse import FrontDoorDialect
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.protocol.values import Null, Parameter
 from dither.server.pgwire.sql import lexer
@@ -204,7 +204,7 @@ def _expect_words(text: str, expected: Sequence[tuple[int, str]]) -> None:
     if not expected:
         return
     try:
-        tokens = {token.start: token for token in Dialect().tokenize(text)}
+        tokens = {token.start: token for token in FrontDoorDialect().tokenize(text)}
     except TokenError:
         tokens = {}
     for start, word in expected:

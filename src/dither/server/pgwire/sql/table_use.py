@@ -13,7 +13,7 @@ from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import SqlglotError
 
 from dither.query.schema import Schema
-from dither.query.sql.parse import MOST_TOKENS, Bounded, Steps
+from dither.query.sql.parse import MOST_TOKENS, Bounded, ParserSteps
 from dither.server.pgwire.sql.lexer import Kind, Word, cut, folded
 
 # Schemas of the shadow that hold other things than tables of the policy.
@@ -66,7 +66,7 @@ class Trees:
 
     def __init__(self, message: str, words: int) -> None:
         self.message = message
-        self._steps = Steps(words)
+        self._steps = ParserSteps(words)
         self._last: tuple[tuple[int, int], exp.Expr | None] | None = None
 
     def of(self, words: list[Word]) -> exp.Expr | None:
