@@ -29,7 +29,6 @@ from scipy import stats
 from coverage_data import FORMS, GROUPS, SHAPES, UNIT_FORMS, World, rows_of, world
 from dither.curator.answers.release import Released
 from dither.curator.answers.shape import alone, level_of_chosen, shape
-from dither.query.measure.measures import Total
 
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
 ALPHA = 1e-6
@@ -78,13 +77,7 @@ def too_few(covered: int, runs: int, stated: float, alpha: float = ALPHA) -> boo
 def exact_cells(place: World, priced: Any) -> list[np.ndarray]:
     """The engine's cells, in the order of the noise, one array with a number for each group."""
     measured = place.engine.run(priced.measurement, salt=bytes(16))
-    wanted = priced.measurement
-    return [
-        measured.totals[wanted.totals.index(cell.exact)]
-        if isinstance(cell.exact, Total)
-        else measured.distinct[wanted.distinct.index(cell.exact)]
-        for cell in priced.lowered.cells
-    ]
+    return [priced.measurement.numbers(cell.exact, measured) for cell in priced.lowered.cells]
 
 
 def repeated(place: World, quote: Any, runs: int) -> Released:

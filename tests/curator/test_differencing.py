@@ -69,7 +69,7 @@ def outputs(made, priced, *, quieter=1):
     """What an analyst sees in many independent releases of cells that were measured once."""
     measured = made.engine.run(priced.measurement, salt=bytes(16))
     noise = tuple(type(one)(one.scale / quieter) for one in priced.noise)
-    exact = [measured.totals[priced.measurement.totals.index(cell.exact)][0] for cell in priced.lowered.cells]
+    exact = [priced.measurement.numbers(cell.exact, measured)[0] for cell in priced.lowered.cells]
     cells = tuple(one.release(np.full(REPEATS, value)) for one, value in zip(noise, exact, strict=True))
     found = Released(
         keys=pa.table({}), size=REPEATS, cells=cells, noise=priced.noise, choices=(), recipes=priced.lowered.recipes

@@ -9,7 +9,13 @@ import dither as dp
 from dither.checks import check_mechanism
 from dither.checks.statistics import gap_missed
 from dither.errors import ConformanceFailed
-from dither.mechanisms import ElasticCount, GaussianThreshold, SmoothMedian, SubsampledWithoutReplacement
+from dither.mechanisms import (
+    ElasticCount,
+    GaussianThreshold,
+    SmoothMedian,
+    SubsampledWithoutReplacement,
+    TruncatedThreshold,
+)
 from dither.mechanisms.elastic_sensitivity import Join, Table
 from dither.privacy import ApproximateLoss
 
@@ -125,6 +131,7 @@ MECHANISMS = {
     "partition selection": lambda: dp.PartitionSelection(epsilon=1, delta="1/100"),
     "laplace threshold": lambda: threshold(dp.LaplaceThreshold(scale=1, threshold=3)),
     "gaussian threshold": lambda: threshold(GaussianThreshold(scale=1, threshold=3)),
+    "truncated threshold": lambda: threshold(TruncatedThreshold(scale=1, reach=3)),
     "sparse vector": sparse,
     "tree counter": counter,
     "subsampled": subsampled,

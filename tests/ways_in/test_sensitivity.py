@@ -7,7 +7,6 @@ from fractions import Fraction
 import pytest
 
 from dither.mechanisms import DiscreteGaussian
-from dither.query.measure.measures import Total
 
 CITIES = ["Bern", "Lyon", "Oslo"]
 SALT = b"a salt of sixteen"
@@ -66,9 +65,7 @@ def noisy_cells(shop, sql, change=None):
     cells = {}
     keys = found.keys.to_pylist() or [{}]
     for place, cell in enumerate(quote.lowered.cells):
-        exact = cell.exact
-        which = quote.measurement.totals if isinstance(exact, Total) else quote.measurement.distinct
-        numbers = (found.totals if isinstance(exact, Total) else found.distinct)[which.index(exact)]
+        numbers = quote.measurement.numbers(cell.exact, found)
         cells |= {(place, *key.values()): int(number) for key, number in zip(keys, numbers, strict=True)}
     return quote, cells
 

@@ -22,3 +22,4 @@ from .smooth_sensitivity import SmoothLaplace as SmoothLaplace, SmoothMedian as 
 from .sparse_vector import SparseVector as SparseVector
 from .subsampled import Subsampled as Subsampled, SubsampledWithoutReplacement as SubsampledWithoutReplacement
 from .tree_counter import TreeCounter as TreeCounter
+from .truncated_threshold import TruncatedThreshold as TruncatedThreshold

@@ -123,7 +123,7 @@ class PartitionSelection:
     def loss(self, sensitivity: Sensitivity | None = None) -> ApproximateLoss:
         """(ε, δ) as stated; a sensitivity, if given, must be a contribution that was provided for."""
         if sensitivity is not None:
-            keys, per_key = _contribution(sensitivity)
+            keys, per_key = key_contribution(sensitivity)
             if keys > self.groups or per_key != 1:
                 raise InvalidSensitivity(
                     f"this selection is for units that count once in each of at most {self.groups} keys; "
@@ -155,7 +155,7 @@ class PartitionSelection:
 
     def release(self, counts: Any, *, source: Source = SYSTEM) -> Any:
         """Which keys to keep, given how many units hold each: a bool for a number, a bool array for an array."""
-        units = _units(counts)
+        units = unit_counts(counts)
         flat = np.minimum(units.ravel(), self.certain)
         kept = self._keep(flat, source)
         return bool(kept[0]) if units.ndim == 0 else kept.reshape(units.shape)
@@ -314,7 +314,7 @@ class LaplaceThreshold:
 
     def loss(self, sensitivity: Sensitivity) -> GivenAwayLoss:
         """The noise's own curve, and beside it the chance that a key held by one unit alone is shown."""
-        keys, per_key = _contribution(sensitivity)
+        keys, per_key = key_contribution(sensitivity)
         chance = _shown_alone(self.scale, self.threshold, keys, per_key)
         return GivenAwayLoss(self._noise.loss(Sensitivity.l1(keys * per_key)), chance)
 
@@ -359,10 +359,10 @@ class GaussianThreshold:
 
     def loss(self, sensitivity: Sensitivity) -> GivenAwayLoss:
         """The noise's own curve, and beside it the chance that a key held by one unit alone is shown."""
-        keys, per_key = _contribution(sensitivity)
+        keys, per_key = key_contribution(sensitivity)
         exact = Sensitivity.contribution(groups=keys, per_group=per_key)
         one = Fraction(self.keep_probability(per_key))
-        return GivenAwayLoss(self._noise.loss(exact), _any_of(one, keys))
+        return GivenAwayLoss(self._noise.loss(exact), any_of(one, keys))
 
     def keep_probability(self, units: int) -> float:
         """The probability of showing a key with this count, rounded up."""
@@ -391,13 +391,14 @@ class GaussianThreshold:
 def _shown(
     noise: DiscreteLaplace | DiscreteGaussian, threshold: int, counts: Any, source: Source
 ) -> tuple[Bools, Ints]:
-    units = _units(counts, dimensions=1)
+    units = unit_counts(counts, dimensions=1)
     noisy = noise.release(units, source=source)
     shown = (noisy >= threshold) & (units > 0)
     return shown, np.where(shown, noisy, 0)
 
 
-def _units(counts: Any, dimensions: int | None = None) -> Ints:
+def unit_counts(counts: Any, dimensions: int | None = None) -> Ints:
+    """Numbers of units, refused before anything is drawn unless they are whole and not negative."""
     units = whole_numbers(counts, "number of units")
     if dimensions is not None and units.ndim != dimensions:
         raise InvalidData("the numbers of units must be a one-dimensional integer array")
@@ -406,7 +407,7 @@ def _units(counts: Any, dimensions: int | None = None) -> Ints:
     return units
 
 
-def _contribution(sensitivity: Sensitivity) -> tuple[int, int]:
+def key_contribution(sensitivity: Sensitivity) -> tuple[int, int]:
     """(keys, count in each) of a contribution under add_remove."""
     if sensitivity.groups is None:
         raise InvalidSensitivity(
@@ -433,10 +434,10 @@ def _laplace_tail_up(scale: Fraction, m: int) -> Fraction:
 
 def _shown_alone(scale: Fraction, threshold: int, keys: int, per_key: int) -> Fraction:
     """The chance that any of ``keys`` keys that one unit alone holds is shown, rounded up."""
-    return _any_of(_laplace_tail_up(scale, threshold - per_key), keys)
+    return any_of(_laplace_tail_up(scale, threshold - per_key), keys)
 
 
-def _any_of(one: Fraction, keys: int) -> Fraction:
+def any_of(one: Fraction, keys: int) -> Fraction:
     """1 − (1 − p)^k, rounded up to a float's value; for many keys the union bound."""
     total = keys * one
     if keys <= MANY_KEYS:

@@ -6,7 +6,7 @@ A share of 1 says that the claim is tight: a table exists in which one unit does
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from dither.audit.queries.neighbours import Group, bin_changes, groups_of, moved_groups, numbers_of
@@ -30,7 +30,7 @@ class Movement:
 def movements(
     priced: Priced, before: Measured, after: Measured, *, among: Collection[Group] | None = None
 ) -> tuple[float, ...]:
-    """The share of its claim by which each cell, each histogram and the selection of keys moved, in this order.
+    """The share of its claim by which each block of cells, each histogram and the selection of keys moved, in order.
 
     Cells in the norm of their noise. ``among`` looks at some groups only.
     """
@@ -39,10 +39,14 @@ def movements(
         return among is None or group in among
 
     shares = []
-    for cell, reach, noise in zip(priced.lowered.cells, priced.reaches, priced.noise, strict=True):
-        moved = moved_groups(priced, numbers_of(priced, cell, before), numbers_of(priced, cell, after), before, after)
-        changes = [change for group, change in moved.items() if seen(group)]
-        if isinstance(noise, DiscreteGaussian):
+    for block in priced.lowered.blocks:
+        changes = []
+        for cell in (priced.lowered.cells[place] for place in block):
+            old, new = numbers_of(priced, cell, before), numbers_of(priced, cell, after)
+            moved = moved_groups(priced, old, new, before, after)
+            changes += [change for group, change in moved.items() if seen(group)]
+        reach = priced.reaches[block[0]]
+        if isinstance(priced.noise[block[0]], DiscreteGaussian):
             shares.append(math.sqrt(sum(change**2 for change in changes) / reach.l2_squared))
         else:
             shares.append(sum(map(abs, changes)) / reach.l1)
@@ -75,7 +79,8 @@ def in_words(priced: Priced, question: Question) -> tuple[str, ...]:
     """What each of the ``movements`` is about: the column of the answer, and what of it is counted or added up."""
     names = _columns_of_cells(priced, question)
     cells = [
-        f"{', '.join(names.get(place, ['a cell']))}: {_sort(cell)}" for place, cell in enumerate(priced.lowered.cells)
+        f"{', '.join(names.get(block[0], ['a cell']))}: {_sort([priced.lowered.cells[place] for place in block])}"
+        for block in priced.lowered.blocks
     ]
     counted = {choice.bins: choice.counts for choice in priced.lowered.choices}
     bins = [counted[place] for place in range(len(priced.measurement.bins))]
@@ -96,7 +101,10 @@ def _columns_of_cells(priced: Priced, question: Question) -> dict[int, list[str]
     return found
 
 
-def _sort(cell: Cell) -> str:
+def _sort(block: Sequence[Cell]) -> str:
+    cell, *others = block
+    if others:
+        return "sums of the distances from both bounds"
     if not isinstance(cell.exact, Total):
         return "different values"
     return ("count", "sum", "sum of products")[min(len(cell.exact.factors), 2)]

@@ -199,9 +199,10 @@ def _where(breach: Breach, names: Sequence[str], priced: Priced) -> str:
     """Which of the movements a breach is about."""
     match breach.fault:
         case Fault.CELL | Fault.L1 | Fault.L2:
-            return names[breach.place]
+            blocks = priced.lowered.blocks
+            return names[next(i for i, block in enumerate(blocks) if breach.place in block)]
         case Fault.HISTOGRAM:
-            return names[len(priced.lowered.cells) + breach.place]
+            return names[len(priced.lowered.blocks) + breach.place]
         case Fault.SELECTION:
             return names[-1]
         case Fault.ONE_WAY:

@@ -28,7 +28,7 @@ from dither.errors import InvalidParameter
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import Cell
 from dither.query.kinds import Kind
-from dither.query.measure.measures import BinCounts, Measured, Reach, Total
+from dither.query.measure.measures import BinCounts, Measured
 from dither.query.plan.plan import Distinct, FilterRows, JoinRows, PerUnit, Project, Relation, Scan, Union, Window
 from dither.query.price.price import Priced, QueryBudget, price
 from dither.query.schema import Schema
@@ -154,10 +154,19 @@ def breaches(priced: Priced, before: Measured, after: Measured) -> tuple[Breach,
     most = span.groups if adjacency is Adjacency.ADD_REMOVE else span.most_moved
     found: list[Breach] = []
     touched: set[Group] = set()
-    for place, (cell, reach) in enumerate(zip(priced.lowered.cells, priced.reaches, strict=True)):
-        moved = moved_groups(priced, numbers_of(priced, cell, before), numbers_of(priced, cell, after), before, after)
-        touched |= moved.keys()
-        found += _of_one_cell(place, cell, reach, moved, adjacency)
+    for block in priced.lowered.blocks:
+        moves = []
+        for place in block:
+            cell = priced.lowered.cells[place]
+            old, new = numbers_of(priced, cell, before), numbers_of(priced, cell, after)
+            moves.append(moved_groups(priced, old, new, before, after))
+            touched |= moves[-1].keys()
+            found += _of_one_cell(place, cell, moves[-1], adjacency)
+        # a basis moves as far as one cell would
+        amounts = [change for moved in moves for change in moved.values()]
+        reach = priced.reaches[block[0]]
+        found += _over(Fault.L1, block[0], reach.l1, sum(map(abs, amounts)))
+        found += _over(Fault.L2, block[0], reach.l2_squared, sum(amount**2 for amount in amounts))
     for place in range(len(priced.measurement.bins)):
         changes = bin_changes(priced, before, after, place)
         touched |= changes.keys()
@@ -196,7 +205,7 @@ def _one_way(place: int, change: int, adjacency: Adjacency) -> list[Breach]:
     return _over(Fault.ONE_WAY, place, 0, change) if adjacency is Adjacency.ADD_REMOVE else []
 
 
-def _of_one_cell(place: int, cell: Cell, reach: Reach, moved: Moved, adjacency: Adjacency) -> list[Breach]:
+def _of_one_cell(place: int, cell: Cell, moved: Moved, adjacency: Adjacency) -> list[Breach]:
     low, high = min(cell.low, 0), max(cell.high, 0)
     found: list[Breach] = []
     for change in moved.values():
@@ -206,8 +215,6 @@ def _of_one_cell(place: int, cell: Cell, reach: Reach, moved: Moved, adjacency: 
             # what the unit took with it lies between the ends of one part; different values may be held by others too
             found += _over(Fault.CELL, place, high, -change)
             found += _over(Fault.CELL, place, -low, change)
-    found += _over(Fault.L1, place, reach.l1, sum(abs(change) for change in moved.values()))
-    found += _over(Fault.L2, place, reach.l2_squared, sum(change**2 for change in moved.values()))
     return found
 
 
@@ -228,10 +235,7 @@ def _of_one_histogram(
 
 def numbers_of(priced: Priced, cell: Cell, measured: Measured) -> np.ndarray[Any, np.dtype[np.int64]]:
     """The exact numbers of a cell, one for each group that occurs."""
-    measurement = priced.measurement
-    if isinstance(cell.exact, Total):
-        return measured.totals[measurement.totals.index(cell.exact)]
-    return measured.distinct[measurement.distinct.index(cell.exact)]
+    return priced.measurement.numbers(cell.exact, measured)
 
 
 def groups_of(priced: Priced, measured: Measured) -> list[Group]:

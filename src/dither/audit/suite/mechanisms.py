@@ -38,6 +38,7 @@ from dither.mechanisms import (
     Subsampled,
     SubsampledWithoutReplacement,
     TreeCounter,
+    TruncatedThreshold,
 )
 from dither.mechanisms.elastic_sensitivity import Join, Table
 from dither.privacy import Adjacency, PrivacyLoss, Sensitivity
@@ -163,6 +164,7 @@ def _thresholds() -> tuple[Subject, ...]:
     known: tuple[tuple[Any, str], ...] = (
         (LaplaceThreshold.for_guarantee(1, SEEN_DELTA), "ε = 1 and δ = 0.05, on a key of 5 and of 6 units"),
         (GaussianThreshold(1, 4), "σ = 1 and a threshold of 4, on a key of 5 and of 6 units"),
+        (TruncatedThreshold.for_guarantee(1, SEEN_DELTA), "ε = 1 and δ = 0.05, on a key of 5 and of 6 units"),
     )
     return tuple(
         _of(each, (5, 6), claim=each.loss(ONCE), draw=_many(partial(_columns, each)), about=about)

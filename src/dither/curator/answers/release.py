@@ -22,7 +22,7 @@ from dither.query.aggregates.catalogue import from_json, to_json
 from dither.query.aggregates.spread import Noise
 from dither.query.arrow import TYPES
 from dither.query.kinds import Kind
-from dither.query.measure.measures import BinCounts, Measured, Total
+from dither.query.measure.measures import BinCounts, Measured
 from dither.query.plan.plan import Key
 from dither.query.price.price import Priced
 
@@ -119,26 +119,15 @@ def release(priced: Priced, measured: Measured, *, source: Source = SYSTEM) -> R
         keys, size, places = _public(priced, measured)
     else:
         keys, size, places = _selected(priced, measured, source)
+    exact_cells = (priced.measurement.numbers(cell.exact, measured) for cell in priced.lowered.cells)
     cells = tuple(
         mechanism.release(_placed(exact, places, size), source=source)
-        for exact, mechanism in zip(_exact_cells(priced, measured), priced.noise, strict=True)
+        for exact, mechanism in zip(exact_cells, priced.noise, strict=True)
     )
     choices = tuple(_choose(priced, measured, i, places, size, source) for i in range(len(priced.choosers)))
     return Released(
         keys=keys, size=size, cells=cells, noise=priced.noise, choices=choices, recipes=priced.lowered.recipes
     )
-
-
-def _exact_cells(priced: Priced, measured: Measured) -> list[Ints]:
-    """The measured numbers of each cell, in the order of the noise."""
-    measurement = priced.measurement
-    found = []
-    for cell in priced.lowered.cells:
-        if isinstance(cell.exact, Total):
-            found.append(measured.totals[measurement.totals.index(cell.exact)])
-        else:
-            found.append(measured.distinct[measurement.distinct.index(cell.exact)])
-    return found
 
 
 def _placed(exact: Ints, places: Ints, size: int) -> Ints:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar
@@ -35,14 +35,13 @@ from dither.query.arrow import TYPES
 from dither.query.expressions.functions import Typed, apply, literal
 from dither.query.kinds import NOTHING, Column, Expression, Facts, Interval, Kind, Value, canonical, columns
 from dither.query.measure.grids import LARGEST_INTEGER
-from dither.query.measure.measures import Bins, Cap, DistinctValues, Total
+from dither.query.measure.measures import Bins, Cap, Combination, Exact, Total
 from dither.query.plan.plan import Aggregate, Argument, Function, Gridded
 from dither.query.refusals import refused
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Chooser: TypeAlias = Quantile | PermuteAndFlip | Exponential
-Exact: TypeAlias = Total | DistinctValues
 Item = TypeVar("Item")
 
 DEFAULT_CONFIDENCE = Fraction(19, 20)
@@ -97,10 +96,16 @@ class AggregateChoice(ABC):
 
 @dataclass(slots=True)
 class Building:
-    """Cells and choices so far; what two aggregates have in common exists once."""
+    """Cells and choices so far; what two aggregates have in common exists once.
+
+    ``alone`` are arguments that one aggregate alone asks about. ``bases`` are the places of cells whose parts of one
+    unit aren't negative and add up to no more than the largest of each: they share one sensitivity, and one budget.
+    """
 
     rows: int
+    alone: Set[Expression] = frozenset()
     cells: list[Cell] = field(default_factory=list)
+    bases: list[tuple[int, ...]] = field(default_factory=list)
     bins: list[Bins] = field(default_factory=list)
     choices: list[AggregateChoice] = field(default_factory=list)
 
@@ -112,9 +117,7 @@ class Building:
         cap: Cap = Cap.CLAMP,
     ) -> int:
         """The place of a sum of products, of which a unit's part is within ``part``."""
-        # which of the expressions that must be there comes first makes no difference
-        ordered = tuple(sorted(set(present), key=canonical))
-        total = Total(factors=factors, present=ordered, low=part[0], high=part[1], cap=cap)
+        total = total_of(factors, present, part, cap)
         return self.cell(Cell(exact=total, low=part[0], high=part[1]))
 
     def cell(self, cell: Cell) -> int:
@@ -125,6 +128,13 @@ class Building:
         """The place of the number of rows in which nothing of this is missing."""
         return self.total((), present, (0, self.rows))
 
+    def basis(self, most: int, *parts: tuple[tuple[Total, int], ...]) -> tuple[int, ...]:
+        """The places of cells that are combinations of totals, of which one unit has at most ``most`` in all."""
+        exact = (Combination(parts=each) for each in parts)
+        places = tuple(self.cell(Cell(exact=each, low=0, high=most)) for each in exact)
+        place_in(self.bases, places)
+        return places
+
     def counted(self, grid: Gridded) -> int:
         """The place of a histogram."""
         return place_in(self.bins, Bins(grid=grid))
@@ -132,6 +142,15 @@ class Building:
     def choice(self, choice: AggregateChoice) -> int:
         """The place of a choice."""
         return place_in(self.choices, choice)
+
+
+def total_of(
+    factors: tuple[Gridded, ...], present: tuple[Expression, ...], part: tuple[int, int], cap: Cap = Cap.CLAMP
+) -> Total:
+    """A sum of products, of which a unit's part is within ``part``."""
+    # which of the expressions that must be there comes first makes no difference
+    ordered = tuple(sorted(set(present), key=canonical))
+    return Total(factors=factors, present=ordered, low=part[0], high=part[1], cap=cap)
 
 
 def place_in(items: list[Item], item: Item) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 from dither.brief import brief
 from dither.errors import InvalidParameter, Refused
+from dither.privacy import Adjacency
 from dither.query.aggregates import count, mean, mode, moments, quantile, sum as sums
 from dither.query.aggregates.base import (
     AggregateChoice,
@@ -31,8 +32,20 @@ from dither.query.aggregates.base import (
     place_in,
 )
 from dither.query.aggregates.spread import Noise
-from dither.query.kinds import Kind
-from dither.query.measure.measures import LARGEST_PART, Cap, DistinctValues, Measurement, Span, Total
+from dither.query.kinds import Expression, Kind
+from dither.query.measure.measures import (
+    LARGEST_PART,
+    Cap,
+    Combination,
+    DistinctValues,
+    Exact,
+    Measurement,
+    Reach,
+    Span,
+    Total,
+    basis_reach,
+    reach_of,
+)
 from dither.query.plan.plan import Aggregation, Function
 
 MOST_GROUPS = 1_000_000
@@ -45,17 +58,37 @@ class Lowered:
     """What to measure and how to read it.
 
     ``cells`` get noise, ``choices`` are made by a mechanism of their own. ``units`` is the place among the totals of
-    the number of units in each group, where keys must be discovered by it.
+    the number of units in each group, where keys must be discovered by it. ``blocks`` has every cell once, those of one
+    basis together.
     """
 
     measurement: Measurement
     cells: tuple[Cell, ...]
+    blocks: tuple[tuple[int, ...], ...]
     choices: tuple[AggregateChoice, ...]
     recipes: tuple[Recipe, ...]
     units: int | None
     span: Span
 
     __repr__ = brief
+
+    def reaches(self, adjacency: Adjacency) -> tuple[Reach, ...]:
+        """How far one unit moves each cell, or the whole basis that it is part of."""
+        found: dict[int, Reach] = {}
+        for block in self.blocks:
+            first = self.cells[block[0]]
+            alone = len(block) == 1
+            reach = (
+                reach_of(first.low, first.high, self.span, adjacency)
+                if alone
+                else basis_reach(len(block), first.high, self.span, adjacency)
+            )
+            found |= dict.fromkeys(block, reach)
+        return tuple(found[place] for place in range(len(self.cells)))
+
+    def blocks_of(self, recipe: Recipe) -> tuple[tuple[int, ...], ...]:
+        """The blocks that a recipe is read off, each once."""
+        return tuple(block for block in self.blocks if not set(block).isdisjoint(recipe.cells))
 
     def predict(
         self, noise: Sequence[Noise], choosers: Sequence[Chooser], confidence: Fraction
@@ -73,7 +106,7 @@ def lower(aggregation: Aggregation) -> Lowered:
     if rows > LARGEST_PART:
         raise Refused("a unit may count with too many rows", code="rows_too_many", hint="Lower max_rows_contributed.")
     span = Span.of(groups, public_groups(aggregation))
-    building = Building(rows)
+    building = Building(rows, alone=_alone(aggregation))
     recipes = tuple(BY_FUNCTION[each.function].lower(building, each) for each in aggregation.aggregates)
     if building.choices and span.cells is not None and span.cells > MOST_CHOSEN_GROUPS:
         raise Refused(
@@ -81,10 +114,14 @@ def lower(aggregation: Aggregation) -> Lowered:
             code="too_many_groups",
             hint="Group by fewer keys, or by coarser ones.",
         )
-    totals = [cell.exact for cell in building.cells if isinstance(cell.exact, Total)]
+    totals: list[Total] = []
+    for cell in building.cells:
+        for total in _totals_of(cell.exact):
+            place_in(totals, total)
     units = None
     if aggregation.discover:
         units = place_in(totals, Total(factors=(), present=(), low=0, high=1, cap=Cap.CLAMP))
+    joined = {place for basis in building.bases for place in basis}
     measurement = Measurement(
         relation=aggregation.relation,
         units=aggregation.units,
@@ -98,11 +135,27 @@ def lower(aggregation: Aggregation) -> Lowered:
     return Lowered(
         measurement=measurement,
         cells=tuple(building.cells),
+        blocks=(*building.bases, *((place,) for place in range(len(building.cells)) if place not in joined)),
         choices=tuple(building.choices),
         recipes=recipes,
         units=units,
         span=span,
     )
+
+
+def _alone(aggregation: Aggregation) -> frozenset[Expression]:
+    """Arguments about which only one kind of aggregate asks: nobody else has a use for their count."""
+    asked: dict[Expression, set[Function]] = {}
+    for aggregate in aggregation.aggregates:
+        for argument in aggregate.arguments:
+            asked.setdefault(argument.expression, set()).add(aggregate.function)
+    return frozenset(expression for expression, functions in asked.items() if len(functions) == 1)
+
+
+def _totals_of(exact: Exact) -> tuple[Total, ...]:
+    if isinstance(exact, Combination):
+        return tuple(total for total, _ in exact.parts)
+    return (exact,) if isinstance(exact, Total) else ()
 
 
 def public_groups(aggregation: Aggregation) -> int | None:
@@ -150,6 +203,7 @@ _CLASSES: Mapping[str, type[Any]] = {
     "centred": mean.Centred,
     "product": moments.Product,
     "mean": mean.Mean,
+    "ends": mean.Ends,
     "moments": moments.MomentsRecipe,
     "chosen": ChosenValue,
 }

@@ -1,7 +1,8 @@
-"""AVG: a centred sum over a count, within the bounds; and what all ratios to a count of rows have in common."""
+"""AVG: sums of the distances from both bounds, or a centred sum over a count; and what ratios have in common."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -27,9 +28,10 @@ from dither.query.aggregates.base import (
     bounded_numbers,
     short,
     the_one,
+    total_of,
 )
 from dither.query.aggregates.spread import Floats, Noise, half_width, quantile_of_difference, reach_in_squares, widest
-from dither.query.kinds import Expression
+from dither.query.kinds import Expression, Interval
 from dither.query.measure.grids import bounds_of, centred_grid
 from dither.query.measure.measures import LARGEST_PART, Cap
 from dither.query.plan.plan import Aggregate, Argument, Function
@@ -177,6 +179,108 @@ def _ends(
     return both[0], both[1]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends(Recipe):
+    """AVG from its two ends: sums of x − low and of high − x, of which one row adds ``size`` steps to both together.
+
+    So each sum is measured as if it were alone. The mean is step · (first + size · t), with t = above/(above + below).
+    """
+
+    above: int
+    below: int
+    step: Fraction
+    first: int
+    size: int
+    low: Fraction
+    high: Fraction
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """Both sums."""
+        return (self.above, self.below)
+
+    def estimate(self, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
+        """The share t = U/(U + V), with the set of all t for which (1 − t)·U − t·V is no larger than its noise.
+
+        For the true share of the exact sums that is the noise (1 − t)·N − t·M alone, which is at most q(t) with the
+        stated probability, for every t. As q is a norm of (1 − t, t), what is left of the form beyond q is concave in
+        t: so it has one zero on either side of the noisy share, or none where an end of the bounds is in the set too.
+        """
+        middle = self._share(noisy)
+        low, high = self._set(noisy, confidence)
+        value, bottom, top = (self._on_scale(t) for t in (middle, low, high))
+        return Estimate.of(value, np.minimum(bottom, value), np.maximum(top, value))
+
+    def points(self, noisy: Noisy) -> pa.Array[Any]:
+        """The mean of the noisy sums."""
+        return pa.array(self._on_scale(self._share(noisy)))
+
+    def ends(self, noisy: Noisy, confidence: Fraction) -> tuple[Floats, Floats, Bools]:
+        """Its interval; of no rows there is no mean."""
+        found = self.estimate(noisy, confidence)
+        above, below = self._sums(noisy)
+        few = above + below <= self._reach(noisy.noise, confidence, 0.5) * 2 + self.size
+        return found.low.to_numpy(), found.high.to_numpy(), few
+
+    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[None, str]:
+        """Known up to the number of rows: the noise weighs most where the mean is at an end of the bounds."""
+        return None, f"±({short(float(self.step) * self._reach(by.noise, confidence, 0.0))} / rows in the group)"
+
+    def _sums(self, noisy: Noisy) -> tuple[Floats, Floats]:
+        return noisy.cells[self.above].astype(np.float64), noisy.cells[self.below].astype(np.float64)
+
+    def _share(self, noisy: Noisy) -> Floats:
+        """The middle where both sums together aren't clear of their noise."""
+        above, below = self._sums(noisy)
+        clear = above + below > 2 * self._reach(noisy.noise, DEFAULT_CONFIDENCE, 0.5)
+        return np.where(clear, np.clip(above / np.maximum(above + below, 1.0), 0.0, 1.0), 0.5)
+
+    def _set(self, noisy: Noisy, confidence: Fraction) -> tuple[Floats, Floats]:
+        above, below = self._sums(noisy)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            middle = np.where(above + below > 0, np.clip(above / (above + below), 0.0, 1.0), 0.5)
+        found = []
+        for side, end in ((-1.0, 0.0), (1.0, 1.0)):
+
+            def beyond(t: Floats, side: float = side) -> Bools:
+                form = (1 - t) * above - t * below
+                held: Bools = -side * form > self._reaches(noisy.noise, confidence, t)
+                return held
+
+            outside = beyond(np.full_like(middle, end))
+            # the zero lies between an end that isn't in the set and the noisy share, which is
+            inner, outer = middle, np.full_like(middle, end)
+            for _ in range(HALVINGS):
+                t = (inner + outer) / 2
+                out = beyond(t)
+                inner, outer = np.where(out, inner, t), np.where(out, t, outer)
+            found.append(np.where(outside, outer, end))
+        return found[0], found[1]
+
+    def _reach(self, noise: Sequence[Noise], confidence: Fraction, t: float) -> float:
+        return float(self._reaches(noise, confidence, np.array([t]))[0])
+
+    def _reaches(self, noise: Sequence[Noise], confidence: Fraction, t: Floats) -> Floats:
+        """q(t), a quantile of |(1 − t)·N − t·M|."""
+        large, small = np.maximum(1 - t, t), np.minimum(1 - t, t)
+        return large * quantile_of_difference(noise[self.above], noise[self.below], small / large, confidence)
+
+    def _on_scale(self, t: Floats) -> Floats:
+        return np.clip(float(self.step) * (self.first + self.size * t), float(self.low), float(self.high))
+
+
+def ends_of(building: Building, argument: Argument, bounds: Interval) -> Ends:
+    """Both ends of one argument, from its centred sum and its count: the engine measures no more than for a mean."""
+    # half of the largest part, since a unit has all of the width in either sum
+    grid = centred_grid(argument, bounds, LARGEST_PART // building.rows // 2)
+    low, high = grid.centred
+    total = total_of((grid.of(argument.expression),), (), times(building.rows, grid.centred), Cap.MEAN)
+    count = total_of((), (argument.expression,), (0, building.rows))
+    size = high - low
+    above, below = building.basis(size * building.rows, ((total, 1), (count, -low)), ((total, -1), (count, high)))
+    return Ends(above=above, below=below, step=grid.step, first=grid.low, size=size, low=bounds.low, high=bounds.high)
+
+
 def _bind(call: Written) -> Aggregate:
     return Aggregate(function=Function.AVG, arguments=bounded_numbers(call, 1))
 
@@ -186,6 +290,8 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
     bounds = bounds_of(argument)
     if bounds.width == 0:
         return Constant(bounds.low)
+    if argument.expression in building.alone and building.rows <= LARGEST_PART // 4:
+        return ends_of(building, argument, bounds)
     return Mean(
         count=building.count(argument.expression),
         x=centred(building, argument, ()),

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from math import prod
-from typing import Literal as OneOf
+from typing import Literal as OneOf, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,17 @@ class DistinctValues:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """Totals that are added up with whole weights, after the engine has measured them."""
+
+    parts: tuple[tuple[Total, int], ...]
+
+
+Exact: TypeAlias = Total | DistinctValues | Combination
+"""What a cell holds before noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """One pass over the data: the relation, its groups, and what is wanted of each.
 
@@ -117,6 +128,17 @@ class Measurement:
         same for every salt.
         """
         return self.units == "column" and bool(self.bins or self.distinct or self.most_groups is not None)
+
+    def numbers(self, exact: Exact, measured: Measured) -> npt.NDArray[np.int64]:
+        """The exact numbers of a cell, one for each group that was measured."""
+        if isinstance(exact, DistinctValues):
+            return measured.distinct[self.distinct.index(exact)]
+        if isinstance(exact, Total):
+            return measured.totals[self.totals.index(exact)]
+        numbers: npt.NDArray[np.int64] = np.zeros(measured.size, dtype=np.int64)
+        for total, weight in exact.parts:
+            numbers += weight * measured.totals[self.totals.index(total)]
+        return numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,13 +205,17 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """The distance between the exact cells of two neighbours, in both norms."""
+    """The distance between the exact cells of two neighbours, in both norms.
+
+    Of several cells together where ``cells`` is more than one: what each of them moves is part of one distance.
+    """
 
     l1: int
     l2_squared: int
     groups: int
     per_group: int
     adjacency: Adjacency
+    cells: int = 1
 
     def laplace_loss(self, mechanism: DiscreteLaplace) -> PrivacyLoss:
         """What releasing all cells with this noise costs."""
@@ -198,10 +224,10 @@ class Reach:
     def gaussian_loss(self, mechanism: DiscreteGaussian) -> PrivacyLoss:
         """What releasing all cells with this noise costs: the curve where the worst movement is one, else its ρ.
 
-        Under replace two kinds of movement may both be extreme, so only ρ is stated (Canonne, Kamath & Steinke 2020,
-        Theorem 14).
+        Where cells share a distance it may be spread over them, and under replace two kinds of movement may both be
+        extreme, so only ρ is stated (Canonne, Kamath & Steinke 2020, Theorem 14).
         """
-        if self.adjacency is Adjacency.ADD_REMOVE:
+        if self.adjacency is Adjacency.ADD_REMOVE and self.cells == 1:
             return mechanism.loss(Sensitivity.contribution(groups=self.groups, per_group=self.per_group))
         return ZcdpLoss(self.l2_squared / (2 * mechanism.scale**2), self.adjacency)
 
@@ -227,6 +253,28 @@ def reach_of(low: int, high: int, span: Span, adjacency: Adjacency) -> Reach:
         groups=span.most_moved,
         per_group=width,
         adjacency=adjacency,
+    )
+
+
+def basis_reach(cells: int, most: int, span: Span, adjacency: Adjacency) -> Reach:
+    """The reach of cells to which a unit adds whole numbers from 0 on, at most ``most`` in all, in each of its groups.
+
+    Where a unit is replaced within a group, one may have had everything in one cell and the other in another: both
+    amounts move, as they do in two groups. So it is the same whether or not groups are shared.
+
+    Example:
+        >>> both = basis_reach(2, 10, Span.of(1, None), Adjacency.ADD_REMOVE)
+        >>> both.l1, both.l2_squared, basis_reach(2, 10, Span.of(1, 1), Adjacency.REPLACE).l1
+        (10, 100, 20)
+    """
+    sides = 1 if adjacency is Adjacency.ADD_REMOVE else 2
+    return Reach(
+        l1=sides * span.groups * most,
+        l2_squared=sides * span.groups * most**2,
+        groups=span.groups if sides == 1 else span.most_moved,
+        per_group=most,
+        adjacency=adjacency,
+        cells=cells,
     )
 
 

@@ -7,6 +7,7 @@ docs/decisions/0011-noise-of-a-query.md.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,6 @@ from dither.query.measure.measures import (
     Reach,
     choice_reach,
     expect_scale,
-    reach_of,
     short_up,
     sqrt_up,
 )
@@ -67,7 +67,7 @@ class QueryBudget:
 class Priced:
     """A question with its mechanisms, one for each cell and choice, and what all of them cost together.
 
-    ``reaches``, ``losses`` go with ``noise``; ``choice_losses`` with ``choosers``.
+    ``reaches`` go with ``noise``, ``losses`` with the blocks of cells, ``choice_losses`` with ``choosers``.
     """
 
     aggregation: Aggregation
@@ -134,9 +134,9 @@ def price(aggregation: Aggregation, budget: QueryBudget, adjacency: Adjacency) -
     _check_discovery(aggregation, budget.kind, budget.delta)
     lowered = lower(aggregation)
     shares = _shares(lowered, aggregation, budget)
-    reaches = tuple(reach_of(cell.low, cell.high, lowered.span, adjacency) for cell in lowered.cells)
+    reaches = lowered.reaches(adjacency)
     noise = tuple(_noises(reaches, shares.cells, budget.kind).values())
-    losses = tuple(_cell_loss(reach, mechanism) for reach, mechanism in zip(reaches, noise, strict=True))
+    losses = tuple(_cell_loss(reaches[block[0]], noise[block[0]]) for block in lowered.blocks)
     chosen = [
         _chooser(choice, share, lowered, budget.kind, adjacency)
         for choice, share in zip(lowered.choices, shares.choices, strict=True)
@@ -179,7 +179,7 @@ def price_for_error(
     lowered = lower(aggregation)
     wanted = _wanted(lowered, targets)
     exact = as_fraction(confidence, "confidence")
-    reaches = tuple(reach_of(cell.low, cell.high, lowered.span, adjacency) for cell in lowered.cells)
+    reaches = lowered.reaches(adjacency)
 
     def meets(units: int) -> bool:
         budget = QueryBudget(kind=kind, main=Fraction(units, UNITS), delta=delta)
@@ -251,8 +251,9 @@ def _shares(lowered: Lowered, aggregation: Aggregation, budget: QueryBudget) -> 
         raise InvalidParameter("the weight of an aggregate must be greater than 0")
     weights = sum((weight for _, weight in paying), Fraction(lowered.units is not None))
     for recipe, weight in paying:
-        each = main * weight / weights / (len(recipe.cells) + len(recipe.choices))
-        for cell in recipe.cells:
+        blocks = lowered.blocks_of(recipe)
+        each = main * weight / weights / (len(blocks) + len(recipe.choices))
+        for cell in itertools.chain(*blocks):
             cells[cell] += each
         for choice in recipe.choices:
             choices[choice] += each
