@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from dither.errors import InvalidParameter
 from dither.pictures import picture
@@ -15,6 +18,8 @@ from dither.progress import Watch
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Bits: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Release(Enum):
@@ -24,7 +29,7 @@ class Release(Enum):
     PRIVATE = "private"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Published:
     """A figure from the literature to compare with, as printed there: "87%", and where."""
 

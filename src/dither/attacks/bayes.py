@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score, chance_error
+from dither.attacks.base import Attack, Bits, Outcome, Published, Release, Score, chance_error
 from dither.errors import InvalidParameter
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace, Laplace, RandomizedResponse
 from dither.mechanisms.base import Floats
@@ -32,7 +31,6 @@ from dither.progress import Watch, unwatched
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Bits: TypeAlias = npt.NDArray[np.bool_]
 Known: TypeAlias = DiscreteLaplace | Laplace | DiscreteGaussian | RandomizedResponse
 
 SWEEP = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -296,8 +294,8 @@ def bayes(
 
 def _theorem(bound: float) -> Published:
     return Published(
-        figure=f"at most max(prior, 1 − prior, e^ε/(1+e^ε)) = {100 * bound:.1f}%",
-        source="Kairouz, Oh & Viswanath 2015; odds change by at most e^ε, Dwork, McSherry, Nissim & Smith 2006",
+        f"at most max(prior, 1 − prior, e^ε/(1+e^ε)) = {100 * bound:.1f}%",
+        "Kairouz, Oh & Viswanath 2015; odds change by at most e^ε, Dwork, McSherry, Nissim & Smith 2006",
     )
 
 

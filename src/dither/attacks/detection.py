@@ -78,6 +78,11 @@ def best_accuracy(members: Floats, others: Floats) -> float:
     return float(0.5 + 0.5 * np.max(found - alarms))
 
 
+def log_normal(x: Floats, mean: Floats, variance: Floats) -> Floats:
+    """The logarithm of a normal law's density, without the constant."""
+    return np.asarray(-((x - mean) ** 2) / (2 * variance) - np.log(variance) / 2)
+
+
 def _scores(scores: Floats) -> Floats:
     values = np.asarray(scores, dtype=np.float64).ravel()
     if values.size == 0 or np.isnan(values).any():

@@ -40,14 +40,8 @@ def event_intervals(in_p: int, p_draws: int, in_q: int, q_draws: int, failure: f
 
     The ends that decide, p from below and q from above, get nine tenths of it.
     """
-    p = Interval(
-        at_least_down(in_p, p_draws, failure * DECIDING),
-        at_most_up(in_p, p_draws, failure * SHOWN),
-    )
-    q = Interval(
-        at_least_down(in_q, q_draws, failure * SHOWN),
-        at_most_up(in_q, q_draws, failure * DECIDING),
-    )
+    p = Interval(at_least_down(in_p, p_draws, failure * DECIDING), at_most_up(in_p, p_draws, failure * SHOWN))
+    q = Interval(at_least_down(in_q, q_draws, failure * SHOWN), at_most_up(in_q, q_draws, failure * DECIDING))
     return p, q
 
 
@@ -62,16 +56,7 @@ def epsilon_down(p_low: float, q_high: float, delta: float) -> float:
 # ------------------------------------------------------------------ looks
 
 # Shares of the planned draws at which the counts are looked at before they are complete.
-EARLY = (
-    Fraction(1, 128),
-    Fraction(1, 64),
-    Fraction(1, 32),
-    Fraction(1, 16),
-    Fraction(1, 8),
-    Fraction(1, 4),
-    Fraction(1, 2),
-    Fraction(3, 4),
-)
+EARLY = (*(Fraction(1, 2**power) for power in range(7, 0, -1)), Fraction(3, 4))
 
 
 @dataclass(frozen=True, slots=True)

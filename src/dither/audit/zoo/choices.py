@@ -39,7 +39,6 @@ def exponential() -> tuple[Specimen, ...]:
         mechanism=batched(_by_weight),
         pairs=(_one_against(9),),
         typically="one candidate is chosen",
-        seconds=10.0,
     )
     return broken, twin
 
@@ -88,7 +87,6 @@ def noisy_max() -> tuple[Specimen, ...]:
         mechanism=_largest(1.0),
         pairs=(_one_against(9), ((3.0, 0.0), (2.0, 1.0))),
         typically="one candidate wins",
-        seconds=10.0,
     )
     told = twin.spoilt(
         name="noisy-max-that-tells-the-value",
@@ -98,7 +96,6 @@ def noisy_max() -> tuple[Specimen, ...]:
         mechanism=batched(lambda scores, n: rounded(_noisy(scores, n, 2.0).max(axis=1))),
         pairs=(((0.0,) * 10, (1.0,) * 10),),
         typically="a low maximum",
-        seconds=10.0,
     )
     return halved, told, twin, counts
 

@@ -31,7 +31,6 @@ def laplace() -> tuple[Specimen, ...]:
         mechanism=Laplace(1),
         pairs=((0.0, 1.0),),
         claim=Laplace(1).loss(Sensitivity.l1(1)),
-        seconds=5.0,
     )
     return (
         *(_short(twin, percent, seconds) for percent, seconds in ((20, 10.0), (10, 10.0), (2, 30.0))),
@@ -42,7 +41,6 @@ def laplace() -> tuple[Specimen, ...]:
             source="Mironov 2012; Haney et al. 2022",
             mechanism=batched(lambda x, n: x + careless().laplace(0.0, 1.0, n)),
             typically="the lowest set bit of the output",
-            seconds=10.0,
         ),
         twin.spoilt(
             name="laplace-with-one-seed",
@@ -50,7 +48,6 @@ def laplace() -> tuple[Specimen, ...]:
             source="Garfinkel & Leclerc 2020",
             mechanism=batched(_one_seed),
             typically="the one output that this input has, which the other never gives",
-            seconds=10.0,
         ),
         twin,
     )
@@ -84,7 +81,6 @@ def factor() -> tuple[Specimen, ...]:
         mechanism=honest,
         pairs=((0.0, 1.0),),
         claim=honest.loss(Sensitivity.l1(1)),
-        seconds=5.0,
         remark="Scale 1/ln 2: no output is more than twice as likely.",
     )
     broken = twin.spoilt(
@@ -94,7 +90,6 @@ def factor() -> tuple[Specimen, ...]:
         source="lecture notes; compare Dwork, Kenthapadi, McSherry, Mironov & Naor 2006",
         mechanism=laplace_of(float, 1 / likelier),
         typically="an output beyond one of the two answers",
-        seconds=10.0,
     )
     return broken, twin
 
@@ -108,7 +103,6 @@ def geometric() -> tuple[Specimen, ...]:
         mechanism=DiscreteLaplace(1),
         pairs=((0, 1),),
         claim=DiscreteLaplace(1).loss(Sensitivity.l1(1)),
-        seconds=5.0,
     )
     broken = twin.spoilt(
         name="geometric-10-percent-short",
@@ -116,7 +110,6 @@ def geometric() -> tuple[Specimen, ...]:
         source="Ghosh, Roughgarden & Sundararajan 2009",
         mechanism=_two_geometric(1.1),
         typically="an output beyond one of the two answers",
-        seconds=10.0,
     )
     return broken, twin
 
@@ -143,7 +136,6 @@ def gaussian() -> tuple[Specimen, ...]:
         pairs=((0.0, 1.0),),
         claim=Gaussian(1).loss(Sensitivity.l2(1)),
         delta=1e-3,
-        seconds=5.0,
     )
     broken = twin.spoilt(
         name="gaussian-10-percent-short",
@@ -151,7 +143,6 @@ def gaussian() -> tuple[Specimen, ...]:
         source="Balle & Wang 2018",
         mechanism=_normal(0.9),
         typically="an output on the far side of one of the two answers",
-        seconds=10.0,
     )
     return broken, twin
 
@@ -172,7 +163,6 @@ def gaussian_calibration() -> tuple[Specimen, ...]:
         pairs=((0.0, 1.0),),
         claim=ApproximateLoss(EPSILON, DELTA),
         delta=float(DELTA),
-        seconds=5.0,
         assuming=Assumption.NORMAL,
         remark="σ = 0.4316: the smallest that is (12, 1e-5)-private.",
     )
@@ -184,7 +174,6 @@ def gaussian_calibration() -> tuple[Specimen, ...]:
         pairs=twin.pairs,
         claim=twin.claim,
         delta=twin.delta,
-        seconds=5.0,
         assuming=Assumption.NORMAL,
         remark="σ = 2·ln(1.25/δ)/ε, a square root missing: printed wrong, private all the same, and far too noisy.",
     )
@@ -195,7 +184,6 @@ def gaussian_calibration() -> tuple[Specimen, ...]:
         source="Dwork & Roth 2014, theorem A.1; Balle & Wang 2018",
         mechanism=_normal(math.sqrt(square) / EPSILON),
         typically="the ratio of shift to standard deviation, assuming normal outputs",
-        seconds=10.0,
     )
     return broken, twin, wasteful
 

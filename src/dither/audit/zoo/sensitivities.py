@@ -42,7 +42,6 @@ def _right(
         mechanism=released(exact, laplace.release),
         pairs=pairs,
         claim=Laplace(sensitivity.l1_bound()).loss(sensitivity),
-        seconds=5.0,
         remark=remark,
     )
 
@@ -71,7 +70,6 @@ def far_from_zero() -> tuple[Specimen, ...]:
         source="Kifer & Machanavajjhala 2011, on the two kinds of neighbours",
         mechanism=laplace_of(math.fsum, 2.0),
         typically="an output beyond one of the two sums",
-        seconds=10.0,
     )
     return broken, added, replaced
 
@@ -100,7 +98,6 @@ def around_zero() -> tuple[Specimen, ...]:
         source="Kifer & Machanavajjhala 2011, on the two kinds of neighbours",
         mechanism=laplace_of(math.fsum, 1.0),
         typically="an output beyond one of the two sums",
-        seconds=10.0,
     )
     return broken, replaced, added
 
@@ -119,7 +116,6 @@ def means() -> tuple[Specimen, ...]:
         mechanism=released(lambda values: np.array([math.fsum(values), len(values)]), half.release),
         pairs=(((1.0,), (1.0, 1.0)),),
         claim=2 * half.loss(Sensitivity.l1(1)),
-        seconds=5.0,
         remark="Under add_remove the sum and the count each get half of ε; their quotient is post-processing.",
     )
     public = _right(
@@ -138,7 +134,6 @@ def means() -> tuple[Specimen, ...]:
         mechanism=batched(_noisy_mean),
         pairs=(((1.0,), (1.0, 0.0)), ((1.0, 1.0, 1.0), (1.0, 1.0))),
         typically="an output far out",
-        seconds=10.0,
     )
     return broken, both, public
 
@@ -179,7 +174,6 @@ def minimisers() -> tuple[Specimen, ...]:
         source="folklore; compare Chaudhuri, Monteleoni & Sarwate 2011, who have λ/2",
         mechanism=laplace_of(minimiser, float(LARGEST * share)),
         typically="an output beyond one of the two minimisers",
-        seconds=10.0,
     )
     return broken, twin, wasteful
 

@@ -93,7 +93,6 @@ def specimens() -> tuple[Specimen, ...]:
         mechanism=batched(Variant(threshold_scale=2, query_scale=4).transcripts),
         pairs=twin.pairs,
         claim=PureLoss(1),
-        seconds=5.0,
     )
     second = Specimen(
         name="sparse-vector-2",
@@ -102,7 +101,6 @@ def specimens() -> tuple[Specimen, ...]:
         mechanism=batched(Variant(threshold_scale=4, query_scale=8, count=2, fresh_threshold=True).transcripts),
         pairs=(_turned(4, 1, times=2),),
         claim=PureLoss(1),
-        seconds=5.0,
         remark="A fresh threshold after every hit costs noise and isn't needed.",
     )
     third = first.spoilt(

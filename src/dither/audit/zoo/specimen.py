@@ -41,7 +41,7 @@ class Specimen:
     mechanism: Any
     pairs: tuple[Pair, ...]
     claim: PrivacyLoss
-    seconds: float
+    seconds: float = 5.0
     mistake: str = ""
     typically: str = ""
     remark: str = ""
@@ -64,7 +64,7 @@ class Specimen:
         mistake: str,
         source: str,
         typically: str,
-        seconds: float,
+        seconds: float = 10.0,
         mechanism: Any = None,
         pairs: tuple[Pair, ...] = (),
         claim: PrivacyLoss | None = None,

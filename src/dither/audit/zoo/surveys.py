@@ -31,7 +31,6 @@ def one_answer() -> tuple[Specimen, ...]:
         mechanism=released(int, fair.release),
         pairs=((1, 0),),
         claim=fair.loss(),
-        seconds=5.0,
         remark="Heads: the truth; tails: a second coin answers, so that it lies in both directions.",
     )
     broken = twin.spoilt(
@@ -40,7 +39,6 @@ def one_answer() -> tuple[Specimen, ...]:
         source="lecture notes; compare Warner 1965",
         mechanism=batched(lambda truth, n: careless().integers(0, 2, n) | truth),
         typically="the answer no",
-        seconds=10.0,
     )
     return broken, twin
 
@@ -68,7 +66,6 @@ def participation() -> tuple[Specimen, ...]:
         mechanism=_answers(fair),
         pairs=((PRESENT, (*PRESENT[:-1], 1 - PRESENT[-1])),),
         claim=fair.loss(),
-        seconds=5.0,
         remark="The same answers under replace: the number of participants is public.",
     )
     slots = tuple(int(Slot.YES if answer else Slot.NO) for answer in PRESENT)
@@ -79,7 +76,6 @@ def participation() -> tuple[Specimen, ...]:
         mechanism=released(np.array, hidden.release),
         pairs=((slots, (*slots[:-1], int(Slot.ABSENT))),),
         claim=hidden.loss(),
-        seconds=5.0,
         remark="Under add_remove: absent invitees have a slot too, randomised like the others.",
     )
     return broken, replaced, invited
@@ -105,7 +101,6 @@ def several_answers() -> tuple[Specimen, ...]:
         mechanism=released(int, fair.release),
         pairs=((0, 1),),
         claim=fair.loss(),
-        seconds=5.0,
     )
     broken = twin.spoilt(
         name="kary-response-10-percent-short",
@@ -113,7 +108,6 @@ def several_answers() -> tuple[Specimen, ...]:
         source="Kairouz, Oh & Viswanath 2014",
         mechanism=_kary(1.1),
         typically="the answer that is true for one of the two",
-        seconds=10.0,
     )
     return broken, twin
 
