@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import norm
 
 import dither as dp
-from dither.attacks.base import Release
+from dither.attacks.base import ReleaseKind
 from dither.attacks.detection import detected, most_detected
 from dither.attacks.membership import (
     ATTACK,
@@ -139,7 +139,7 @@ def test_loss_is_stated_before_training():
 def test_outcome_says_what_was_measured_and_can_be_interrupted(tmp_path):
     seen = []
     outcome = membership(seed=5, pool=120, models=16, watch=lambda share, doing: seen.append(share))
-    assert outcome.score(Release.UNPROTECTED) >= 0
+    assert outcome.score(ReleaseKind.UNPROTECTED) >= 0
     assert "ε = 1" in str(outcome)
     assert "Carlini" in str(outcome)
     assert "accuracy on new people" in str(outcome)

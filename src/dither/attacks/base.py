@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Bits: TypeAlias = npt.NDArray[np.bool_]
 
 
-class Release(Enum):
+class ReleaseKind(Enum):
     """What the attacker holds."""
 
     UNPROTECTED = "unprotected"
@@ -45,7 +45,7 @@ class Score:
     release, so that a private score is good when it is close to it, and not merely when it is small.
     """
 
-    release: Release
+    release: ReleaseKind
     what: str
     value: float
     guessing: float | None = None
@@ -90,7 +90,7 @@ class Outcome:
     draw: Callable[[Figure], None]
     size: tuple[float, float] = (7.0, 4.0)
 
-    def score(self, release: Release) -> float:
+    def score(self, release: ReleaseKind) -> float:
         """The first (main) score against a release."""
         return next(score.value for score in self.scores if score.release is release)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from scipy.special import expit
 
-from dither.attacks.base import Attack, Bits, Outcome, Published, Release, Score, chance_error
+from dither.attacks.base import Attack, Bits, Outcome, Published, ReleaseKind, Score, chance_error
 from dither.errors import InvalidParameter
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace, Laplace, RandomizedResponse
 from dither.mechanisms.base import Floats
@@ -261,7 +261,7 @@ def bayes(
     }
     scores = [
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what="bit read off an exact count",
             value=_read_off(people, prior, maker),
             guessing=guessing,
@@ -272,7 +272,7 @@ def bayes(
         bound = best_accuracy(prior, one.guarantee)
         scores.append(
             Score(
-                release=Release.PRIVATE,
+                release=ReleaseKind.PRIVATE,
                 what=what[one.name],
                 value=one.accuracy,
                 guessing=guessing,

@@ -27,7 +27,7 @@ import pyarrow as pa
 from scipy.special import expit
 
 from dither.attacks import salaries
-from dither.attacks.base import Attack, Bits, Outcome, Published, Release, Score, chance_error
+from dither.attacks.base import Attack, Bits, Outcome, Published, ReleaseKind, Score, chance_error
 from dither.attacks.bayes import best_accuracy, best_accuracy_of_value
 from dither.attacks.databases import ATTACKER, Ask, as_budget, column, curated_database, exact_database, noise_of
 from dither.attacks.groups import bits_by_count, bits_by_sum
@@ -285,16 +285,16 @@ def _scores(
 
     def votes(how: str, share: float, detail: str) -> Score:
         what = f"votes found from {how}"
-        return Score(release=Release.PRIVATE, what=what, value=share, guessing=vote, detail=detail)
+        return Score(release=ReleaseKind.PRIVATE, what=what, value=share, guessing=vote, detail=detail)
 
     def pay(how: str, share: float, detail: str) -> Score:
         what = f"salaries found (±5%) from {how}"
-        return Score(release=Release.PRIVATE, what=what, value=share, guessing=salary, detail=detail)
+        return Score(release=ReleaseKind.PRIVATE, what=what, value=share, guessing=salary, detail=detail)
 
     seats = by_seat.members
     return (
-        replace(votes("two exact counts", exact[0], ""), release=Release.UNPROTECTED, published=certain),
-        replace(pay("two exact averages", exact[1], ""), release=Release.UNPROTECTED),
+        replace(votes("two exact counts", exact[0], ""), release=ReleaseKind.UNPROTECTED, published=certain),
+        replace(pay("two exact averages", exact[1], ""), release=ReleaseKind.UNPROTECTED),
         votes(
             f"one sum per seat (yes 1, no −1), {cost}",
             by_seat.sums[epsilon],

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score
+from dither.attacks.base import Attack, Outcome, Published, ReleaseKind, Score
 from dither.attacks.detection import RATES, detected, detection_error, log_normal, most_detected
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms import DiscreteGaussian
@@ -272,7 +272,7 @@ def genomes(
     bound = f"{cost}; on average nobody finds more than {most:.1f}%"
     counted = f"each is {each:g}% of the study, {snps} SNPs, theory {100 * theory:.1f}%; {_more(ratio)}"
 
-    def score(release: Release, how: str, found: Scored, detail: str, published: Published | None = None) -> Score:
+    def score(release: ReleaseKind, how: str, found: Scored, detail: str, published: Published | None = None) -> Score:
         return Score(
             release=release,
             what=f"participants found at {100 * FALSE_ALARMS:g}% false alarms, {how}",
@@ -282,7 +282,7 @@ def genomes(
             detail=detail,
         )
 
-    exact, private = Release.UNPROTECTED, Release.PRIVATE
+    exact, private = ReleaseKind.UNPROTECTED, ReleaseKind.PRIVATE
     return Outcome(
         attack="genomes",
         scores=(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score
+from dither.attacks.base import Attack, Outcome, Published, ReleaseKind, Score
 from dither.attacks.training import NoisyDescent, Objective, Publish, Trained
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import Floats, Ints
@@ -264,7 +264,7 @@ def inversion(
     loss = plan.loss()
     cost = f"ε = {loss.epsilon(guarantee.delta):.3g}, δ = {float(guarantee.delta):g}"
     limit = f"{cost}: taking part adds at most {100 * loss.delta(0):.1f} points on average"
-    exact, noisy = Release.UNPROTECTED, Release.PRIVATE
+    exact, noisy = ReleaseKind.UNPROTECTED, ReleaseKind.PRIVATE
     prior, few = float(PRIORS.max()), f"{FEW} features"
     return Outcome(
         attack="inversion",
@@ -313,7 +313,7 @@ def _mean(results: list[Inverted]) -> Inverted:
 
 
 def _scores(
-    release: Release,
+    release: ReleaseKind,
     model: str,
     rounds: list[Inverted],
     *,

@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dither.attacks import hospital
-from dither.attacks.base import Attack, Outcome, Published, Release, Score
+from dither.attacks.base import Attack, Outcome, Published, ReleaseKind, Score
 from dither.attacks.databases import as_budget, curated_database
 from dither.attacks.hospital import Patients, Voters
 from dither.attacks.population import Areas, Births, Uniqueness, areas, births, keys, populate, uniqueness_table
@@ -262,13 +262,13 @@ def _outcome(
     assert by_postcode.by_threshold is not None
     scores = (
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what="diagnoses told right, knowing postcode, birth date and sex",
             value=table,
             guessing=mine.guessing,
         ),
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what="patients named through a voter list",
             value=named.right,
             detail=(
@@ -277,26 +277,26 @@ def _outcome(
             ),
         ),
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what="people alone with their postcode, birth date and sex",
             value=by_postcode.alone,
             published=Published("63%", GOLLE),
         ),
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what="the same, called unique by counting possible values",
             value=by_postcode.by_threshold,
             published=Published("87%", SWEENEY),
         ),
         Score(
-            release=Release.PRIVATE,
+            release=ReleaseKind.PRIVATE,
             what=f"diagnoses told right from counts with ε = {epsilon:g}, with the same knowledge",
             value=mine.from_counts,
             guessing=mine.guessing,
             detail=f"{100 * mine.from_counts_of_others:.1f}% if the patient's own row isn't counted",
         ),
         Score(
-            release=Release.PRIVATE,
+            release=ReleaseKind.PRIVATE,
             what=f"the same with ε = {epsilon:g}, knowing every other patient's record",
             value=mine.knowing_others,
             guessing=mine.guessing_best,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from dither.attacks.base import Attack, Bits, Outcome, Published, Release, Score, percent
+from dither.attacks.base import Attack, Bits, Outcome, Published, ReleaseKind, Score, percent
 from dither.attacks.detection import RATES, best_accuracy, detected, detection_error, log_normal, most_detected
 from dither.attacks.training import NoisyDescent, Objective, fitted, watched_ratio
 from dither.errors import InvalidData, InvalidParameter
@@ -236,12 +236,12 @@ def membership(
     most = f"{cost}; on average nobody finds more than {100 * float(most_detected(FALSE_ALARMS, guarantee)):.2f}%"
     what = f"members found at {100 * FALSE_ALARMS:g}% false alarms"
 
-    def score(release: Release, attacker: Finder, detail: str, published: Published | None = None) -> Score:
-        measured = exact if release is Release.UNPROTECTED else private
+    def score(release: ReleaseKind, attacker: Finder, detail: str, published: Published | None = None) -> Score:
+        measured = exact if release is ReleaseKind.UNPROTECTED else private
         share = float(measured.at(attacker, FALSE_ALARMS))
         more = f"{100 * float(measured.at(attacker, 0.01)):.1f}% at 1%, balanced accuracy "
         more += f"{100 * measured.balanced(attacker):.1f}%"
-        if release is Release.PRIVATE:
+        if release is ReleaseKind.PRIVATE:
             inside = int(measured.members.sum())
             error = detection_error(share, FALSE_ALARMS, members=inside, others=measured.members.size - inside)
             more = f"±{100 * error:.2f}% by chance, {more}"
@@ -259,11 +259,11 @@ def membership(
     return Outcome(
         attack="membership",
         scores=(
-            score(Release.UNPROTECTED, Finder.SHADOWS, quality, LIRA),
-            score(Release.UNPROTECTED, Finder.THRESHOLD, "", THRESHOLD),
-            score(Release.PRIVATE, Finder.SHADOWS, f"{price}; {most}"),
-            score(Release.PRIVATE, Finder.THRESHOLD, ""),
-            score(Release.PRIVATE, Finder.WATCHING, most),
+            score(ReleaseKind.UNPROTECTED, Finder.SHADOWS, quality, LIRA),
+            score(ReleaseKind.UNPROTECTED, Finder.THRESHOLD, "", THRESHOLD),
+            score(ReleaseKind.PRIVATE, Finder.SHADOWS, f"{price}; {most}"),
+            score(ReleaseKind.PRIVATE, Finder.THRESHOLD, ""),
+            score(ReleaseKind.PRIVATE, Finder.WATCHING, most),
         ),
         summary=(
             f"The overfitted model betrays {100 * float(exact.at(Finder.SHADOWS, FALSE_ALARMS)):.0f}% of its members "

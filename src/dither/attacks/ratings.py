@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from dither.attacks.base import Attack, Bits, Outcome, Published, Release, Score
+from dither.attacks.base import Attack, Bits, Outcome, Published, ReleaseKind, Score
 from dither.attacks.detection import RATES, detected, most_detected
 from dither.attacks.films import Informant, Knowledge, Known, Ratings, rate, records
 from dither.errors import InvalidParameter
@@ -343,7 +343,7 @@ def _words(how: Knowledge) -> str:
 def _outcome(curves: dict[Knowledge, Searched], strangers: Searched, told: Membership, *, subscribers: int) -> Outcome:
     scores = [
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what=_words(how),
             value=curves[how].right(),
             guessing=1 / subscribers,
@@ -357,7 +357,7 @@ def _outcome(curves: dict[Knowledge, Searched], strangers: Searched, told: Membe
     promise = f"ε = {epsilon:g}, δ = {delta:g}"
     scores += [
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what="people who aren't in the table, claimed to be somebody in it",
             value=strangers.wrong(),
             detail=(
@@ -366,20 +366,20 @@ def _outcome(curves: dict[Knowledge, Searched], strangers: Searched, told: Membe
             ),
         ),
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what="members told from others by exact totals of each film, knowing all other records",
             value=told.right(told.unprotected),
             guessing=0.5,
         ),
         Score(
-            release=Release.PRIVATE,
+            release=ReleaseKind.PRIVATE,
             what=f"members told from others by totals with {promise}, knowing all other records",
             value=told.right(told.private),
             guessing=0.5,
             detail=f"nobody can reach more than {100 * bound:.1f}%",
         ),
         Score(
-            release=Release.PRIVATE,
+            release=ReleaseKind.PRIVATE,
             what=f"the same with {promise}, knowing 6 ratings and totals from elsewhere",
             value=told.from_outside,
             guessing=0.5,

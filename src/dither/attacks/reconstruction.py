@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dither.attacks.base import Attack, Bits, Outcome, Published, Release, Score, chance_error
+from dither.attacks.base import Attack, Bits, Outcome, Published, ReleaseKind, Score, chance_error
 from dither.attacks.bayes import best_accuracy, best_accuracy_of_value
 from dither.attacks.databases import ATTACKER, Ask, as_budget, column, curated_database, exact_database, noise_of
 from dither.attacks.groups import bits_by_count, bits_by_sum
@@ -286,13 +286,15 @@ def _scores(asked: _Asked, by_flat: ByFlat, *, people: int, answered: int, epsil
     def chance(share: float, number: int) -> str:
         return f"{number:,} people, ±{100 * chance_error(share, number):.1f}% by chance"
 
-    def bits(release: Release, how: str, share: float, detail: str = "", published: Published | None = None) -> Score:
+    def bits(
+        release: ReleaseKind, how: str, share: float, detail: str = "", published: Published | None = None
+    ) -> Score:
         what = f"bits recovered from {how}"
         return Score(release=release, what=what, value=share, guessing=guessing, published=published, detail=detail)
 
     theorem = Published("all but o(n) if noise is o(√n)", "Dinur & Nissim 2003, a theorem")
     system = Published("all of 455 records", "Cohen & Nissim 2020, of a production system")
-    exact, private = Release.UNPROTECTED, Release.PRIVATE
+    exact, private = ReleaseKind.UNPROTECTED, ReleaseKind.PRIVATE
     return (
         bits(exact, f"{twice} exact counts (linear programming)", asked.exact[twice], published=system),
         bits(

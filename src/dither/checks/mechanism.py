@@ -16,13 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dither.checks.statistics import (
-    chi_square,
-    chi_square_counts,
-    largest_gap,
-    proportion_at_most,
-    serial_dependence,
-)
+from dither.checks.statistics import chi_square, chi_square_counts, largest_gap, proportion_at_most, serial_dependence
 from dither.errors import ConformanceFailed, InvalidParameter, InvalidSensitivity
 from dither.mechanisms.base import FiniteLaw, Floats, NoiseMechanism, RealLaw
 from dither.privacy import Direction, PrivacyLoss, Sensitivity
@@ -60,6 +54,12 @@ class Report:
         rows += [f"  {'ok    ' if f.passed else 'FAILED'} {f.check}: {f.detail}" for f in self.findings]
         return "\n".join(rows)
 
+    def told(self, *, raises: bool) -> Report:
+        """The report; with ``raises``, ConformanceFailed in its place if a check failed."""
+        if raises and not self.passed:
+            raise ConformanceFailed(str(self))
+        return self
+
 
 def check_mechanism(
     mechanism: Any,
@@ -95,10 +95,7 @@ def check_mechanism(
     findings.append(_fresh(outputs))
     if isinstance(mechanism, NoiseMechanism):
         findings += _scalars(mechanism, exact)
-    report = Report(repr(mechanism), tuple(findings))
-    if raises and not report.passed:
-        raise ConformanceFailed(str(report))
-    return report
+    return Report(repr(mechanism), tuple(findings)).told(raises=raises)
 
 
 # ------------------------------------------------------------------ what is checked on

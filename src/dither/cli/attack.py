@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dither.attacks import Attack, Outcome, Release
+from dither.attacks import Attack, Outcome, ReleaseKind
 from dither.attacks.base import percent
 from dither.cli.bar import bar
 from dither.cli.screen import console, say
@@ -97,7 +97,7 @@ def show_outcome(title: str, outcome: Outcome, screen: Console) -> None:
         table.add_column(heading, justify="right" if heading in ("success", "without it") else "left")
     notes: list[str] = []
     for score in outcome.scores:
-        style = "red" if score.release is Release.UNPROTECTED else "cyan"
+        style = "red" if score.release is ReleaseKind.UNPROTECTED else "cyan"
         guessing = "" if score.guessing is None else percent(score.guessing)
         published = f"published: {score.published.figure}, {score.published.source}" if score.published else ""
         remarks = [remark for remark in (published, score.detail) if remark]

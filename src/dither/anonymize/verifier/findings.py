@@ -20,7 +20,7 @@ class Problem(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Flaw:
     """One thing that is wrong: what, in which column, in how many classes, cells or rows, and in words."""
 
     problem: Problem
@@ -42,7 +42,7 @@ class Verified:
     smallest: int
     suppressed: int
     undecided: bool = False
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Flaw, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

@@ -48,7 +48,7 @@ name = "shop"
 """
 
 
-class Currency(Enum):
+class ShopBudget(Enum):
     """What the shop's budget adds up, and against which change its customers are protected."""
 
     ZCDP = "zCDP"
@@ -57,9 +57,9 @@ class Currency(Enum):
 
 
 _BUDGETS = {
-    Currency.ZCDP: "epsilon_budget = 8\ndelta_budget = 1e-6",
-    Currency.PURE: "epsilon_budget = 8",
-    Currency.REPLACED: 'epsilon_budget = 8\ndelta_budget = 1e-6\nadjacency = "replace"',
+    ShopBudget.ZCDP: "epsilon_budget = 8\ndelta_budget = 1e-6",
+    ShopBudget.PURE: "epsilon_budget = 8",
+    ShopBudget.REPLACED: 'epsilon_budget = 8\ndelta_budget = 1e-6\nadjacency = "replace"',
 }
 
 
@@ -70,11 +70,11 @@ class Asked:
     name: str
     sql: str
     aggregates: tuple[str, ...]
-    currency: Currency = Currency.ZCDP
+    currency: ShopBudget = ShopBudget.ZCDP
     epsilon: str = "4"
 
 
-def shop(currency: Currency) -> Policy:
+def shop(currency: ShopBudget) -> Policy:
     """The policy of the shop; there is no data behind it."""
     return Policy.parse(f'{_SOURCE}\n[budget]\nanalysts = "any"\n{_BUDGETS[currency]}\n{_TABLES}', base="nowhere")
 
@@ -124,19 +124,19 @@ QUESTIONS: tuple[Asked, ...] = (
             "GROUP BY city"
         ),
         aggregates=("count", "sum", "median", "mode"),
-        currency=Currency.PURE,
+        currency=ShopBudget.PURE,
         epsilon="2",
     ),
     Asked(
         name="by public keys, replace",
         sql="SELECT city, COUNT(*) AS n, SUM(amount) AS s FROM orders GROUP BY city",
         aggregates=("count", "sum"),
-        currency=Currency.REPLACED,
+        currency=ShopBudget.REPLACED,
     ),
     Asked(
         name="by discovered keys, replace",
         sql="SELECT product, COUNT(*) AS n FROM orders GROUP BY product",
         aggregates=("count",),
-        currency=Currency.REPLACED,
+        currency=ShopBudget.REPLACED,
     ),
 )
