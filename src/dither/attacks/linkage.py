@@ -260,47 +260,41 @@ def _outcome(
     bound = success_bound(mine.guessing_best, epsilon=epsilon)
     by_postcode = unique[0]
     assert by_postcode.by_threshold is not None
+    exact, private = ReleaseKind.UNPROTECTED, ReleaseKind.PRIVATE
+
+    def told_right(release: ReleaseKind, how: str, share: float, guessing: float, detail: str = "") -> Score:
+        return Score(release=release, what=how, value=share, guessing=guessing, detail=detail)
+
+    def named_people(what: str, share: float, published: Published | None = None, detail: str = "") -> Score:
+        return Score(release=exact, what=what, value=share, published=published, detail=detail)
+
     scores = (
-        Score(
-            release=ReleaseKind.UNPROTECTED,
-            what="diagnoses told right, knowing postcode, birth date and sex",
-            value=table,
-            guessing=mine.guessing,
+        told_right(exact, "diagnoses told right, knowing postcode, birth date and sex", table, mine.guessing),
+        named_people(
+            "patients named through a voter list",
+            named.right,
+            detail=f"of the names claimed {100 * named.precision:.0f}% were right, and the attacker expected "
+            f"{100 * named.expected_precision:.0f}%",
         ),
-        Score(
-            release=ReleaseKind.UNPROTECTED,
-            what="patients named through a voter list",
-            value=named.right,
-            detail=(
-                f"of the names claimed {100 * named.precision:.0f}% were right, and the attacker expected "
-                f"{100 * named.expected_precision:.0f}%"
-            ),
+        named_people(
+            "people alone with their postcode, birth date and sex", by_postcode.alone, Published("63%", GOLLE)
         ),
-        Score(
-            release=ReleaseKind.UNPROTECTED,
-            what="people alone with their postcode, birth date and sex",
-            value=by_postcode.alone,
-            published=Published("63%", GOLLE),
+        named_people(
+            "the same, called unique by counting possible values", by_postcode.by_threshold, Published("87%", SWEENEY)
         ),
-        Score(
-            release=ReleaseKind.UNPROTECTED,
-            what="the same, called unique by counting possible values",
-            value=by_postcode.by_threshold,
-            published=Published("87%", SWEENEY),
+        told_right(
+            private,
+            f"diagnoses told right from counts with ε = {epsilon:g}, with the same knowledge",
+            mine.from_counts,
+            mine.guessing,
+            f"{100 * mine.from_counts_of_others:.1f}% if the patient's own row isn't counted",
         ),
-        Score(
-            release=ReleaseKind.PRIVATE,
-            what=f"diagnoses told right from counts with ε = {epsilon:g}, with the same knowledge",
-            value=mine.from_counts,
-            guessing=mine.guessing,
-            detail=f"{100 * mine.from_counts_of_others:.1f}% if the patient's own row isn't counted",
-        ),
-        Score(
-            release=ReleaseKind.PRIVATE,
-            what=f"the same with ε = {epsilon:g}, knowing every other patient's record",
-            value=mine.knowing_others,
-            guessing=mine.guessing_best,
-            detail=f"nobody can reach more than {100 * bound:.1f}%",
+        told_right(
+            private,
+            f"the same with ε = {epsilon:g}, knowing every other patient's record",
+            mine.knowing_others,
+            mine.guessing_best,
+            f"nobody can reach more than {100 * bound:.1f}%",
         ),
     )
     summary = (

@@ -106,9 +106,8 @@ def _told(row: Row) -> list[str]:
         f"Claim: {row.claim}. Lower bound: {_bound(row)} with confidence {_percent(bound.confidence)}.",
         f"Event: {bound.event}. Probability {_between(bound.p)} under {first}, {_between(bound.q)} under {other}.",
         f"{bound.draws:,} draws, {row.seconds:.1f} s.",
+        *bound.caveats,
     ]
-    if bound.assumption is not None:
-        told.append(f"This rests on an assumption: {bound.assumption.value}.")
     if row.neighbours is not None:
         test = row.neighbours
         moved = "; ".join(f"{each.what} {100 * each.share:.0f}%" for each in test.movements)

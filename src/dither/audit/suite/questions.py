@@ -49,18 +49,11 @@ name = "shop"
 
 
 class ShopBudget(Enum):
-    """What the shop's budget adds up, and against which change its customers are protected."""
+    """What the shop's budget adds up, and against which change its customers are protected: as the policy says it."""
 
-    ZCDP = "zCDP"
-    PURE = "pure ε"
-    REPLACED = "zCDP, replace"
-
-
-_BUDGETS = {
-    ShopBudget.ZCDP: "epsilon_budget = 8\ndelta_budget = 1e-6",
-    ShopBudget.PURE: "epsilon_budget = 8",
-    ShopBudget.REPLACED: 'epsilon_budget = 8\ndelta_budget = 1e-6\nadjacency = "replace"',
-}
+    ZCDP = "epsilon_budget = 8\ndelta_budget = 1e-6"
+    PURE = "epsilon_budget = 8"
+    REPLACED = 'epsilon_budget = 8\ndelta_budget = 1e-6\nadjacency = "replace"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +69,7 @@ class Asked:
 
 def shop(currency: ShopBudget) -> Policy:
     """The policy of the shop; there is no data behind it."""
-    return Policy.parse(f'{_SOURCE}\n[budget]\nanalysts = "any"\n{_BUDGETS[currency]}\n{_TABLES}', base="nowhere")
+    return Policy.parse(f'{_SOURCE}\n[budget]\nanalysts = "any"\n{currency.value}\n{_TABLES}', base="nowhere")
 
 
 QUESTIONS: tuple[Asked, ...] = (

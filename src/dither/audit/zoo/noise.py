@@ -6,6 +6,7 @@ Also printed, and private though wasteful: σ = 2·ln(1.25/δ)·Δ/ε, from whic
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -24,14 +25,7 @@ EPSILON, DELTA = 12, Fraction(1, 100_000)
 
 def laplace() -> tuple[Specimen, ...]:
     """Laplace noise at ε = 1 on a number that one person moves by 1."""
-    twin = Specimen(
-        name="laplace",
-        family="laplace",
-        source="dither.Laplace",
-        mechanism=Laplace(1),
-        pairs=((0.0, 1.0),),
-        claim=Laplace(1).loss(Sensitivity.l1(1)),
-    )
+    twin = Specimen.right("laplace", Laplace(1), Sensitivity.l1(1), (0.0, 1.0))
     return (
         *(_short(twin, percent, seconds) for percent, seconds in ((20, 10.0), (10, 10.0), (2, 30.0))),
         twin.spoilt(
@@ -73,14 +67,12 @@ def _one_seed(x: float, n: int) -> Floats:
 def factor() -> tuple[Specimen, ...]:
     """(ε, δ)-privacy printed as P ≤ ε·Q + δ; the factor is e^ε."""
     likelier = 2
-    honest = Laplace(1 / Fraction(log_up(Fraction(likelier))))
-    twin = Specimen(
-        name="laplace-at-most-twice",
+    twin = Specimen.right(
+        "laplace-at-most-twice",
+        Laplace(1 / Fraction(log_up(Fraction(likelier)))),
+        Sensitivity.l1(1),
+        (0.0, 1.0),
         family="factor",
-        source="dither.Laplace",
-        mechanism=honest,
-        pairs=((0.0, 1.0),),
-        claim=honest.loss(Sensitivity.l1(1)),
         remark="Scale 1/ln 2: no output is more than twice as likely.",
     )
     broken = twin.spoilt(
@@ -96,14 +88,7 @@ def factor() -> tuple[Specimen, ...]:
 
 def geometric() -> tuple[Specimen, ...]:
     """Whole-number noise at ε = 1 on a count."""
-    twin = Specimen(
-        name="geometric",
-        family="geometric",
-        source="dither.DiscreteLaplace",
-        mechanism=DiscreteLaplace(1),
-        pairs=((0, 1),),
-        claim=DiscreteLaplace(1).loss(Sensitivity.l1(1)),
-    )
+    twin = Specimen.right("geometric", DiscreteLaplace(1), Sensitivity.l1(1), (0, 1))
     broken = twin.spoilt(
         name="geometric-10-percent-short",
         mistake="The ratio of the geometric noise is e^−1.1 where e^−1 was claimed.",
@@ -128,15 +113,7 @@ def _normal(scale: float) -> Batched:
 
 def gaussian() -> tuple[Specimen, ...]:
     """Gaussian noise against its own curve."""
-    twin = Specimen(
-        name="gaussian",
-        family="gaussian",
-        source="dither.Gaussian",
-        mechanism=Gaussian(1),
-        pairs=((0.0, 1.0),),
-        claim=Gaussian(1).loss(Sensitivity.l2(1)),
-        delta=1e-3,
-    )
+    twin = Specimen.right("gaussian", Gaussian(1), Sensitivity.l2(1), (0.0, 1.0), delta=1e-3)
     broken = twin.spoilt(
         name="gaussian-10-percent-short",
         mistake="σ is 10% below the one whose curve is claimed.",
@@ -166,15 +143,11 @@ def gaussian_calibration() -> tuple[Specimen, ...]:
         assuming=Assumption.NORMAL,
         remark="σ = 0.4316: the smallest that is (12, 1e-5)-private.",
     )
-    wasteful = Specimen(
+    wasteful = replace(
+        twin,
         name="gaussian-without-the-root",
-        family="gaussian-calibration",
         source="lecture notes; compare Dwork & Roth 2014, theorem A.1",
         mechanism=_normal(square / EPSILON),
-        pairs=twin.pairs,
-        claim=twin.claim,
-        delta=twin.delta,
-        assuming=Assumption.NORMAL,
         remark="σ = 2·ln(1.25/δ)/ε, a square root missing: printed wrong, private all the same, and far too noisy.",
     )
     broken = twin.spoilt(
