@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from dither.anonymize.risks.attackers import exposure, known_columns
 from dither.anonymize.risks.combinations import (
-    Codes,
     Combination,
     Search,
     codes_of,
@@ -32,6 +31,7 @@ from dither.anonymize.risks.combinations import (
 )
 from dither.anonymize.risks.report import ColumnRisk, Notice, RiskReport
 from dither.anonymize.table.read import as_table
+from dither.anonymize.table.values import Codes
 from dither.errors import InvalidData
 from dither.numeric import positive_int
 from dither.progress import Watch, unwatched
