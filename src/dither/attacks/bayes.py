@@ -230,6 +230,13 @@ def bayes(
     """Attack counts and survey answers with Bayes' rule, knowing everything but one person's bit.
 
     Every one of ``people`` is attacked on a release of their own that costs ``epsilon``.
+
+    Args:
+        seed: Makes the data; noise is always fresh.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        people: How many are attacked, each on a release of their own.
+        epsilon: What each release costs.
+        prior: The attacker's suspicion before, strictly between 0 and 1.
     """
     positive_int(people, "people", least=100)
     belief = probability(prior, "prior")

@@ -46,8 +46,10 @@ Cells: TypeAlias = dict[tuple[Any, ...], tuple[list[int], list[Counter[int]], li
 def check_engine(factory: Factory, *, rows: int = 150_000, raises: bool = True) -> Report:
     """Hold an engine to the contract; raises ConformanceFailed with all that failed.
 
-    ``factory(tables, schema, threads)`` loads Arrow tables into a new engine. ``rows`` is the size of the one table
-    that is large enough for several threads to share it.
+    Args:
+        factory: Loads Arrow tables into a new engine: ``factory(tables, schema, threads)``.
+        rows: The size of the one table that is large enough for several threads to share it.
+        raises: Whether a failed check raises; else the report alone says so.
     """
     suite = _Suite(factory, rows)
     # in this order: later ones compare with what earlier ones saw

@@ -36,8 +36,11 @@ class _Broken(Exception):  # noqa: N818
 def check_ledger(open_ledger: Open, *, durable: bool = True, raises: bool = True) -> Report:
     """Hold a ledger to the contract; raises ConformanceFailed with all that failed.
 
-    ``open_ledger(name)`` opens the ledger of that name, making it if there is none: the same name again, after
-    ``close``, is the same ledger. ``durable=False`` leaves out what only a ledger that outlives its object can do.
+    Args:
+        open_ledger: Opens the ledger of a name, making it if there is none: the same name again, after ``close``, is
+            the same ledger.
+        durable: Whether a ledger outlives its object; if not, what only such a ledger can do is left out.
+        raises: Whether a failed check raises; else the report alone says so.
 
     Example:
         >>> from dither.ledger import MemoryLedger

@@ -75,6 +75,16 @@ def check_mechanism(
     ``law(exact)`` with the closed form of its output, ``worst_pair(sensitivity)``, and a ``scale`` field. What isn't
     there isn't checked, and the report says so.
 
+    Args:
+        mechanism: What to check.
+        sensitivity: What its loss is asked with; else the first of l1(1), l2(1) and l∞(1) that it takes.
+        pair: Two neighbouring exact answers to release; else its ``worst_pair``.
+        draws: How many releases of each: the more, the smaller the faults that are noticed.
+        raises: Whether a failed check raises; else the report alone says so.
+
+    Raises:
+        ConformanceFailed: If a check fails, or what is needed to run it isn't there.
+
     Example:
         >>> from dither.mechanisms import Laplace
         >>> check_mechanism(Laplace(scale=2)).passed

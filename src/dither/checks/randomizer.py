@@ -40,9 +40,13 @@ def check_randomizer(
 ) -> Report:
     """Hold a protocol to the contract of ``dither.local``; raises ConformanceFailed with all that failed.
 
-    ``values`` are inputs whose laws are compared, if the protocol has no ``inputs()``. A protocol whose client has more
-    than ``most`` ways for its coins to fall is enumerated through ``reduced()``, if it has that: the same protocol for
-    few values.
+    Args:
+        protocol: What to check.
+        values: Inputs whose laws are compared, if the protocol has no ``inputs()``.
+        draws: How many reports the sampled checks draw: the more, the smaller the faults that are noticed.
+        most: A client with more ways than this for its coins to fall is enumerated through ``reduced()``, if it has
+            that: the same protocol for few values.
+        raises: Whether a failed check raises; else the report alone says so.
 
     Example:
         >>> from dither.local.frequency.kary import Kary

@@ -1,9 +1,7 @@
 """A quasi-identifier as an axis: its values in an order, and how much of it a part of the table covers.
 
-Three shapes. A *range* (numbers, dates, ordered values) is printed from lowest to highest and covers the distance
-between them. A *set* (categories) is printed as its members and covers as many of the values. A *tree* (anything with
-a hierarchy) is printed as the label of the lowest group that contains all, and covers the values of that group. Values
-stand in an order in which every group of a tree is one stretch, so that a tree is a range with more structure.
+``Shape`` has the three ways to print a part. Values stand in an order in which every group of a tree is one stretch, so
+that a tree is a range with more structure.
 """
 
 from __future__ import annotations
@@ -35,8 +33,11 @@ class Shape(Enum):
     """What a part of an axis looks like when it is printed."""
 
     RANGE = "range"
+    """From lowest to highest (numbers, dates, ordered values): it covers the distance between them."""
     SET = "set"
+    """Its members (categories): it covers as many of the values."""
     TREE = "tree"
+    """The label of the lowest group of a hierarchy that contains all: it covers the values of that group."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -64,8 +64,11 @@ class Notice(Enum):
     """What a column is noticed for."""
 
     IDENTIFIER = "as good as a name: remove or coarsen it"
+    """By itself it leaves nearly all rows alone, so it isn't combined with others."""
     CONSTANT = "the same for everybody: tells nothing"
+    """It has one value, and isn't combined either."""
     DETERMINED = "told by another column already"
+    """Equal values of another column always come with equal values of this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,10 +54,21 @@ def risk(
 ) -> RiskReport:
     """Count how many rows every combination of up to ``most`` columns singles out, and rank the columns by it.
 
-    ``columns`` are those that somebody might know; without them, all that have plain values. A class with fewer than
-    ``k`` rows is called small. ``population`` is a table of everybody, with the same columns, for the journalist's and
-    the marketer's risk. Missing values are a value of their own. If there are more than ``limit`` combinations, large
-    ones are searched among the most telling columns only, and the notes say so.
+    Missing values are a value of their own. The report holds exact facts about the data: it is for its owner alone.
+
+    Args:
+        data: Anything that ``as_table`` reads.
+        columns: Those that somebody might know; all that have plain values if none are named.
+        most: The largest number of columns to combine.
+        k: A class with fewer rows is called small.
+        population: A table of everybody with the same columns, for the journalist's and the marketer's risk.
+        limit: With more combinations than this, large ones are searched among the most telling columns only, and the
+            notes say so.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+
+    Raises:
+        InvalidData: If the table has no rows.
+        InvalidParameter: If a column isn't there, or holds lists or records.
     """
     table = as_table(data)
     size, small, most_searched = (

@@ -10,13 +10,21 @@ class Problem(Enum):
     """What can be wrong with a release."""
 
     COLUMN_MISSING = "column missing"
+    """The configuration names a column that the release doesn't have."""
     IDENTIFYING_COLUMN = "identifying column"
+    """A column that names people was left in."""
     UNKNOWN_COLUMN = "unknown column"
+    """The release has a column that the configuration doesn't speak of."""
     MODEL_VIOLATED = "model violated"
+    """A class of rows doesn't satisfy a model."""
     TOO_MANY_SUPPRESSED = "too many suppressed"
+    """More rows are left out than the configuration allows."""
     TOO_MANY_ROWS = "too many rows"
+    """There are more rows than in the original."""
     NOT_IN_HIERARCHY = "not in hierarchy"
+    """A printed label is at no level of its column's hierarchy."""
     NOT_FROM_ORIGINAL = "not from original"
+    """A row or a value stands for nothing in the original."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

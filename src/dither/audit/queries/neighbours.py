@@ -110,7 +110,14 @@ def neighbour_of(
 def check_question(sql: str, schema: Schema, neighbours: Neighbours, *, salt: bytes = SALT) -> tuple[Breach, ...]:
     """Bind, price and measure a question on both neighbours with the DuckDB engine; what the claims don't cover.
 
-    Raises Refused where the question would be refused. Tables have Arrow types that suit the schema's kinds.
+    Args:
+        sql: The question.
+        schema: What is public about the tables.
+        neighbours: Both databases; the tables have Arrow types that suit the schema's kinds.
+        salt: Decides which groups and rows of a unit count, the same ones on both sides.
+
+    Raises:
+        Refused: Where the question would be refused.
 
     Example:
         >>> from dither.query.kinds import Kind

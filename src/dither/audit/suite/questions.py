@@ -56,6 +56,11 @@ class ShopBudget(Enum):
     REPLACED = 'epsilon_budget = 8\ndelta_budget = 1e-6\nadjacency = "replace"'
 
 
+def shop(currency: ShopBudget) -> Policy:
+    """The policy of the shop; there is no data behind it."""
+    return Policy.parse(f'{_SOURCE}\n[budget]\nanalysts = "any"\n{currency.value}\n{_TABLES}', base="nowhere")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """A question to the shop: its name in the table, and the aggregates that it is there for."""
@@ -65,11 +70,6 @@ class Asked:
     aggregates: tuple[str, ...]
     currency: ShopBudget = ShopBudget.ZCDP
     epsilon: str = "4"
-
-
-def shop(currency: ShopBudget) -> Policy:
-    """The policy of the shop; there is no data behind it."""
-    return Policy.parse(f'{_SOURCE}\n[budget]\nanalysts = "any"\n{currency.value}\n{_TABLES}', base="nowhere")
 
 
 QUESTIONS: tuple[Asked, ...] = (

@@ -33,7 +33,9 @@ class Part(Enum):
     """What a row of the table is about, and what is expected of it."""
 
     MECHANISMS = "mechanisms of dither"
+    """Every mechanism that is exported: its loss must hold."""
     QUESTIONS = "questions in SQL"
+    """Every aggregate of SQL: what it is charged must hold."""
     RIGHT = "zoo: right ones, to be left alone"
     BROKEN = "zoo: broken ones, to be caught"
 
