@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from dither.checks import engine_cases as cases, engine_tables as tables
+from dither.checks import _engine_cases as cases, engine_tables as tables
 from dither.checks.mechanism import ALPHA, Finding, Report
 from dither.checks.statistics import chi_square_counts
 from dither.engines import Engine, ReferenceEngine

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from dither.audit.report.pictures import by_part, draw_bounds, draw_histograms
+from dither.audit.report._pictures import by_part, draw_bounds, draw_histograms
 from dither.audit.suite.run import Part, Row
 from dither.errors import InvalidParameter
 from dither.pages import page, table
