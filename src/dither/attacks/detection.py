@@ -22,7 +22,7 @@ RATES: Floats = np.geomspace(1e-3, 1.0, 61)
 def detected(members: Floats, others: Floats, false_alarms: npt.ArrayLike) -> Floats:
     """The share of members above the threshold that at most a share ``false_alarms`` of the others exceeds.
 
-    Ties count for nobody, so the stated rate of false alarms is never exceeded.
+    A tie isn't a detection, so the stated rate of false alarms is never exceeded.
 
     Example:
         >>> detected(np.array([3.0, 1.5, 0.5]), np.array([0.0, 1.0, 2.0, -1.0]), [0, 0.25, 0.5]).round(2).tolist()

@@ -148,7 +148,7 @@ class Study:
 def make_study(*, seed: int, people: int, snps: int, participants: int, others: int) -> Study:
     """Draw allele frequencies evenly (Beta(1, 1)) from 0.05 to 0.95, and genotypes in Hardy–Weinberg proportions.
 
-    Of the participants whose genomes nobody tests only the sum is drawn.
+    Of participants that aren't tested only the sum is drawn.
     """
     for value, name in ((people, "people"), (snps, "snps"), (participants, "participants"), (others, "others")):
         positive_int(value, name)
@@ -216,7 +216,7 @@ def attack_by_distance(study: Study) -> Scored:
 def attack_noisy(study: Study, release: Counts, *, noise: float, watch: Watch = unwatched) -> tuple[Scored, Scored]:
     """The likelihood ratio that knows the noise, and the one that knows all the other participants too.
 
-    The first tests everybody on one release: whoever is known not to have taken part may serve to set the threshold.
+    The first tests everybody on one release: people known not to have taken part set the threshold.
     The second knows another set of people in each test, so each test has a release of its own: with the same noise in
     all of them, the scores of the others would betray noise that this attacker doesn't know.
     """

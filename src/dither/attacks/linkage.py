@@ -61,7 +61,7 @@ person = {{ type = "integer" }}
 def link(unnamed: npt.ArrayLike, named: npt.ArrayLike) -> Ints:
     """Whom each row of a table without names belongs to: the only row of a named table with the same key, else −1.
 
-    A key that several rows of either table have claims nobody. Make the keys of both tables together, with ``keys``.
+    A key that several rows of either table have links none of them. Make the keys of both tables together by ``keys``.
 
     Example:
         >>> link([7, 8, 9, 9], [9, 7, 8, 8]).tolist()

@@ -110,7 +110,7 @@ def _left_out_law(values: Floats, chosen: Bits) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class Records:
     """Records of a pool of people and of people for testing, as features of length 1 with labels −1 and 1.
 
     ``members[k, i]``: whether person i of the pool is in the training data of model k, each with probability ½.
@@ -123,7 +123,7 @@ class Pool:
     members: Bits
 
 
-def make_world(*, seed: int, pool: int, models: int, tested: int = 2000) -> Pool:
+def make_world(*, seed: int, pool: int, models: int, tested: int = 2000) -> Records:
     """Two classes in twenty columns that differ in one, one label in ten wrong, and random features of that."""
     for value, name in ((pool, "pool"), (models, "models"), (tested, "tested")):
         positive_int(value, name)
@@ -146,7 +146,9 @@ def make_world(*, seed: int, pool: int, models: int, tested: int = 2000) -> Pool
     # shadows of both kinds for everybody: with few models chance may leave somebody without
     while (few := (members.sum(axis=0) < LEAST_SHADOWS) | ((~members).sum(axis=0) < LEAST_SHADOWS)).any():
         members[:, few] = rng.random((models, int(few.sum()))) < 0.5
-    return Pool(features=features, labels=labels, test_features=test_features, test_labels=test_labels, members=members)
+    return Records(
+        features=features, labels=labels, test_features=test_features, test_labels=test_labels, members=members
+    )
 
 
 def noisy_plan(guarantee: Guarantee) -> NoisyDescent:
@@ -156,7 +158,7 @@ def noisy_plan(guarantee: Guarantee) -> NoisyDescent:
     )
 
 
-def train_exactly(world: Pool, watch: Watch = unwatched) -> Floats:
+def train_exactly(world: Records, watch: Watch = unwatched) -> Floats:
     """The weights of an overfitted model for each row of ``world.members``."""
     models = []
     for done, chosen in enumerate(world.members):
@@ -166,7 +168,7 @@ def train_exactly(world: Pool, watch: Watch = unwatched) -> Floats:
     return np.array(models)
 
 
-def train_noisily(world: Pool, plan: NoisyDescent, watch: Watch = unwatched) -> tuple[Floats, Floats]:
+def train_noisily(world: Records, plan: NoisyDescent, watch: Watch = unwatched) -> tuple[Floats, Floats]:
     """The weights of a private model for each row, and what whoever watched its training thinks of everybody."""
     models, watched = [], []
     for done, chosen in enumerate(world.members):
@@ -181,7 +183,7 @@ def train_noisily(world: Pool, plan: NoisyDescent, watch: Watch = unwatched) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class TrainerScores:
     """How one trainer stands up to the attackers, and how good its models are."""
 
     scores: dict[Finder, Floats]
@@ -200,14 +202,14 @@ class Measured:
         return best_accuracy(scores[self.members], scores[~self.members])
 
 
-def measure(world: Pool, weights: Floats, *, watched: Floats | None = None) -> Measured:
+def measure(world: Records, weights: Floats, *, watched: Floats | None = None) -> TrainerScores:
     """Attack every model in turn, the others being its shadows."""
     told = confidence(weights, world.features, world.labels)
     scores = {Finder.THRESHOLD: told, Finder.SHADOWS: shadow_ratio(told, world.members)}
     if watched is not None:
         scores[Finder.WATCHING] = watched
     right = confidence(weights, world.test_features, world.test_labels) > 0
-    return Measured(
+    return TrainerScores(
         scores=scores,
         members=world.members,
         accuracy=float(right.mean()),
@@ -285,7 +287,7 @@ ATTACK = Attack(
 )
 
 
-def _draw(figure: Figure, exact: Measured, private: Measured, guarantee: Guarantee) -> None:
+def _draw(figure: Figure, exact: TrainerScores, private: TrainerScores, guarantee: Guarantee) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     left.plot(RATES, exact.at(Finder.SHADOWS, RATES), color=EXACT, label="exact, shadow models")
     left.plot(RATES, exact.at(Finder.THRESHOLD, RATES), color=EXACT, linestyle="--", label="exact, loss threshold")

@@ -55,7 +55,7 @@ def check_engine(factory: Factory, *, rows: int = 150_000, raises: bool = True) 
     # in this order: later ones compare with what earlier ones saw
     findings = (
         *(suite.functions(), suite.equal_to_reference(), suite.rows_equal_to_reference()),
-        *(suite.neighbours(), suite.rows_as_neighbours(), suite.nobody()),
+        *(suite.neighbours(), suite.rows_as_neighbours(), suite.null_units()),
         *(suite.order_and_threads(), suite.fair_groups(), suite.fair_rows()),
     )
     return Report(getattr(factory, "__name__", "engine"), findings).told(raises=raises)
@@ -220,7 +220,7 @@ class _Suite:
                     self.problems += _within(name, single, _difference(_cells(result), _cells(without)))
         return _finding("neighbours (rows)", self._taken(), "rows taken away in turn", "a bound exceeded by one")
 
-    def nobody(self) -> Finding:
+    def null_units(self) -> Finding:
         """Rows whose unit is NULL change nothing at user level."""
         with _loaded(self.factory, tables.of_unit(self.rows, None, kept=False)) as engine:
             for name, measurement in cases.relations().items():

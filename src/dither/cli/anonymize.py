@@ -174,7 +174,7 @@ def table(
             release = mondrian(data, configuration, strict=method is Method.MONDRIAN, watch=working)
         watch(0.75, "writing")
         out.parent.mkdir(parents=True, exist_ok=True)
-        # under another name until it is verified: nobody should find a table that isn't
+        # under a temporary name until it is verified
         draft = out.with_name(f".{out.stem}.{os.getpid()}.unverified{out.suffix}")
         try:
             release.save(draft)

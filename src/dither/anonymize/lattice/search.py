@@ -137,7 +137,7 @@ class _Search:
         if self.best is None:
             return True
         least = int(self.flat_floor[place] + self.flat_excess[place])
-        # nobody suppresses fewer than none, so that the order of places decides
+        # 0 is the least that can be suppressed, so that among equal costs the order of places decides
         return (least, 0, place) < self.best
 
     def _path(self, place: int) -> list[int]:

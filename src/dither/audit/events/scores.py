@@ -69,7 +69,7 @@ class Feature:
     flag: bool = False
 
     def of(self, columns: Columns) -> Floats:
-        """The numbers."""
+        """The sum of the columns in ``plus`` less those in ``minus``, for each output."""
         if len(self.plus) == 1 and not self.minus:
             return columns.numbers[self.plus[0]]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -87,7 +87,7 @@ class OfFeature:
 
     @property
     def axis(self) -> Feature:
-        """The number."""
+        """The number that it is about."""
         return self.column
 
 
@@ -98,7 +98,7 @@ class Value(OfFeature):
     missing: bool
 
     def of(self, columns: Columns) -> Floats:
-        """The number."""
+        """The number of each output, −∞ where it is NaN."""
         numbers = self.column.of(columns)
         return np.where(np.isnan(numbers), -np.inf, numbers) if self.missing or np.isnan(numbers).any() else numbers
 
@@ -109,7 +109,7 @@ class Value(OfFeature):
         return f"{self.column.name} ≥ {cut:.6g}"
 
     def below(self, cut: float) -> str:
-        """The other one."""
+        """The other half line, or that it isn't there."""
         if self.column.flag and 0 < cut <= 1:
             return f"not {self.column.name}"
         return f"{self.column.name} < {cut:.6g}" + (" or missing" if self.missing else "")
@@ -159,16 +159,16 @@ class LikelihoodRatio:
         return np.where(self.keys[place] == codes, self.ratios[place], 0.0)
 
     def above(self, cut: float) -> str:
-        """The kinds."""
+        """That the output is of a kind whose ratio reaches the cut."""
         return self.coding.words(self.keys[self.ratios >= cut].tolist())
 
     def below(self, cut: float) -> str:
-        """The other kinds."""
+        """That the output is of a kind seen whose ratio is below the cut."""
         return self.coding.words(self.keys[self.ratios < cut].tolist())
 
     @property
     def axis(self) -> Feature | None:
-        """Of the coding."""
+        """The column that decides the kind, if one does."""
         return self.coding.axis
 
 
@@ -188,7 +188,7 @@ class Between(OfFeature):
         return cls(column, np.unique(np.quantile(finite, np.linspace(0, 1, BINS + 1)[1:-1])))
 
     def codes(self, columns: Columns) -> Keys:
-        """The number of the bin."""
+        """The bin of each output, or a code of its own for NaN and the infinities."""
         numbers = self.column.of(columns)
         codes = np.searchsorted(self.edges, numbers, side="right")
         if not np.isfinite(numbers).all():
@@ -242,7 +242,7 @@ class Atoms(OfFeature):
         return np.where(self.values[place] == numbers, place, -1)
 
     def words(self, codes: list[int]) -> str:
-        """The values."""
+        """That the number is one of these values; a few are named."""
         named = [f"{self.values[code]:.10g}" for code in codes if code >= 0]
         few = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
         rest = "none of the values that repeat" if -1 in codes else ""
@@ -280,7 +280,7 @@ class LowestBit(Coding):
         return (size + 5000) * 20_000 + bits
 
     def words(self, codes: list[int]) -> str:
-        """The bits; few enough kinds are listed."""
+        """That the lowest bit is one of these; few enough are listed."""
         what = f"the lowest bit of {self.column.name}"
         if self.magnitude:
             if len(codes) > 3:
@@ -306,7 +306,7 @@ class CodeColumn(Coding):
     layout: Layout
 
     def codes(self, columns: Columns) -> Keys:
-        """As they are."""
+        """The codes that the layout gave."""
         return columns.kinds[self.name]
 
     def words(self, codes: list[int]) -> str:
@@ -328,11 +328,11 @@ class Anything(OutputScore):
         return np.zeros(columns.size)
 
     def above(self, cut: float) -> str:
-        """All or nothing."""
+        """Every output scores 0, so all belong to the event or none."""
         return "any output" if cut <= 0 else "no output"
 
     def below(self, cut: float) -> str:
-        """Nothing or all."""
+        """The complement: none or all."""
         return "any output" if cut > 0 else "no output"
 
 
@@ -398,11 +398,11 @@ class Learned(OutputScore):
         return f"a learned score of {width} numbers (mostly {most})"
 
     def above(self, cut: float) -> str:
-        """In terms of the score."""
+        """That the learned score reaches the cut, or doesn't, with the columns that weigh most."""
         return f"{self._words()} is at least {cut:.4g}"
 
     def below(self, cut: float) -> str:
-        """In terms of the score."""
+        """That the learned score reaches the cut, or doesn't, with the columns that weigh most."""
         return f"{self._words()} is below {cut:.4g}"
 
 

@@ -95,7 +95,7 @@ class QueryAudit:
 
     @property
     def verdict(self) -> str:
-        """In a sentence."""
+        """Whether the price held, and the evidence, as a sentence."""
         if self.neighbours.broken:
             return "BROKEN. One unit moves more than was paid for: the pairs of tables above prove it"
         if self.broken:

@@ -26,7 +26,7 @@ DAY_ZERO = dt.date(1970, 1, 1)
 TIME_ZERO = dt.datetime(1970, 1, 1)  # noqa: DTZ001  timestamps without a zone are read as UTC
 FIRST_MOMENT, LAST_MOMENT = (dt.datetime.combine(day, dt.time()) for day in (dt.date.min, dt.date.max))
 SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
-# How often a value is taken from what nobody declared: missing, not a number, infinite, beyond the bounds.
+# How often a value is undeclared: missing, not a number, infinite, beyond the bounds.
 AWKWARD_SHARE = 0.2
 LONG = 40
 ODD_IDS = ("", " ", "a", "A", "é", "É")

@@ -76,7 +76,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """In a word or two."""
+        """Whether it was caught, held or is broken; in capitals where that wasn't expected."""
         if self.part is Part.BROKEN:
             return "caught" if self.broken else "NOT CAUGHT"
         return "BROKEN" if self.broken else "held"
