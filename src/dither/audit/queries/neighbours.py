@@ -43,17 +43,13 @@ BUDGET = QueryBudget(kind="zcdp", main=Fraction(1), delta=Fraction(1, 10**6))
 SALT = b"the same salt for both"
 
 
-class Fault(Enum):
-    """What one unit did that the price doesn't cover."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """Two databases that differ in one unit: the tables by name, once with and once without it or with its like."""
 
-    CELL = "a cell moved further than one unit's part in it"
-    L1 = "all groups of a cell together moved further than claimed in l1"
-    L2 = "all groups of a cell together moved further than claimed in l2"
-    GROUPS = "more groups moved than one unit may be in"
-    HISTOGRAM = "a histogram moved by more rows than one unit may have in a group"
-    ONE_WAY = "a unit that leaves made a count larger"
-    SELECTION = "the number of units of a group moved by more than one"
-    KEYS = "a group has a key that isn't public"
+    before: Mapping[str, pa.Table]
+    after: Mapping[str, pa.Table]
+    adjacency: Adjacency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +65,17 @@ class Breach:
     found: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbours:
-    """Two databases that differ in one unit: the tables by name, once with and once without it or with its like."""
+class Fault(Enum):
+    """What one unit did that the price doesn't cover."""
 
-    before: Mapping[str, pa.Table]
-    after: Mapping[str, pa.Table]
-    adjacency: Adjacency
+    CELL = "a cell moved further than one unit's part in it"
+    L1 = "all groups of a cell together moved further than claimed in l1"
+    L2 = "all groups of a cell together moved further than claimed in l2"
+    GROUPS = "more groups moved than one unit may be in"
+    HISTOGRAM = "a histogram moved by more rows than one unit may have in a group"
+    ONE_WAY = "a unit that leaves made a count larger"
+    SELECTION = "the number of units of a group moved by more than one"
+    KEYS = "a group has a key that isn't public"
 
 
 def neighbour_of(
