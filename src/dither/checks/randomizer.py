@@ -73,18 +73,13 @@ def check_randomizer(
         ("estimates", lambda: _estimates(protocol, small, trials=max(100, min(1000, draws // 200)))),
     ]
     if laws:
+        some = exact.inputs_of(small, values)
         checks += [
             ("exact law within the curve", lambda: exact.check_curve(small.loss(), laws)),
             ("as many coins whatever the value", lambda: exact.check_coins(numbers)),
-            (
-                "two reports of one client within their loss",
-                lambda: exact.check_again(small, exact.inputs_of(small, values), most),
-            ),
+            ("two reports of one client within their loss", lambda: exact.check_again(small, some, most)),
             ("valid payloads are those that clients send", lambda: exact.check_wire(small, laws)),
-            (
-                "many at once follow the same law",
-                lambda: exact.check_simulation(small, exact.inputs_of(small, values), laws, draws),
-            ),
+            ("many at once follow the same law", lambda: exact.check_simulation(small, some, laws, draws)),
         ]
     if isinstance(protocol, FrequencyOracle):
         checks.append(("hit and miss at full size", lambda: _sampled_support(protocol)))

@@ -76,14 +76,8 @@ def search(
     if run.best is None:
         return None
     cost, suppressed, place = run.best
-    return Found(
-        node=run.node(place),
-        cost=cost,
-        suppressed=suppressed,
-        nodes=prior.size,
-        checked=run.checked,
-        complete=run.complete,
-    )
+    node, nodes = run.node(place), prior.size
+    return Found(node=node, cost=cost, suppressed=suppressed, nodes=nodes, checked=run.checked, complete=run.complete)
 
 
 class _Search:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -269,25 +270,15 @@ class _Rules:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _AtPoints:
     """Whether parts made of points satisfy the models, from counts of the points alone."""
 
-    def __init__(
-        self,
-        *,
-        models: tuple[Model, ...],
-        weights: Counts | None,
-        overall: dict[str, Overall],
-        histograms: dict[str, Histogram],
-        people: dict[int, Counts],
-    ) -> None:
-        self.models, self.weights, self.overall, self.histograms, self.people = (
-            models,
-            weights,
-            overall,
-            histograms,
-            people,
-        )
+    models: tuple[Model, ...]
+    weights: Counts | None
+    overall: dict[str, Overall]
+    histograms: dict[str, Histogram]
+    people: dict[int, Counts]
 
     def __call__(self, points: npt.NDArray[Any], part: Counts, number: int) -> Bools:
         weights = None if self.weights is None else self.weights[points]

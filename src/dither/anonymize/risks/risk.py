@@ -71,11 +71,7 @@ def risk(
         InvalidParameter: If a column isn't there, or holds lists or records.
     """
     table = as_table(data)
-    size, small, most_searched = (
-        positive_int(most, "most"),
-        positive_int(k, "k"),
-        positive_int(limit, "limit"),
-    )
+    size, small, most_searched = positive_int(most, "most"), positive_int(k, "k"), positive_int(limit, "limit")
     if not table.num_rows:
         raise InvalidData("the table has no rows: there is nobody to be at risk")
     notes: list[str] = []

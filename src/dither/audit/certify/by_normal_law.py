@@ -179,13 +179,8 @@ def _box(total: Floats, failure: float) -> Box:
     freedom = n + m - 2
     if min(n, m) < FEWEST:
         anywhere = Enclosure(-math.inf, math.inf)
-        return Box(
-            means=(anywhere, anywhere),
-            deviation=Enclosure(0.0, math.inf),
-            distance_down=0.0,
-            first=True,
-            guess=(0.0, 0.0, 1.0),
-        )
+        guess, deviates = (0.0, 0.0, 1.0), Enclosure(0.0, math.inf)
+        return Box(means=(anywhere, anywhere), deviation=deviates, distance_down=0.0, first=True, guess=guess)
     a, b = sum_a / n, sum_b / m
     variance = max((squares_a - n * a * a) + (squares_b - m * b * b), 0.0) / freedom
     deviation = math.sqrt(variance)
