@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dither.anonymize.lattice.generalize import Node
-from dither.anonymize.lattice.search import MOST_NODES, Outcome, expect_searchable, search
+from dither.anonymize.lattice.search import MOST_NODES, NodeCheck, expect_searchable, search
 from dither.errors import InvalidParameter
 
 
@@ -33,15 +33,15 @@ class MadeUp:
         self.prior = self.floor.copy() if informed else np.zeros(shape, np.int64)
         self.seen: list[Node] = []
 
-    def check(self, node: Node) -> Outcome:
+    def check(self, node: Node) -> NodeCheck:
         self.seen.append(node)
         place = tuple(level - low for level, low in zip(node, self.lowest, strict=True))
         floor, least, rows = int(self.floor[place]), int(self.least[place]), int(self.suppressed[place])
         if least > self.limit:
-            return Outcome(feasible=False, nothing_below=True, floor=floor)
+            return NodeCheck(feasible=False, nothing_below=True, floor=floor)
         if rows > self.limit:
-            return Outcome(feasible=False, floor=floor, excess=2 * least)
-        return Outcome(
+            return NodeCheck(feasible=False, floor=floor, excess=2 * least)
+        return NodeCheck(
             feasible=True,
             all_above=not self.spoilt,
             cost=floor + 2 * rows,
@@ -89,9 +89,9 @@ def test_few_nodes_are_checked_where_the_border_is_known_to_be_one() -> None:
     shape = (10, 10, 10, 10)
     heights = np.indices(shape).sum(axis=0)
 
-    def check(node: Node) -> Outcome:
+    def check(node: Node) -> NodeCheck:
         good = sum(node) >= 20
-        return Outcome(feasible=good, nothing_below=not good, all_above=good, cost=sum(node), floor=sum(node))
+        return NodeCheck(feasible=good, nothing_below=not good, all_above=good, cost=sum(node), floor=sum(node))
 
     found = search((0, 0, 0, 0), heights.astype(np.int64), check)
     assert found is not None
@@ -101,7 +101,7 @@ def test_few_nodes_are_checked_where_the_border_is_known_to_be_one() -> None:
     assert below < found.checked < 3 * below
 
 
-def _lying(change: Callable[[Outcome], Outcome], seeds: range) -> int:
+def _lying(change: Callable[[NodeCheck], NodeCheck], seeds: range) -> int:
     """On how many lattices the search goes wrong if outcomes say something that isn't so."""
     wrong = 0
     for seed in seeds:

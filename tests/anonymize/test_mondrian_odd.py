@@ -19,7 +19,7 @@ from dither.anonymize.encoding import encode, on_a_line
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.models.catalogue import DistinctDiversity, KMap
 from dither.anonymize.partition.mondrian import mondrian
-from dither.anonymize.releases.axes import Shape
+from dither.anonymize.releases.axes import AxisShape
 from dither.anonymize.table.arrow_layouts import plain_layout
 from dither.anonymize.table.read import as_table
 from dither.anonymize.verifier.verify import verify
@@ -225,7 +225,7 @@ def test_strict_classes_are_disjoint_boxes(made, k, diverse):
     apart = np.eye(number, dtype=bool)
     for one in release.cells:
         inside = np.zeros((number, one.axis.size), bool)
-        if one.axis.shape is Shape.RANGE:
+        if one.axis.shape is AxisShape.RANGE:
             places = np.arange(one.axis.size)
             inside = (places >= one.low[:, None]) & (places <= one.high[:, None])
             if one.axis.missing >= 0:

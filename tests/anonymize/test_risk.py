@@ -14,6 +14,7 @@ from dither.anonymize.risks import combinations as search
 from dither.anonymize.risks.attackers import Attacker, Band, exposure
 from dither.anonymize.risks.report import FOR_THE_OWNER, Notice, percent
 from dither.anonymize.risks.risk import risk
+from dither.anonymize.table.row_keys import alike, order_of
 from dither.errors import InvalidData, InvalidParameter
 
 
@@ -89,9 +90,10 @@ def test_it_counts_less_than_it_reports(monkeypatch):
     assert report.quasi_identifiers[:2] == ("a", "d")
 
 
-@pytest.mark.parametrize("bits", [search.BITS, 10])
-def test_keys_that_are_too_long_to_pack_are_sorted_otherwise(bits, monkeypatch):
-    monkeypatch.setattr(search, "BITS", bits)
+@pytest.mark.parametrize("least", [1, 1 << 62])
+def test_keys_that_are_too_long_to_pack_are_sorted_otherwise(least, monkeypatch):
+    # with a large bound keys have no room for the place and are sorted the other way
+    monkeypatch.setattr(search, "order_of", lambda keys, bound: order_of(keys, max(bound, least)))
     rng = np.random.default_rng(1)
     table = pa.table({name: rng.integers(0, 300, 3_000) for name in "abc"})
     for found in risk(table).combinations:
@@ -99,12 +101,15 @@ def test_keys_that_are_too_long_to_pack_are_sorted_otherwise(bits, monkeypatch):
         assert (found.classes, found.unique) == (len(sizes), of_row.count(1))
 
 
-def test_class_of_row_is_the_same_dense_or_sparse():
+@pytest.mark.parametrize("sizes", [(3, 4, 5), (3, 400, 450), (1 << 20, 1 << 21, 1 << 22)])
+def test_rows_that_are_alike_are_one_class(sizes):
     rng = np.random.default_rng(2)
-    columns = [(rng.integers(0, size, 500).astype(np.int32), size) for size in (3, 400, 450)]
-    classes, number = search.class_of_row(columns, 500)
-    rows = list(zip(*(codes.tolist() for codes, _ in columns), strict=True))
+    columns = [rng.integers(0, size, 500).astype(np.int32) for size in sizes]
+    first, classes, counts = alike(columns, sizes)
+    rows = list(zip(*(codes.tolist() for codes in columns), strict=True))
+    number = first.size
     assert number == len(set(rows)) == len(set(classes.tolist()))
+    assert counts.tolist() == np.bincount(classes).tolist()
     assert len(set(zip(classes.tolist(), rows, strict=True))) == number
 
 

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 
 import dither as dp
 from dither.attacks import bayes as module
-from dither.attacks.base import Release
+from dither.attacks.base import ReleaseKind
 from dither.attacks.bayes import (
     bayes,
     best_accuracy,
@@ -144,9 +144,9 @@ def test_the_table_shows_the_bounds_of_the_guarantee():
 
 def test_the_attack_reads_exact_counts_and_not_noisy_ones(tmp_path):
     outcome = bayes(people=RELEASES)
-    assert outcome.score(Release.UNPROTECTED) == 1.0
+    assert outcome.score(ReleaseKind.UNPROTECTED) == 1.0
     bound = math.e / (1 + math.e)
-    assert outcome.score(Release.PRIVATE) == pytest.approx(bound, abs=margin(bound, RELEASES))
+    assert outcome.score(ReleaseKind.PRIVATE) == pytest.approx(bound, abs=margin(bound, RELEASES))
     assert len(outcome.scores) == 5
     assert "ε = 1" in str(outcome)
     assert outcome.plot(tmp_path / "bayes.svg").stat().st_size < 150_000
@@ -155,7 +155,7 @@ def test_the_attack_reads_exact_counts_and_not_noisy_ones(tmp_path):
 def test_an_exact_release_in_place_of_the_private_one_is_noticed(monkeypatch):
     monkeypatch.setattr(dp.DiscreteLaplace, "release", lambda self, exact, **_: exact)
     outcome = bayes(people=1000)
-    assert outcome.score(Release.PRIVATE) == 1.0
+    assert outcome.score(ReleaseKind.PRIVATE) == 1.0
     seen = module._attacked(module.DL, 1.0, 0.5, 1000, np.random.default_rng(1))
     assert not calibrated(seen.beliefs, seen.secrets)
 

@@ -13,7 +13,7 @@ import pytest
 
 import dither as dp
 from dither.attacks import salaries as module
-from dither.attacks.base import Release
+from dither.attacks.base import ReleaseKind
 from dither.attacks.databases import as_budget, curated_database, noise_of
 from dither.attacks.differencing import (
     HOUSES,
@@ -133,9 +133,9 @@ def test_without_a_budget_averaging_finds_the_bit_and_with_one_it_does_not():
 
 def test_the_attack_finds_everybody_in_exact_answers_and_hardly_anybody_in_private_ones(tmp_path):
     outcome = differencing(worlds=100)
-    unprotected = [score.value for score in outcome.scores if score.release is Release.UNPROTECTED]
+    unprotected = [score.value for score in outcome.scores if score.release is ReleaseKind.UNPROTECTED]
     assert unprotected == [1.0, 1.0]
-    signed, counted, reworded, salaries, sums = (s for s in outcome.scores if s.release is Release.PRIVATE)
+    signed, counted, reworded, salaries, sums = (s for s in outcome.scores if s.release is ReleaseKind.PRIVATE)
     size = HOUSES * 435
     assert signed.value == pytest.approx(SAID, abs=margin(SAID, size))
     assert counted.value == pytest.approx(BOUND, abs=margin(BOUND, size))

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binom, norm
 
 import dither as dp
-from dither.attacks.base import Release
+from dither.attacks.base import ReleaseKind
 from dither.attacks.detection import most_detected
 from dither.attacks.genomes import (
     ATTACK,
@@ -149,8 +149,8 @@ def test_outcome_says_what_was_measured_and_can_be_interrupted(tmp_path):
         others=300,
         watch=lambda share, doing: seen.append(share),
     )
-    assert outcome.score(Release.UNPROTECTED) > 0.4
-    assert outcome.score(Release.PRIVATE) < 0.2
+    assert outcome.score(ReleaseKind.UNPROTECTED) > 0.4
+    assert outcome.score(ReleaseKind.PRIVATE) < 0.2
     assert "ε = 1" in str(outcome)
     assert "Homer" in str(outcome)
     assert seen == sorted(seen)

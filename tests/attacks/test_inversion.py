@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 import dither as dp
-from dither.attacks.base import Release
+from dither.attacks.base import ReleaseKind
 from dither.attacks.inversion import (
     ATTACK,
     CENTRED,
@@ -140,8 +140,8 @@ def test_watching_is_the_likelihood_of_the_noise():
 def test_outcome_says_what_was_measured_and_can_be_interrupted(tmp_path):
     seen = []
     outcome = inversion(seed=1, rounds=2, watch=lambda share, doing: seen.append(share))
-    assert outcome.score(Release.UNPROTECTED) > 0.7
-    assert outcome.score(Release.PRIVATE) < 0.68
+    assert outcome.score(ReleaseKind.UNPROTECTED) > 0.7
+    assert outcome.score(ReleaseKind.PRIVATE) < 0.68
     assert "ε = 1" in str(outcome)
     assert "Fredrikson" in str(outcome)
     assert seen == sorted(seen)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dither.attacks import hospital, linkage, population
-from dither.attacks.base import Release
+from dither.attacks.base import ReleaseKind
 from dither.errors import InvalidParameter
 from dither.progress import unwatched
 
@@ -257,10 +257,10 @@ def test_the_whole_attack(tmp_path):
     outcome = linkage.linkage(
         seed=1, people=150_000, patients=4_000, country=20_000_000, watch=lambda share, doing: seen.append(share)
     )
-    assert outcome.score(Release.UNPROTECTED) > 0.98
+    assert outcome.score(ReleaseKind.UNPROTECTED) > 0.98
     assert outcome.scores[0].guessing < 0.3
     # patients are in so few groups here that only a wide margin is sure: the bound of 0.37, and 0.45 by Hoeffding
-    assert outcome.score(Release.PRIVATE) < 0.85
+    assert outcome.score(ReleaseKind.PRIVATE) < 0.85
     assert "ε = 0.5" in str(outcome)
     assert seen == sorted(seen)
     assert seen[-1] == 1.0

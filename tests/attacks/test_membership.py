@@ -10,11 +10,11 @@ import pytest
 from scipy.stats import norm
 
 import dither as dp
-from dither.attacks.base import Release
+from dither.attacks.base import ReleaseKind
 from dither.attacks.detection import detected, most_detected
 from dither.attacks.membership import (
     ATTACK,
-    Attacker,
+    Finder,
     confidence,
     make_world,
     measure,
@@ -49,22 +49,22 @@ def private(world):
 
 def test_shadow_models_find_members_about_as_often_as_published(exact):
     """Carlini et al. 2022: 8.4% at 0.1% false alarms on CIFAR-10, where the loss threshold finds 0.0%."""
-    assert 0.05 < float(exact.at(Attacker.SHADOWS, 0.001)) < 0.15
-    assert float(exact.at(Attacker.THRESHOLD, 0.001)) < 0.004
+    assert 0.05 < float(exact.at(Finder.SHADOWS, 0.001)) < 0.15
+    assert float(exact.at(Finder.THRESHOLD, 0.001)) < 0.004
     # on average over everybody both look alike, which is their point: 63.8% and 59.4%
-    assert 0.6 < exact.balanced(Attacker.THRESHOLD) < 0.8
-    assert 0.6 < exact.balanced(Attacker.SHADOWS) < 0.8
+    assert 0.6 < exact.balanced(Finder.THRESHOLD) < 0.8
+    assert 0.6 < exact.balanced(Finder.SHADOWS) < 0.8
     assert exact.training_accuracy > 0.99
     assert 0.7 < exact.accuracy < 0.8
 
 
 def test_nobody_finds_more_than_the_bound_in_the_private_model(private):
-    for attacker in Attacker:
+    for attacker in Finder:
         for rate in (RATE, 0.2):
             assert float(private.at(attacker, rate)) < float(most_detected(rate, GUARANTEE))
-    assert abs(float(private.at(Attacker.SHADOWS, RATE)) - RATE) < 0.04
+    assert abs(float(private.at(Finder.SHADOWS, RATE)) - RATE) < 0.04
     # whoever watches does see something: the noise isn't more than was paid for
-    assert float(private.at(Attacker.WATCHING, 0.5)) > 0.5
+    assert float(private.at(Finder.WATCHING, 0.5)) > 0.5
 
 
 def test_private_model_is_of_use(exact, private):
@@ -95,7 +95,7 @@ def test_a_tenth_of_the_noise_is_noticed(world):
 
 
 def test_training_that_learns_by_heart_in_place_of_the_private_one_is_noticed(exact):
-    assert float(exact.at(Attacker.SHADOWS, 0.001)) > 10 * float(most_detected(0.001, GUARANTEE))
+    assert float(exact.at(Finder.SHADOWS, 0.001)) > 10 * float(most_detected(0.001, GUARANTEE))
 
 
 def test_shadow_ratio_leaves_the_model_in_question_out():
@@ -139,7 +139,7 @@ def test_loss_is_stated_before_training():
 def test_outcome_says_what_was_measured_and_can_be_interrupted(tmp_path):
     seen = []
     outcome = membership(seed=5, pool=120, models=16, watch=lambda share, doing: seen.append(share))
-    assert outcome.score(Release.UNPROTECTED) >= 0
+    assert outcome.score(ReleaseKind.UNPROTECTED) >= 0
     assert "ε = 1" in str(outcome)
     assert "Carlini" in str(outcome)
     assert "accuracy on new people" in str(outcome)

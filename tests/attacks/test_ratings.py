@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from dither.attacks import films, ratings
-from dither.attacks.base import Release
+from dither.attacks.base import ReleaseKind
 from dither.attacks.films import Informant, Knowledge, Known, Ratings
 from dither.attacks.ratings import FilmTotals, Scoreboard, match
 from dither.errors import InvalidParameter
@@ -281,7 +281,7 @@ def test_the_whole_attack(tmp_path):
     """Fresh noise: of 3,200 people 54% are told rightly; 73.1% is the most, over 20 standard deviations away."""
     seen = []
     outcome = ratings.ratings(seed=1, subscribers=4_000, targets=80, watch=lambda share, doing: seen.append(share))
-    assert outcome.score(Release.UNPROTECTED) > 0.95
+    assert outcome.score(ReleaseKind.UNPROTECTED) > 0.95
     exact, private, outside = (score.value for score in outcome.scores[-3:])
     assert exact == 1.0
     assert private < 0.731

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 import dither as dp
 from dither.attacks import reconstruction as module
-from dither.attacks.base import Release
+from dither.attacks.base import ReleaseKind
 from dither.attacks.databases import curated_database, exact_database
 from dither.attacks.linear import reconstruct_least_squares, reconstruct_lp, variance_of
 from dither.attacks.reconstruction import (
@@ -178,10 +178,10 @@ def small_frontier(monkeypatch):
 def test_the_attack_succeeds_without_protection_and_fails_through_the_curator(tmp_path):
     shares = []
     outcome = reconstruction(questions=64, watch=lambda share, doing: shares.append(share))
-    exact, noisy = (score.value for score in outcome.scores if score.release is Release.UNPROTECTED)
+    exact, noisy = (score.value for score in outcome.scores if score.release is ReleaseKind.UNPROTECTED)
     assert exact == 1.0
     assert noisy > 0.98
-    signed, counted, curated = (score.value for score in outcome.scores if score.release is Release.PRIVATE)
+    signed, counted, curated = (score.value for score in outcome.scores if score.release is ReleaseKind.PRIVATE)
     assert curated <= 0.53 + margin(0.5, PEOPLE)
     assert signed == pytest.approx(SAID, abs=margin(SAID, TOWNS * PEOPLE))
     assert counted == pytest.approx(BOUND, abs=margin(BOUND, TOWNS * PEOPLE))

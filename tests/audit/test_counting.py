@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from dither.audit.counting import Interval, epsilon_down, event_intervals, looks
+from dither.audit.counting import Enclosure, epsilon_down, event_intervals, looks
 from dither.numeric.binomial import at_least_down, at_most_up
 
 
@@ -50,7 +50,7 @@ def test_the_epsilon_of_two_ends():
 
 
 def test_complements_stay_sound():
-    p = Interval(0.1, 0.3)
+    p = Enclosure(0.1, 0.3)
     assert p.complement.low <= 0.7
     assert p.complement.high >= 0.9
-    assert Interval(0.0, 1.0).complement == Interval(0.0, 1.0)
+    assert Enclosure(0.0, 1.0).complement == Enclosure(0.0, 1.0)

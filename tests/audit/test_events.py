@@ -13,17 +13,17 @@ from dither.audit.events.scores import (
     NO_BIT,
     Atoms,
     Between,
-    Column,
-    Kind,
+    CodeColumn,
+    Feature,
     Learned,
+    LikelihoodRatio,
     LowestBit,
-    Ratio,
     Value,
     lowest_bit,
 )
 from dither.audit.outputs.layout import layout_of
 
-OUTPUT = Column("output", ("output",))
+OUTPUT = Feature("output", ("output",))
 
 
 def columns_of(*samples):
@@ -53,7 +53,7 @@ def test_lowest_bits_of_all_floats(whole, exponent):
 
 def test_ratios_are_those_of_the_counts():
     _, first, second = columns_of(np.array([1, 1, 1, 2]), np.array([1, 2, 2, 3]))
-    ratio = Ratio.fitted(Atoms(OUTPUT, np.array([1.0, 2.0])), first, second)
+    ratio = LikelihoodRatio.fitted(Atoms(OUTPUT, np.array([1.0, 2.0])), first, second)
     # kinds: not an atom (0 and 1 draws), 1 (3 and 1), 2 (1 and 2); half a draw is added to each
     expected = [math.log(0.5 / 5.5) - math.log(1.5 / 5.5), math.log(3.5 / 1.5), math.log(1.5 / 2.5)]
     assert ratio.ratios.tolist() == pytest.approx(expected)
@@ -88,7 +88,7 @@ NUMBERS = hnp.arrays(np.float64, st.integers(1, 60), elements=st.floats(-4, 4) |
 @given(fit=st.tuples(NUMBERS, NUMBERS), fresh=NUMBERS, cut=st.integers(0, 10), below=st.booleans())
 def test_a_simpler_event_is_the_same_event(fit, fresh, cut, below):
     layout, first, second = columns_of(*fit)
-    score = Ratio.fitted(Between.of(OUTPUT, first, second), first, second)
+    score = LikelihoodRatio.fitted(Between.of(OUTPUT, first, second), first, second)
     event = Event(score, float(score.ratios[cut % score.ratios.size]), below, first=True)
     sample = layout.read(fresh)
     assert simplified(event).inside(sample).tolist() == event.inside(sample).tolist()
@@ -208,6 +208,6 @@ def test_merits_prefer_what_they_should():
 
 def test_kinds_are_named_by_what_was_seen():
     layout, first, second = columns_of(["a", "b"] * 20, ["a", "c"] * 20)
-    score = Ratio.fitted(Kind("output", layout), first, second)
+    score = LikelihoodRatio.fitted(CodeColumn("output", layout), first, second)
     assert score.above(0.5) == "output is 'b'"
     assert score.below(-0.5) == "output is 'c'"

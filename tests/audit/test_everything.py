@@ -15,7 +15,7 @@ from dither.audit.report.write import write_report
 from dither.audit.result import Verdict
 from dither.audit.suite import run as everything
 from dither.audit.suite.mechanisms import subject, subjects
-from dither.audit.suite.questions import QUESTIONS, Currency, shop
+from dither.audit.suite.questions import QUESTIONS, ShopBudget, shop
 from dither.audit.suite.run import Part, Row, audit_everything, audit_named_specimen, audit_subject, rows_of
 from dither.audit.zoo import specimens
 from dither.cli.audit import show_rows
@@ -74,7 +74,7 @@ def test_questions_are_what_they_are_there_for():
         for name in question.aggregates:
             spellings = [spelling for spelling, meaning in AGGREGATES.items() if meaning == name]
             assert any(f"{spelling}(" in text for spelling in spellings), question.name
-    assert {question.currency for question in QUESTIONS} == set(Currency)
+    assert {question.currency for question in QUESTIONS} == set(ShopBudget)
     assert len({question.name for question in QUESTIONS}) == len(QUESTIONS)
 
 
@@ -160,7 +160,7 @@ def rows():
     right = audit_everything_of(("Laplace", "DiscreteLaplace", "KaryResponse"))
     caught = audit_named_specimen("laplace-in-floats", budget=2)
     question = audit_query(
-        shop(Currency.PURE), "SELECT city, COUNT(*) AS n FROM orders GROUP BY city", epsilon=2, budget=1.5, pairs=6
+        shop(ShopBudget.PURE), "SELECT city, COUNT(*) AS n FROM orders GROUP BY city", epsilon=2, budget=1.5, pairs=6
     )
     return (*right, *rows_of(question), caught)
 

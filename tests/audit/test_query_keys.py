@@ -7,7 +7,7 @@ from dither.audit.queries.neighbour_test import measure_neighbours
 from dither.audit.queries.rehearsal import pricing_of, rehearsed
 from dither.audit.queries.releases import Releases
 from dither.audit.result import Verdict
-from dither.audit.suite.questions import Currency, shop
+from dither.audit.suite.questions import ShopBudget, shop
 from dither.curator import OWNER, Terms
 from dither.mechanisms import GaussianThreshold, PartitionSelection
 from dither.progress import unwatched
@@ -27,7 +27,7 @@ PRODUCTS = "SELECT product, COUNT(*) AS n FROM orders GROUP BY product"
 def test_keys_that_are_shown_whoever_holds_them_are_caught(monkeypatch):
     """No cell moves too far, and tables whose cells move far have no such keys: only tables made for this tell."""
     shown_to_everybody(monkeypatch)
-    found = audit_query(shop(Currency.ZCDP), PRODUCTS, epsilon=4, budget=8, pairs=8, confidence=SURE, workers=1)
+    found = audit_query(shop(ShopBudget.ZCDP), PRODUCTS, epsilon=4, budget=8, pairs=8, confidence=SURE, workers=1)
     assert [title for title, _ in found.titled] == ["releases", "keys", "answers"]
     assert found.neighbours.broken == ()
     assert found.keys.verdict is Verdict.BROKEN
@@ -36,7 +36,7 @@ def test_keys_that_are_shown_whoever_holds_them_are_caught(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("currency", [Currency.ZCDP, Currency.REPLACED])
+@pytest.mark.parametrize("currency", [ShopBudget.ZCDP, ShopBudget.REPLACED])
 def test_some_tables_have_keys_of_one_unit_alone(monkeypatch, tmp_path, currency, seed):
     rules = shop(currency)
     with pricing_of(rehearsed(rules, {}, tmp_path / "price")) as (pricing, quoting):

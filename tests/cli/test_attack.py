@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dither.attacks import Outcome, Published, Release, Score
+from dither.attacks import Outcome, Published, ReleaseKind, Score
 from dither.attacks.registry import ATTACKS
 from dither.cli.attack import show_outcome
 from dither.cli.main import main
@@ -75,14 +75,14 @@ def test_a_seed_below_zero_is_refused(fresh):
 def outcome(draw=lambda figure: None):
     scores = (
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what="names found",
             value=0.87,
             guessing=0.01,
             published=Published(figure="87%", source="Sweeney 2000"),
             detail="of a thousand",
         ),
-        Score(release=Release.PRIVATE, what="names found", value=0.012),
+        Score(release=ReleaseKind.PRIVATE, what="names found", value=0.012),
     )
     return Outcome(attack="made-up", scores=scores, summary="It fails.", draw=draw)
 

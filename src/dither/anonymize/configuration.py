@@ -74,6 +74,20 @@ class Configuration:
 
         Columns that are named nowhere count as identifying and are removed: a forgotten column must not leave.
 
+        Args:
+            table: Anything that ``as_table`` reads.
+            quasi: What others may know of a person; a mapping gives columns their hierarchies, or None.
+            sensitive: What nobody should learn of a person: kept as it is, and what ``models`` speak about.
+            identifying: Columns to remove.
+            insensitive: Columns to keep that are neither known nor harmful.
+            k: Short for the model ``KAnonymity(k)``: how many rows must look alike at least.
+            models: What every class of rows must satisfy, besides ``k``.
+            weights: How much a quasi-identifier's detail matters; 1 where none is given.
+            suppression: The most rows that may be left out, as a share from 0 to 1.
+
+        Raises:
+            InvalidParameter: If the columns and models contradict each other or the table, or protect nobody.
+
         Example:
             >>> table = pa.table({"name": ["A", "B"], "age": [31, 47], "ill": [True, False]})
             >>> found = Configuration.of(table, quasi=["age"], sensitive=["ill"], k=2)

@@ -5,7 +5,7 @@ Missing values (NULL and NaN) are one value of their own, with the last code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -73,14 +73,7 @@ class Encoded:
 
     def take(self, rows: Any) -> Encoded:
         """The column for some of the rows only; codes and values stay what they are."""
-        return Encoded(
-            name=self.name,
-            kind=self.kind,
-            codes=self.codes[rows],
-            values=self.values,
-            missing=self.missing,
-            hierarchy=self.hierarchy,
-        )
+        return replace(self, codes=self.codes[rows])
 
 
 def encode(table: pa.Table, attribute: Attribute) -> Encoded:

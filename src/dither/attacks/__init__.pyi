@@ -1,1 +1,7 @@
-from .base import Attack as Attack, Outcome as Outcome, Published as Published, Release as Release, Score as Score
+from .base import (
+    Attack as Attack,
+    Outcome as Outcome,
+    Published as Published,
+    ReleaseKind as ReleaseKind,
+    Score as Score,
+)

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from dither.errors import InvalidParameter
 from dither.pictures import picture
@@ -16,15 +19,17 @@ from dither.progress import Watch
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Bits: TypeAlias = npt.NDArray[np.bool_]
 
-class Release(Enum):
+
+class ReleaseKind(Enum):
     """What the attacker holds."""
 
     UNPROTECTED = "unprotected"
     PRIVATE = "private"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Published:
     """A figure from the literature to compare with, as printed there: "87%", and where."""
 
@@ -40,7 +45,7 @@ class Score:
     release, so that a private score is good when it is close to it, and not merely when it is small.
     """
 
-    release: Release
+    release: ReleaseKind
     what: str
     value: float
     guessing: float | None = None
@@ -85,7 +90,7 @@ class Outcome:
     draw: Callable[[Figure], None]
     size: tuple[float, float] = (7.0, 4.0)
 
-    def score(self, release: Release) -> float:
+    def score(self, release: ReleaseKind) -> float:
         """The first (main) score against a release."""
         return next(score.value for score in self.scores if score.release is release)
 

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score, chance_error
+from dither.attacks.base import Attack, Bits, Outcome, Published, ReleaseKind, Score, chance_error
 from dither.errors import InvalidParameter
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace, Laplace, RandomizedResponse
 from dither.mechanisms.base import Floats
@@ -32,7 +31,6 @@ from dither.progress import Watch, unwatched
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Bits: TypeAlias = npt.NDArray[np.bool_]
 Known: TypeAlias = DiscreteLaplace | Laplace | DiscreteGaussian | RandomizedResponse
 
 SWEEP = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -232,6 +230,13 @@ def bayes(
     """Attack counts and survey answers with Bayes' rule, knowing everything but one person's bit.
 
     Every one of ``people`` is attacked on a release of their own that costs ``epsilon``.
+
+    Args:
+        seed: Makes the data; noise is always fresh.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        people: How many are attacked, each on a release of their own.
+        epsilon: What each release costs.
+        prior: The attacker's suspicion before, strictly between 0 and 1.
     """
     positive_int(people, "people", least=100)
     belief = probability(prior, "prior")
@@ -263,7 +268,7 @@ def bayes(
     }
     scores = [
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what="bit read off an exact count",
             value=_read_off(people, prior, maker),
             guessing=guessing,
@@ -274,7 +279,7 @@ def bayes(
         bound = best_accuracy(prior, one.guarantee)
         scores.append(
             Score(
-                release=Release.PRIVATE,
+                release=ReleaseKind.PRIVATE,
                 what=what[one.name],
                 value=one.accuracy,
                 guessing=guessing,
@@ -296,8 +301,8 @@ def bayes(
 
 def _theorem(bound: float) -> Published:
     return Published(
-        figure=f"at most max(prior, 1 − prior, e^ε/(1+e^ε)) = {100 * bound:.1f}%",
-        source="Kairouz, Oh & Viswanath 2015; odds change by at most e^ε, Dwork, McSherry, Nissim & Smith 2006",
+        f"at most max(prior, 1 − prior, e^ε/(1+e^ε)) = {100 * bound:.1f}%",
+        "Kairouz, Oh & Viswanath 2015; odds change by at most e^ε, Dwork, McSherry, Nissim & Smith 2006",
     )
 
 

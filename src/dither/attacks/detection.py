@@ -22,7 +22,7 @@ RATES: Floats = np.geomspace(1e-3, 1.0, 61)
 def detected(members: Floats, others: Floats, false_alarms: npt.ArrayLike) -> Floats:
     """The share of members above the threshold that at most a share ``false_alarms`` of the others exceeds.
 
-    Ties count for nobody, so the stated rate of false alarms is never exceeded.
+    A tie isn't a detection, so the stated rate of false alarms is never exceeded.
 
     Example:
         >>> detected(np.array([3.0, 1.5, 0.5]), np.array([0.0, 1.0, 2.0, -1.0]), [0, 0.25, 0.5]).round(2).tolist()
@@ -76,6 +76,11 @@ def best_accuracy(members: Floats, others: Floats) -> float:
     found = 1 - np.searchsorted(np.sort(inside), cuts, side="left") / inside.size
     alarms = 1 - np.searchsorted(np.sort(outside), cuts, side="left") / outside.size
     return float(0.5 + 0.5 * np.max(found - alarms))
+
+
+def log_normal(x: Floats, mean: Floats, variance: Floats) -> Floats:
+    """The logarithm of a normal law's density, without the constant."""
+    return np.asarray(-((x - mean) ** 2) / (2 * variance) - np.log(variance) / 2)
 
 
 def _scores(scores: Floats) -> Floats:

@@ -17,31 +17,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from scipy.special import expit
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score, chance_error
+from dither.attacks import salaries
+from dither.attacks.base import Attack, Bits, Outcome, Published, ReleaseKind, Score, chance_error
 from dither.attacks.bayes import best_accuracy, best_accuracy_of_value
 from dither.attacks.databases import ATTACKER, Ask, as_budget, column, curated_database, exact_database, noise_of
 from dither.attacks.groups import bits_by_count, bits_by_sum
-from dither.attacks.salaries import (
-    LARGEST,
-    STEP,
-    Salaries,
-    draw_salaries,
-    evidence_by_band,
-    guesses_by_band,
-    guesses_by_sums,
-    log_of_difference,
-    salary_from_averages,
-    share_found,
-)
 from dither.curator import Curator
 from dither.errors import InvalidParameter, OutOfBudget
 from dither.mechanisms import DiscreteLaplace
@@ -53,8 +42,6 @@ from dither.progress import Watch, part_of, unwatched
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Bits: TypeAlias = npt.NDArray[np.bool_]
 
 TABLES = """\
 [tables.members]
@@ -96,7 +83,7 @@ def posterior_of_bit(differences: Any, noise: DiscreteLaplace | None = None, *, 
         return np.asarray(seen[..., 0])
     if belief in (0.0, 1.0):
         return np.full(seen.shape[:-1], belief)
-    weight = (log_of_difference(seen - 1, noise) - log_of_difference(seen, noise)).sum(axis=-1)
+    weight = (salaries.log_of_difference(seen - 1, noise) - salaries.log_of_difference(seen, noise)).sum(axis=-1)
     return np.asarray(expit(math.log(belief) - math.log1p(-belief) + weight))
 
 
@@ -111,12 +98,9 @@ class House:
     @classmethod
     def made_up(cls, members: int, maker: np.random.Generator) -> House:
         """Votes are fair coins, salaries lognormal on multiples of the step; seats are numbered."""
-        salary = draw_salaries(members, maker)
-        return cls(
-            member=1000 + maker.permutation(9 * members)[:members].astype(np.int64),
-            yes=maker.random(members) < YES,
-            salary=salary,
-        )
+        salary = salaries.draw_salaries(members, maker)
+        member = 1000 + maker.permutation(9 * members)[:members].astype(np.int64)
+        return cls(member=member, yes=maker.random(members) < YES, salary=salary)
 
     def table(self) -> pa.Table:
         """As it is in the database."""
@@ -126,7 +110,7 @@ class House:
 
     def policy(self) -> str:
         """What is public about it."""
-        return TABLES.format(members=self.member.size, largest=LARGEST, step=STEP)
+        return TABLES.format(members=self.member.size, largest=salaries.LARGEST, step=salaries.STEP)
 
 
 def _but(member: int) -> str:
@@ -135,7 +119,7 @@ def _but(member: int) -> str:
 
 def _exactly(ask: Ask, house: House, watch: Watch) -> tuple[float, float]:
     """Both attacks on everybody, one after the other: the shares of votes and of salaries found."""
-    votes, salaries = [], []
+    votes, earned = [], []
     means = "SELECT COUNT(*) AS n, AVG(salary) AS mean FROM members"
     all_yes, everyone = column(ask(EVERYONE), "n")[0], ask(means)
     before = int(column(everyone, "n")[0]), float(column(everyone, "mean")[0])
@@ -145,8 +129,8 @@ def _exactly(ask: Ask, house: House, watch: Watch) -> tuple[float, float]:
         votes.append(float(posterior_of_bit([all_yes - column(ask(_but(member)), "n")[0]])))
         left = ask(f"{means} WHERE member <> {member}")
         after = int(column(left, "n")[0]), float(column(left, "mean")[0])
-        salaries.append(salary_from_averages(before, after))
-    return float(np.mean((np.array(votes) > 0.5) == house.yes)), share_found(np.array(salaries), house.salary)
+        earned.append(salaries.salary_from_averages(before, after))
+    return float(np.mean((np.array(votes) > 0.5) == house.yes)), salaries.share_found(np.array(earned), house.salary)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,9 +245,9 @@ def differencing(
     by_seat = votes_by_seat(several, sorted({*map(as_budget, SWEEP), budget}), part_of(watch, 0.4, 0.7))
     watch(0.7, "one group for each seat and band of salaries")
     with curated_database("members", several.table(), tables=several.policy(), epsilon=budget) as curator:
-        bands = guesses_by_band(evidence_by_band(curator, several.member.size, epsilon=budget))
+        bands = salaries.guesses_by_band(salaries.evidence_by_band(curator, several.member.size, epsilon=budget))
     watch(0.77, "adding up salaries with each member and without")
-    sums = guesses_by_sums(several.salary, noise)
+    sums = salaries.guesses_by_sums(several.salary, noise)
     reworded, unlimited = [], []
     for place, times in enumerate(TIMES):
         watch(0.8 + 0.2 * place / len(TIMES), "averaging noise, with a budget and without")
@@ -271,14 +255,8 @@ def differencing(
         unlimited.append(found_by_differencing(DiscreteLaplace(2 / budget), times, worlds=worlds, maker=maker))
     textbook = found_by_differencing(refusal.noise, refusal.pairs, worlds=10 * worlds, maker=maker)
     watch(1.0, "done")
-    scores = _scores(
-        epsilon=budget,
-        exact=exact,
-        by_seat=by_seat,
-        textbook=(textbook, 10 * worlds),
-        salaries=(share_found(bands, several.salary), share_found(sums, several.salary)),
-        refusal=refusal,
-    )
+    earned = tuple(salaries.share_found(guesses, several.salary) for guesses in (bands, sums))
+    scores = _scores(budget, exact, by_seat, (textbook, 10 * worlds), earned, refusal)
     return Outcome(
         attack="differencing",
         scores=scores,
@@ -289,70 +267,55 @@ def differencing(
 
 
 def _scores(
-    *,
     epsilon: Fraction,
     exact: tuple[float, float],
     by_seat: BySeat,
     textbook: tuple[float, int],
-    salaries: tuple[float, float],
+    earned: tuple[float, ...],
     refusal: Refusal,
 ) -> tuple[Score, ...]:
-    cost, certain = f"ε = {float(epsilon):g}", Published(figure="certainty", source="Dwork & Roth 2014, section 1.1")
+    cost, certain = f"ε = {float(epsilon):g}", Published("certainty", "Dwork & Roth 2014, section 1.1")
     by_count, by_sum = best_accuracy(YES, Guarantee(epsilon)), best_accuracy_of_value(YES, epsilon)
     # what the attacker knows beforehand: the laws from which votes and salaries are drawn
-    vote, salary = max(YES, 1 - YES), float(Salaries.prior().best_guess()[1])
+    vote, salary = max(YES, 1 - YES), float(salaries.Salaries.prior().best_guess()[1])
     most = min(1.0, math.exp(epsilon) * salary)
 
     def among(share: float, people: int) -> str:
         return f"{people:,} members, ±{100 * chance_error(share, people):.1f}% by chance"
 
-    rows: Sequence[tuple[Release, str, float, float, Published | None, str]] = (
-        (Release.UNPROTECTED, "votes found from two exact counts", exact[0], vote, certain, ""),
-        (Release.UNPROTECTED, "salaries found (±5%) from two exact averages", exact[1], salary, None, ""),
-        (
-            Release.PRIVATE,
-            f"votes found from one sum per seat (yes 1, no −1), {cost}",
+    def votes(how: str, share: float, detail: str) -> Score:
+        what = f"votes found from {how}"
+        return Score(release=ReleaseKind.PRIVATE, what=what, value=share, guessing=vote, detail=detail)
+
+    def pay(how: str, share: float, detail: str) -> Score:
+        what = f"salaries found (±5%) from {how}"
+        return Score(release=ReleaseKind.PRIVATE, what=what, value=share, guessing=salary, detail=detail)
+
+    seats = by_seat.members
+    return (
+        replace(votes("two exact counts", exact[0], ""), release=ReleaseKind.UNPROTECTED, published=certain),
+        replace(pay("two exact averages", exact[1], ""), release=ReleaseKind.UNPROTECTED),
+        votes(
+            f"one sum per seat (yes 1, no −1), {cost}",
             by_seat.sums[epsilon],
-            vote,
-            None,
-            f"{among(by_sum, by_seat.members)}; on average no question exceeds {100 * by_sum:.1f}%",
+            f"{among(by_sum, seats)}; on average no question exceeds {100 * by_sum:.1f}%",
         ),
-        (
-            Release.PRIVATE,
-            f"votes found from one count of yeses per seat, {cost}",
+        votes(
+            f"one count of yeses per seat, {cost}",
             by_seat.counts[epsilon],
-            vote,
-            None,
-            f"{among(by_count, by_seat.members)}; on average counts of yeses don't exceed {100 * by_count:.1f}%",
+            f"{among(by_count, seats)}; on average counts of yeses don't exceed {100 * by_count:.1f}%",
         ),
-        (
-            Release.PRIVATE,
-            f"votes found from {refusal.pairs} reworded pairs of counts, {cost} in all",
+        votes(
+            f"{refusal.pairs} reworded pairs of counts, {cost} in all",
             textbook[0],
-            vote,
-            None,
-            f"then the budget refuses; {among(textbook[0], textbook[1])}",
+            f"then the budget refuses; {among(*textbook)}",
         ),
-        (
-            Release.PRIVATE,
-            f"salaries found (±5%) from one group per seat and band, {cost}",
-            salaries[0],
-            salary,
-            None,
-            (f"{among(salaries[0], by_seat.members)}; on average nobody exceeds e^ε times guessing, {100 * most:.1f}%"),
+        pay(
+            f"one group per seat and band, {cost}",
+            earned[0],
+            f"{among(earned[0], seats)}; on average nobody exceeds e^ε times guessing, {100 * most:.1f}%",
         ),
-        (
-            Release.PRIVATE,
-            f"salaries found (±5%) from two sums, {cost} in all",
-            salaries[1],
-            salary,
-            None,
-            among(salaries[1], by_seat.members),
-        ),
-    )
-    return tuple(
-        Score(release=release, what=what, value=value, guessing=guess, published=published, detail=detail)
-        for release, what, value, guess, published, detail in rows
+        pay(f"two sums, {cost} in all", earned[1], among(earned[1], seats)),
     )
 
 

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score
-from dither.attacks.detection import RATES, detected, detection_error, most_detected
+from dither.attacks.base import Attack, Outcome, Published, ReleaseKind, Score
+from dither.attacks.detection import RATES, detected, detection_error, log_normal, most_detected
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms import DiscreteGaussian
 from dither.mechanisms.base import Floats, Ints
@@ -46,10 +46,7 @@ BLOCK = 2000
 FALSE_ALARMS = 0.01
 # For the picture of power against the number of SNPs: more false alarms, less chance in the points.
 MORE_FALSE_ALARMS = 0.05
-HOMER = Published(
-    figure="a person who is less than 0.1% of the mixture is resolved",
-    source="Homer et al. 2008 (abstract)",
-)
+HOMER = Published("a person who is less than 0.1% of the mixture is resolved", "Homer et al. 2008 (abstract)")
 
 
 # ---------------------------------------------------------------------- the attacker
@@ -101,10 +98,10 @@ def noisy_likelihood_ratio(
     n = positive_int(people, "people")
     p, table = population, np.empty((3, population.size))
     answers = released.astype(np.float64)
-    without = _log_normal(answers, 2 * n * p, 2 * n * p * (1 - p) + noise**2)
+    without = log_normal(answers, 2 * n * p, 2 * n * p * (1 - p) + noise**2)
     for genotype in range(3):
         mean, variance = (2 * n - 2) * p + genotype, (2 * n - 2) * p * (1 - p) + noise**2
-        table[genotype] = _log_normal(answers, mean, variance) - without
+        table[genotype] = log_normal(answers, mean, variance) - without
     return _looked_up(genomes, table)
 
 
@@ -151,7 +148,7 @@ class Study:
 def make_study(*, seed: int, people: int, snps: int, participants: int, others: int) -> Study:
     """Draw allele frequencies evenly (Beta(1, 1)) from 0.05 to 0.95, and genotypes in Hardy–Weinberg proportions.
 
-    Of the participants whose genomes nobody tests only the sum is drawn.
+    Of participants that aren't tested only the sum is drawn.
     """
     for value, name in ((people, "people"), (snps, "snps"), (participants, "participants"), (others, "others")):
         positive_int(value, name)
@@ -186,7 +183,7 @@ def mechanism(snps: int, guarantee: Guarantee) -> DiscreteGaussian:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Scored:
     """Scores of one attacker: of those who took part and of those who didn't."""
 
     participants: Floats
@@ -197,7 +194,7 @@ class Found:
         return detected(self.participants, self.others, false_alarms)
 
 
-def attack_exact(study: Study, *, snps: int | None = None) -> Found:
+def attack_exact(study: Study, *, snps: int | None = None) -> Scored:
     """The likelihood ratio on exact counts of the first ``snps`` SNPs, or of all."""
     first = slice(0, snps)
     scores = [
@@ -206,20 +203,20 @@ def attack_exact(study: Study, *, snps: int | None = None) -> Found:
         )
         for genomes in (study.participants, study.others)
     ]
-    return Found(participants=scores[0], others=scores[1])
+    return Scored(participants=scores[0], others=scores[1])
 
 
-def attack_by_distance(study: Study) -> Found:
+def attack_by_distance(study: Study) -> Scored:
     """Homer's distance on the frequencies of all SNPs."""
     frequencies = study.counts / (2 * study.people)
     scores = [homer_distance(genomes, frequencies, study.population) for genomes in (study.participants, study.others)]
-    return Found(participants=scores[0], others=scores[1])
+    return Scored(participants=scores[0], others=scores[1])
 
 
-def attack_noisy(study: Study, release: Counts, *, noise: float, watch: Watch = unwatched) -> tuple[Found, Found]:
+def attack_noisy(study: Study, release: Counts, *, noise: float, watch: Watch = unwatched) -> tuple[Scored, Scored]:
     """The likelihood ratio that knows the noise, and the one that knows all the other participants too.
 
-    The first tests everybody on one release: whoever is known not to have taken part may serve to set the threshold.
+    The first tests everybody on one release: people known not to have taken part set the threshold.
     The second knows another set of people in each test, so each test has a release of its own: with the same noise in
     all of them, the scores of the others would betray noise that this attacker doesn't know.
     """
@@ -237,7 +234,7 @@ def attack_noisy(study: Study, release: Counts, *, noise: float, watch: Watch = 
             left = release(study.counts) - study.counts
             scores[index] = insider_ratio(genome, left + genome if took_part else left, noise=noise)
         inside.append(scores)
-    return Found(participants=outside[0], others=outside[1]), Found(participants=inside[0], others=inside[1])
+    return Scored(participants=outside[0], others=outside[1]), Scored(participants=inside[0], others=inside[1])
 
 
 def genomes(
@@ -269,42 +266,30 @@ def genomes(
     watch(1.0, "done")
     cost = f"ε = {loss.epsilon(guarantee.delta):.3g}, δ = {float(guarantee.delta):g} for a whole genome"
     most = 100 * float(most_detected(FALSE_ALARMS, guarantee))
-    what = f"participants found at {100 * FALSE_ALARMS:g}% false alarms"
     theory = power(snps=snps, people=people, false_alarms=FALSE_ALARMS)
     error = noisy.error(0.95) / (2 * people)
     each = 100 / people
+    bound = f"{cost}; on average nobody finds more than {most:.1f}%"
+    counted = f"each is {each:g}% of the study, {snps} SNPs, theory {100 * theory:.1f}%; {_more(ratio)}"
+
+    def score(release: ReleaseKind, how: str, found: Scored, detail: str, published: Published | None = None) -> Score:
+        return Score(
+            release=release,
+            what=f"participants found at {100 * FALSE_ALARMS:g}% false alarms, {how}",
+            value=float(found.at(FALSE_ALARMS)),
+            guessing=FALSE_ALARMS,
+            published=published,
+            detail=detail,
+        )
+
+    exact, private = ReleaseKind.UNPROTECTED, ReleaseKind.PRIVATE
     return Outcome(
         attack="genomes",
         scores=(
-            Score(
-                release=Release.UNPROTECTED,
-                what=f"{what}, likelihood ratio",
-                value=float(ratio.at(FALSE_ALARMS)),
-                guessing=FALSE_ALARMS,
-                published=HOMER,
-                detail=f"each is {each:g}% of the study, {snps} SNPs, theory {100 * theory:.1f}%; {_more(ratio)}",
-            ),
-            Score(
-                release=Release.UNPROTECTED,
-                what=f"{what}, Homer's distance",
-                value=float(homer.at(FALSE_ALARMS)),
-                guessing=FALSE_ALARMS,
-                detail=_more(homer),
-            ),
-            Score(
-                release=Release.PRIVATE,
-                what=f"{what}, likelihood ratio that knows the noise",
-                value=float(outsider.at(FALSE_ALARMS)),
-                guessing=FALSE_ALARMS,
-                detail=f"{_chance(outsider)}; {cost}; on average nobody finds more than {most:.1f}%",
-            ),
-            Score(
-                release=Release.PRIVATE,
-                what=f"{what}, by one who knows all other genomes",
-                value=float(insider.at(FALSE_ALARMS)),
-                guessing=FALSE_ALARMS,
-                detail=f"{_chance(insider)}; {cost}; on average nobody finds more than {most:.1f}%",
-            ),
+            score(exact, "likelihood ratio", ratio, counted, HOMER),
+            score(exact, "Homer's distance", homer, _more(homer)),
+            score(private, "likelihood ratio that knows the noise", outsider, f"{_chance(outsider)}; {bound}"),
+            score(private, "by one who knows all other genomes", insider, f"{_chance(insider)}; {bound}"),
         ),
         summary=(
             f"Exact frequencies of {snps} SNPs tell who took part in a study of {people}. With noise for {cost}, they "
@@ -353,28 +338,24 @@ def _looked_up(genomes: Genotypes, table: Floats) -> Floats:
     return np.where(ruled_out, -np.inf, total)
 
 
-def _more(found: Found) -> str:
+def _more(found: Scored) -> str:
     """The same at other rates of false alarms."""
     return ", ".join(f"{100 * float(found.at(rate)):.1f}% at {100 * rate:g}%" for rate in (0.001, 0.05))
 
 
-def _chance(found: Found) -> str:
+def _chance(found: Scored) -> str:
     """How far chance moves the share that is found at the main rate of false alarms."""
     share = float(found.at(FALSE_ALARMS))
     error = detection_error(share, FALSE_ALARMS, members=found.participants.size, others=found.others.size)
     return f"±{100 * error:.1f}% by chance"
 
 
-def _log_normal(x: Floats, mean: Floats, variance: Floats) -> Floats:
-    return np.asarray(-((x - mean) ** 2) / (2 * variance) - np.log(variance) / 2)
-
-
 def _draw(
     figure: Figure,
-    homer: Found,
-    ratio: Found,
-    outsider: Found,
-    insider: Found,
+    homer: Scored,
+    ratio: Scored,
+    outsider: Scored,
+    insider: Scored,
     guarantee: Guarantee,
     ratios: Floats,
     powers: Floats,

@@ -1,7 +1,7 @@
 """Groups of one: the strongest question to ask a curator about everybody's secret bit.
 
-Whoever may group by a column that names people (a seat, a flat) needs no subsets and no differences: everybody is a
-group, nobody is in two of them, and so the whole budget goes into each. Two such questions matter:
+An attacker who may group by a column that names people (a seat, a flat) needs no subsets and no differences: everybody
+is a group, groups are disjoint, and so the whole budget goes into each. Two such questions matter:
 
 - *How many yeses?* A yes against no row at all: one step of ADD_REMOVE, and its noise reaches what one step allows,
   e^ε/(1+e^ε) for a fair bit.

@@ -17,13 +17,13 @@ theirs did; one of two hundred, fitted to 250 patients, shows what an overfitted
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score
+from dither.attacks.base import Attack, Outcome, Published, ReleaseKind, Score
 from dither.attacks.training import NoisyDescent, Objective, Publish, Trained
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import Floats, Ints
@@ -35,7 +35,7 @@ from dither.progress import Watch, unwatched
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Fit: TypeAlias = Callable[["Patients"], Floats]
+Fit: TypeAlias = Callable[["Dosed"], Floats]
 
 # Variants of the gene, in Hardy–Weinberg proportions at the frequency 0.4; everything here is public knowledge.
 PRIORS: Floats = np.array([0.36, 0.48, 0.16])
@@ -48,8 +48,8 @@ MEAN_ROOT_DOSE, EFFECTS, CHANCE = 5.6, np.array([0.0, -0.85, -0.4, 0.15, 0.25]),
 STEPS, CLIP, RATE = 10, 2.5, 0.002
 SPREADS, SHRINKS = np.geomspace(0.1, 4.0, 25), (0.25, 0.5, 0.75, 1.0)
 FREDRIKSON = Published(
-    figure='"no discernible difference" between patients in the training data and others',
-    source="Fredrikson et al. 2014, as quoted by McSherry 2016",
+    '"no discernible difference" between patients in the training data and others',
+    "Fredrikson et al. 2014, as quoted by McSherry 2016",
 )
 
 
@@ -118,7 +118,7 @@ def watched_posteriors(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patients:
+class Dosed:
     """Synthetic patients: features with the genotype among them, the genotype by itself, and the dose (see above)."""
 
     features: Floats
@@ -126,22 +126,22 @@ class Patients:
     doses: Floats
 
     @property
-    def few(self) -> Patients:
+    def few(self) -> Dosed:
         """The same with the five features that matter."""
-        return Patients(features=self.features[:, :FEW], genotypes=self.genotypes, doses=self.doses)
+        return Dosed(features=self.features[:, :FEW], genotypes=self.genotypes, doses=self.doses)
 
 
-def make_patients(rng: np.random.Generator, *, count: int, items: int) -> Patients:
+def make_patients(rng: np.random.Generator, *, count: int, items: int) -> Dosed:
     """Draw so many patients with so many yes/no items that have no influence on the dose."""
     genotypes = rng.choice(3, size=positive_int(count, "count"), p=PRIORS)
     body = rng.normal(size=(count, 3))
     answers = np.where(rng.random((count, items)) < 0.5, 1.0, -1.0)
     features = np.column_stack([np.ones(count), CENTRED[genotypes], body, answers])
     doses = features[:, :FEW] @ EFFECTS + CHANCE * rng.normal(size=count)
-    return Patients(features=features, genotypes=genotypes.astype(np.int64), doses=doses)
+    return Dosed(features=features, genotypes=genotypes.astype(np.int64), doses=doses)
 
 
-def regression(patients: Patients) -> Floats:
+def regression(patients: Dosed) -> Floats:
     """Least squares on everything that was recorded."""
     return np.asarray(np.linalg.lstsq(patients.features, patients.doses, rcond=None)[0], dtype=np.float64)
 
@@ -165,13 +165,18 @@ class Inverted:
     outside: float
     dose_error: float
 
+    @classmethod
+    def mean(cls, inside: Sequence[float], outside: Sequence[float], errors: Sequence[float]) -> Inverted:
+        """The means over several models."""
+        return cls(inside=float(np.mean(inside)), outside=float(np.mean(outside)), dose_error=float(np.mean(errors)))
+
     @property
     def gap(self) -> float:
         """What taking part adds."""
         return self.inside - self.outside
 
 
-def attack_model(fit: Fit, groups: tuple[Patients, Patients], shadow: Patients) -> Inverted:
+def attack_model(fit: Fit, groups: tuple[Dosed, Dosed], shadow: Dosed) -> Inverted:
     """Invert a model of each group, for the group itself and for the other one.
 
     The attacker knows how models are made, makes one of other patients (``shadow``), and takes the spread and the
@@ -185,11 +190,11 @@ def attack_model(fit: Fit, groups: tuple[Patients, Patients], shadow: Patients) 
     inside = [_right(model * shrink, group, spread) for model, group in zip(models, groups, strict=True)]
     outside = [_right(model * shrink, group, spread) for model, group in zip(models, groups[::-1], strict=True)]
     errors = [_dose_error(model, group) for model, group in zip(models, groups[::-1], strict=True)]
-    return Inverted(inside=float(np.mean(inside)), outside=float(np.mean(outside)), dose_error=float(np.mean(errors)))
+    return Inverted.mean(inside, outside, errors)
 
 
 def attack_training(
-    plan: NoisyDescent, groups: tuple[Patients, Patients], *, publish: Publish | None = None
+    plan: NoisyDescent, groups: tuple[Dosed, Dosed], *, publish: Publish | None = None
 ) -> tuple[Inverted, float]:
     """Watch a model being trained on each group, knowing all the others in it; and what is right without watching.
 
@@ -198,8 +203,7 @@ def attack_training(
     """
     inside: list[float] = []
     outside: list[float] = []
-    unaided: list[float] = []
-    errors: list[float] = []
+    unaided, errors = [], []
     for here, there in (groups, groups[::-1]):
         trained = plan.train(here.features, here.doses, publish=publish)
         totals = [plan.gradients(state, here.features, here.doses) for state in trained.states]
@@ -225,9 +229,7 @@ def attack_training(
             (inside if took_part else outside).append(right)
             unaided.append(float(np.mean(np.argmax(before, axis=1) == target.genotypes)))
         errors.append(_dose_error(trained.weights, there))
-    return Inverted(
-        inside=float(np.mean(inside)), outside=float(np.mean(outside)), dose_error=float(np.mean(errors))
-    ), float(np.mean(unaided))
+    return Inverted.mean(inside, outside, errors), float(np.mean(unaided))
 
 
 def inversion(
@@ -262,7 +264,7 @@ def inversion(
     loss = plan.loss()
     cost = f"ε = {loss.epsilon(guarantee.delta):.3g}, δ = {float(guarantee.delta):g}"
     limit = f"{cost}: taking part adds at most {100 * loss.delta(0):.1f} points on average"
-    exact, noisy = Release.UNPROTECTED, Release.PRIVATE
+    exact, noisy = ReleaseKind.UNPROTECTED, ReleaseKind.PRIVATE
     prior, few = float(PRIORS.max()), f"{FEW} features"
     return Outcome(
         attack="inversion",
@@ -295,34 +297,23 @@ ATTACK = Attack(
 )
 
 
-def _right(weights: Floats, patients: Patients, spread: float) -> float:
-    found = invert(
-        weights,
-        patients.features,
-        patients.doses,
-        priors=PRIORS,
-        column=GENE,
-        values=CENTRED,
-        spread=spread,
-    )
+def _right(weights: Floats, patients: Dosed, spread: float) -> float:
+    x, y = patients.features, patients.doses
+    found = invert(weights, x, y, priors=PRIORS, column=GENE, values=CENTRED, spread=spread)
     return float(np.mean(found == patients.genotypes))
 
 
-def _dose_error(weights: Floats, patients: Patients) -> float:
+def _dose_error(weights: Floats, patients: Dosed) -> float:
     told = np.maximum(patients.features @ weights + MEAN_ROOT_DOSE, 0.0) ** 2
     return float(np.mean(np.abs(told - np.maximum(patients.doses + MEAN_ROOT_DOSE, 0.0) ** 2)))
 
 
 def _mean(results: list[Inverted]) -> Inverted:
-    return Inverted(
-        inside=float(np.mean([each.inside for each in results])),
-        outside=float(np.mean([each.outside for each in results])),
-        dose_error=float(np.mean([each.dose_error for each in results])),
-    )
+    return Inverted.mean(*zip(*((each.inside, each.outside, each.dose_error) for each in results), strict=True))
 
 
 def _scores(
-    release: Release,
+    release: ReleaseKind,
     model: str,
     rounds: list[Inverted],
     *,

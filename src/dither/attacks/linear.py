@@ -7,20 +7,18 @@ The attacker's algorithms by themselves, for any release of counts: ``answers`` 
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import linprog
 from scipy.sparse import csc_array, csr_array, eye_array, hstack
 from scipy.sparse.linalg import lsmr
 
+from dither.attacks.base import Bits
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms import DiscreteLaplace
 from dither.mechanisms.base import Floats
 from dither.numeric import Number, probability
-
-Bits: TypeAlias = npt.NDArray[np.bool_]
 
 # Of the residual, relative: bits are rounded at a half, so this is far more than is needed.
 TOLERANCE = 1e-9

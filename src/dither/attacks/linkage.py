@@ -29,21 +29,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score
+from dither.attacks import hospital
+from dither.attacks.base import Attack, Outcome, Published, ReleaseKind, Score
 from dither.attacks.databases import as_budget, curated_database
-from dither.attacks.hospital import (
-    AGE_BANDS,
-    DIAGNOSES,
-    MISTYPED,
-    MOVED,
-    REGISTERED,
-    Patients,
-    Voters,
-    admit,
-    counts_of,
-    diagnosis_rates,
-    register,
-)
+from dither.attacks.hospital import Patients, Voters
 from dither.attacks.population import Areas, Births, Uniqueness, areas, births, keys, populate, uniqueness_table
 from dither.errors import InvalidParameter
 from dither.mechanisms.base import Floats, Ints
@@ -72,7 +61,7 @@ person = {{ type = "integer" }}
 def link(unnamed: npt.ArrayLike, named: npt.ArrayLike) -> Ints:
     """Whom each row of a table without names belongs to: the only row of a named table with the same key, else −1.
 
-    A key that several rows of either table have claims nobody. Make the keys of both tables together, with ``keys``.
+    A key that several rows of either table have links none of them. Make the keys of both tables together by ``keys``.
 
     Example:
         >>> link([7, 8, 9, 9], [9, 7, 8, 8]).tolist()
@@ -134,7 +123,7 @@ def success_bound(guessing: float, *, epsilon: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
+class Joined:
     """What a join with the voter list brings: shares of all patients, of the claims, and how sure the attacker was."""
 
     claimed: float
@@ -143,15 +132,17 @@ class Named:
     expected_precision: float
 
 
-def name_patients(patients: Patients, voters: Voters, where: Areas, law: Births) -> Named:
+def name_patients(patients: Patients, voters: Voters, where: Areas, law: Births) -> Joined:
     """Join the hospital table with the voter list on postcode, birth date and sex."""
     both = keys(*(np.concatenate([getattr(t, n) for t in (patients, voters)]) for n in ("postcode", "days", "sex")))
     found = link(both[: patients.person.size], both[patients.person.size :])
     claims = np.flatnonzero(found >= 0)
     right = voters.person[found[claims]] == patients.person[claims]
     alike = where.sizes[patients.postcode[claims]] * law.probabilities[patients.sex[claims], patients.days[claims]]
-    sure = certainty(alike, listed=REGISTERED, correct=REGISTERED * (1 - MOVED) * (1 - MISTYPED))
-    return Named(
+    sure = certainty(
+        alike, listed=hospital.REGISTERED, correct=hospital.REGISTERED * (1 - hospital.MOVED) * (1 - hospital.MISTYPED)
+    )
+    return Joined(
         claimed=claims.size / patients.person.size,
         right=float(right.sum()) / patients.person.size,
         precision=float(right.mean()) if claims.size else 0.0,
@@ -172,7 +163,7 @@ def look_up(patients: Patients) -> float:
 
 def ask_for_counts(patients: Patients, postcodes: int, epsilons: Sequence[float], watch: Watch) -> Mapping[float, Ints]:
     """The curator's answer to ``QUESTION``, once for each ε, each by itself: an attacker gets one of them."""
-    shape = (postcodes, len(AGE_BANDS) - 1, 2, len(DIAGNOSES))
+    shape = (postcodes, len(hospital.AGE_BANDS) - 1, 2, len(hospital.DIAGNOSES))
     table = pa.table({name: pa.array(getattr(patients, name)) for name in ("person", *GROUPED)})
     columns = "\n".join(
         f'{name} = {{ type = "integer", in = {list(range(size))} }}' for name, size in zip(GROUPED, shape, strict=True)
@@ -212,10 +203,10 @@ def tell_diagnoses(patients: Patients, noisy: Ints, *, epsilon: float) -> Told:
     rows and weighs what is left by the law of the noise. ``from_counts_of_others`` is what the first would have said
     had the patient's own row not been counted: the difference is what taking part costs the patient.
     """
-    exact = counts_of(patients, noisy.shape[0])
+    exact = hospital.counts_of(patients, noisy.shape[0])
     at = (patients.postcode, patients.age_band, patients.sex)
-    rates, shown = diagnosis_rates()[patients.age_band, patients.sex], noisy[at].astype(np.float64)
-    own = np.eye(len(DIAGNOSES))[patients.diagnosis]
+    rates, shown = hospital.diagnosis_rates()[patients.age_band, patients.sex], noisy[at].astype(np.float64)
+    own = np.eye(len(hospital.DIAGNOSES))[patients.diagnosis]
     # as much trust in the public rates as in fifty patients, and more where the noise is larger
     public = rates * (50 + 2 / epsilon**2)
 
@@ -251,9 +242,9 @@ def linkage(
     law = births()
     unique = uniqueness_table(areas(country, maker), law, part_of(watch, 0.05, 0.4))
     state = populate(areas(people, maker), maker)
-    rows = admit(state, patients, maker)
+    rows = hospital.admit(state, patients, maker)
     watch(0.5, "joining with the voter list")
-    named = name_patients(rows, register(state, maker), state.areas, law)
+    named = name_patients(rows, hospital.register(state, maker), state.areas, law)
     table = look_up(rows)
     wanted = sorted({*CURVE, epsilon})
     noisy = ask_for_counts(rows, state.areas.sizes.size, wanted, part_of(watch, 0.6, 0.95))
@@ -263,53 +254,47 @@ def linkage(
 
 
 def _outcome(
-    unique: tuple[Uniqueness, ...], named: Named, table: float, told: Mapping[float, Told], epsilon: float
+    unique: tuple[Uniqueness, ...], named: Joined, table: float, told: Mapping[float, Told], epsilon: float
 ) -> Outcome:
     mine = told[epsilon]
     bound = success_bound(mine.guessing_best, epsilon=epsilon)
     by_postcode = unique[0]
     assert by_postcode.by_threshold is not None
+    exact, private = ReleaseKind.UNPROTECTED, ReleaseKind.PRIVATE
+
+    def told_right(release: ReleaseKind, how: str, share: float, guessing: float, detail: str = "") -> Score:
+        return Score(release=release, what=how, value=share, guessing=guessing, detail=detail)
+
+    def named_people(what: str, share: float, published: Published | None = None, detail: str = "") -> Score:
+        return Score(release=exact, what=what, value=share, published=published, detail=detail)
+
     scores = (
-        Score(
-            release=Release.UNPROTECTED,
-            what="diagnoses told right, knowing postcode, birth date and sex",
-            value=table,
-            guessing=mine.guessing,
+        told_right(exact, "diagnoses told right, knowing postcode, birth date and sex", table, mine.guessing),
+        named_people(
+            "patients named through a voter list",
+            named.right,
+            detail=f"of the names claimed {100 * named.precision:.0f}% were right, and the attacker expected "
+            f"{100 * named.expected_precision:.0f}%",
         ),
-        Score(
-            release=Release.UNPROTECTED,
-            what="patients named through a voter list",
-            value=named.right,
-            detail=(
-                f"of the names claimed {100 * named.precision:.0f}% were right, and the attacker expected "
-                f"{100 * named.expected_precision:.0f}%"
-            ),
+        named_people(
+            "people alone with their postcode, birth date and sex", by_postcode.alone, Published("63%", GOLLE)
         ),
-        Score(
-            release=Release.UNPROTECTED,
-            what="people alone with their postcode, birth date and sex",
-            value=by_postcode.alone,
-            published=Published(figure="63%", source=GOLLE),
+        named_people(
+            "the same, called unique by counting possible values", by_postcode.by_threshold, Published("87%", SWEENEY)
         ),
-        Score(
-            release=Release.UNPROTECTED,
-            what="the same, called unique by counting possible values",
-            value=by_postcode.by_threshold,
-            published=Published(figure="87%", source=SWEENEY),
+        told_right(
+            private,
+            f"diagnoses told right from counts with ε = {epsilon:g}, with the same knowledge",
+            mine.from_counts,
+            mine.guessing,
+            f"{100 * mine.from_counts_of_others:.1f}% if the patient's own row isn't counted",
         ),
-        Score(
-            release=Release.PRIVATE,
-            what=f"diagnoses told right from counts with ε = {epsilon:g}, with the same knowledge",
-            value=mine.from_counts,
-            guessing=mine.guessing,
-            detail=f"{100 * mine.from_counts_of_others:.1f}% if the patient's own row isn't counted",
-        ),
-        Score(
-            release=Release.PRIVATE,
-            what=f"the same with ε = {epsilon:g}, knowing every other patient's record",
-            value=mine.knowing_others,
-            guessing=mine.guessing_best,
-            detail=f"nobody can reach more than {100 * bound:.1f}%",
+        told_right(
+            private,
+            f"the same with ε = {epsilon:g}, knowing every other patient's record",
+            mine.knowing_others,
+            mine.guessing_best,
+            f"nobody can reach more than {100 * bound:.1f}%",
         ),
     )
     summary = (
@@ -320,10 +305,13 @@ def _outcome(
         f"{100 * mine.guessing_best:.0f}%."
     )
 
-    def draw(figure: Figure) -> None:
-        _draw(figure, unique, table, told, epsilon)
-
-    return Outcome(attack="linkage", scores=scores, summary=summary, draw=draw, size=(10.0, 4.2))
+    return Outcome(
+        attack="linkage",
+        scores=scores,
+        summary=summary,
+        draw=lambda figure: _draw(figure, unique, table, told, epsilon),
+        size=(10.0, 4.2),
+    )
 
 
 def _draw(

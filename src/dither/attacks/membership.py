@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score, percent
-from dither.attacks.detection import RATES, best_accuracy, detected, detection_error, most_detected
+from dither.attacks.base import Attack, Bits, Outcome, Published, ReleaseKind, Score, percent
+from dither.attacks.detection import RATES, best_accuracy, detected, detection_error, log_normal, most_detected
 from dither.attacks.training import NoisyDescent, Objective, fitted, watched_ratio
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import Floats
@@ -36,8 +36,6 @@ from dither.progress import Watch, part_of, unwatched
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Members: TypeAlias = npt.NDArray[np.bool_]
-
 COLUMNS, FEATURES = 20, 500
 # The classes are this many standard deviations apart, and so many labels are wrong.
 SEPARATION, WRONG = 3.0, 0.1
@@ -45,11 +43,11 @@ FALSE_ALARMS = 0.001
 FEWEST_SHADOWS, LEAST_SHADOWS = 8, 3
 STEPS, RATE = 300, 0.2
 NOISY_STEPS, NOISY_RATE = 10, 0.04
-LIRA = Published(figure="8.4% (CIFAR-10), 27.6% (CIFAR-100)", source="Carlini et al. 2022, Table I")
-THRESHOLD = Published(figure="0.0% on both", source="Carlini et al. 2022, Table I")
+LIRA = Published("8.4% (CIFAR-10), 27.6% (CIFAR-100)", "Carlini et al. 2022, Table I")
+THRESHOLD = Published("0.0% on both", "Carlini et al. 2022, Table I")
 
 
-class Attacker(Enum):
+class Finder(Enum):
     """Who looks for members."""
 
     THRESHOLD = "loss threshold"
@@ -69,7 +67,7 @@ def confidence(weights: Floats, features: Floats, labels: Floats) -> Floats:
     return np.asarray((weights @ features.T) * labels, dtype=np.float64)
 
 
-def shadow_ratio(confidences: Floats, members: Members) -> Floats:
+def shadow_ratio(confidences: Floats, members: Bits) -> Floats:
     """LiRA: the log likelihood ratio of membership for each model and each record, all other models being the shadows.
 
     ``confidences[k, i]`` is what model k says about record i and ``members[k, i]`` whether it was trained on it. For
@@ -88,10 +86,10 @@ def shadow_ratio(confidences: Floats, members: Members) -> Floats:
         raise InvalidParameter(f"at least {FEWEST_SHADOWS} models are needed to fit their laws; got {len(confidences)}")
     inside = _left_out_law(confidences, members)
     outside = _left_out_law(confidences, ~members)
-    return _log_density(confidences, *inside) - _log_density(confidences, *outside)
+    return log_normal(confidences, *inside) - log_normal(confidences, *outside)
 
 
-def _left_out_law(values: Floats, chosen: Members) -> tuple[Floats, Floats]:
+def _left_out_law(values: Floats, chosen: Bits) -> tuple[Floats, Floats]:
     """Mean and variance of the chosen values of each column, without the row in question.
 
     The variance of a column is that of few shadows: it is drawn towards the mean over all columns, as if four more
@@ -108,15 +106,11 @@ def _left_out_law(values: Floats, chosen: Members) -> tuple[Floats, Floats]:
     return mean, (variance * count + 4 * typical) / (count + 4) + 1e-12
 
 
-def _log_density(x: Floats, mean: Floats, variance: Floats) -> Floats:
-    return np.asarray(-((x - mean) ** 2) / (2 * variance) - np.log(variance) / 2)
-
-
 # ---------------------------------------------------------------------- people, features, models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
+class Records:
     """Records of a pool of people and of people for testing, as features of length 1 with labels −1 and 1.
 
     ``members[k, i]``: whether person i of the pool is in the training data of model k, each with probability ½.
@@ -126,10 +120,10 @@ class World:
     labels: Floats
     test_features: Floats
     test_labels: Floats
-    members: Members
+    members: Bits
 
 
-def make_world(*, seed: int, pool: int, models: int, tested: int = 2000) -> World:
+def make_world(*, seed: int, pool: int, models: int, tested: int = 2000) -> Records:
     """Two classes in twenty columns that differ in one, one label in ten wrong, and random features of that."""
     for value, name in ((pool, "pool"), (models, "models"), (tested, "tested")):
         positive_int(value, name)
@@ -152,7 +146,7 @@ def make_world(*, seed: int, pool: int, models: int, tested: int = 2000) -> Worl
     # shadows of both kinds for everybody: with few models chance may leave somebody without
     while (few := (members.sum(axis=0) < LEAST_SHADOWS) | ((~members).sum(axis=0) < LEAST_SHADOWS)).any():
         members[:, few] = rng.random((models, int(few.sum()))) < 0.5
-    return World(
+    return Records(
         features=features, labels=labels, test_features=test_features, test_labels=test_labels, members=members
     )
 
@@ -164,7 +158,7 @@ def noisy_plan(guarantee: Guarantee) -> NoisyDescent:
     )
 
 
-def train_exactly(world: World, watch: Watch = unwatched) -> Floats:
+def train_exactly(world: Records, watch: Watch = unwatched) -> Floats:
     """The weights of an overfitted model for each row of ``world.members``."""
     models = []
     for done, chosen in enumerate(world.members):
@@ -174,7 +168,7 @@ def train_exactly(world: World, watch: Watch = unwatched) -> Floats:
     return np.array(models)
 
 
-def train_noisily(world: World, plan: NoisyDescent, watch: Watch = unwatched) -> tuple[Floats, Floats]:
+def train_noisily(world: Records, plan: NoisyDescent, watch: Watch = unwatched) -> tuple[Floats, Floats]:
     """The weights of a private model for each row, and what whoever watched its training thinks of everybody."""
     models, watched = [], []
     for done, chosen in enumerate(world.members):
@@ -189,33 +183,33 @@ def train_noisily(world: World, plan: NoisyDescent, watch: Watch = unwatched) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class TrainerScores:
     """How one trainer stands up to the attackers, and how good its models are."""
 
-    scores: dict[Attacker, Floats]
-    members: Members
+    scores: dict[Finder, Floats]
+    members: Bits
     accuracy: float
     training_accuracy: float
 
-    def at(self, attacker: Attacker, false_alarms: npt.ArrayLike) -> Floats:
+    def at(self, attacker: Finder, false_alarms: npt.ArrayLike) -> Floats:
         """The share of members that this attacker finds."""
         scores = self.scores[attacker]
         return detected(scores[self.members], scores[~self.members], false_alarms)
 
-    def balanced(self, attacker: Attacker) -> float:
+    def balanced(self, attacker: Finder) -> float:
         """The share of right answers about members and others, equally many."""
         scores = self.scores[attacker]
         return best_accuracy(scores[self.members], scores[~self.members])
 
 
-def measure(world: World, weights: Floats, *, watched: Floats | None = None) -> Measured:
+def measure(world: Records, weights: Floats, *, watched: Floats | None = None) -> TrainerScores:
     """Attack every model in turn, the others being its shadows."""
     told = confidence(weights, world.features, world.labels)
-    scores = {Attacker.THRESHOLD: told, Attacker.SHADOWS: shadow_ratio(told, world.members)}
+    scores = {Finder.THRESHOLD: told, Finder.SHADOWS: shadow_ratio(told, world.members)}
     if watched is not None:
-        scores[Attacker.WATCHING] = watched
+        scores[Finder.WATCHING] = watched
     right = confidence(weights, world.test_features, world.test_labels) > 0
-    return Measured(
+    return TrainerScores(
         scores=scores,
         members=world.members,
         accuracy=float(right.mean()),
@@ -244,12 +238,12 @@ def membership(
     most = f"{cost}; on average nobody finds more than {100 * float(most_detected(FALSE_ALARMS, guarantee)):.2f}%"
     what = f"members found at {100 * FALSE_ALARMS:g}% false alarms"
 
-    def score(release: Release, attacker: Attacker, detail: str, published: Published | None = None) -> Score:
-        measured = exact if release is Release.UNPROTECTED else private
+    def score(release: ReleaseKind, attacker: Finder, detail: str, published: Published | None = None) -> Score:
+        measured = exact if release is ReleaseKind.UNPROTECTED else private
         share = float(measured.at(attacker, FALSE_ALARMS))
         more = f"{100 * float(measured.at(attacker, 0.01)):.1f}% at 1%, balanced accuracy "
         more += f"{100 * measured.balanced(attacker):.1f}%"
-        if release is Release.PRIVATE:
+        if release is ReleaseKind.PRIVATE:
             inside = int(measured.members.sum())
             error = detection_error(share, FALSE_ALARMS, members=inside, others=measured.members.size - inside)
             more = f"±{100 * error:.2f}% by chance, {more}"
@@ -267,17 +261,17 @@ def membership(
     return Outcome(
         attack="membership",
         scores=(
-            score(Release.UNPROTECTED, Attacker.SHADOWS, quality, LIRA),
-            score(Release.UNPROTECTED, Attacker.THRESHOLD, "", THRESHOLD),
-            score(Release.PRIVATE, Attacker.SHADOWS, f"{price}; {most}"),
-            score(Release.PRIVATE, Attacker.THRESHOLD, ""),
-            score(Release.PRIVATE, Attacker.WATCHING, most),
+            score(ReleaseKind.UNPROTECTED, Finder.SHADOWS, quality, LIRA),
+            score(ReleaseKind.UNPROTECTED, Finder.THRESHOLD, "", THRESHOLD),
+            score(ReleaseKind.PRIVATE, Finder.SHADOWS, f"{price}; {most}"),
+            score(ReleaseKind.PRIVATE, Finder.THRESHOLD, ""),
+            score(ReleaseKind.PRIVATE, Finder.WATCHING, most),
         ),
         summary=(
-            f"The overfitted model betrays {100 * float(exact.at(Attacker.SHADOWS, FALSE_ALARMS)):.0f}% of its members "
+            f"The overfitted model betrays {100 * float(exact.at(Finder.SHADOWS, FALSE_ALARMS)):.0f}% of its members "
             f"at one false alarm in a thousand, and is right about {100 * exact.accuracy:.1f}% of new people. Trained "
             f"with {cost}, its twin is right about {100 * private.accuracy:.1f}%; an attacker who knows all other "
-            f"records and watches each step finds {percent(float(private.at(Attacker.WATCHING, FALSE_ALARMS)))} of its "
+            f"records and watches each step finds {percent(float(private.at(Finder.WATCHING, FALSE_ALARMS)))} of its "
             f"members, and guessing finds {percent(FALSE_ALARMS)}."
         ),
         draw=lambda figure: _draw(figure, exact, private, guarantee),
@@ -293,16 +287,16 @@ ATTACK = Attack(
 )
 
 
-def _draw(figure: Figure, exact: Measured, private: Measured, guarantee: Guarantee) -> None:
+def _draw(figure: Figure, exact: TrainerScores, private: TrainerScores, guarantee: Guarantee) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    left.plot(RATES, exact.at(Attacker.SHADOWS, RATES), color=EXACT, label="exact, shadow models")
-    left.plot(RATES, exact.at(Attacker.THRESHOLD, RATES), color=EXACT, linestyle="--", label="exact, loss threshold")
+    left.plot(RATES, exact.at(Finder.SHADOWS, RATES), color=EXACT, label="exact, shadow models")
+    left.plot(RATES, exact.at(Finder.THRESHOLD, RATES), color=EXACT, linestyle="--", label="exact, loss threshold")
     bound = most_detected(RATES, guarantee)
     left.plot(RATES, bound, color=LINE, label=f"most that ε = {float(guarantee.epsilon):g} allows")
     left.plot(
-        RATES, private.at(Attacker.WATCHING, RATES), color=PRIVATE, linestyle="--", label="private, every step watched"
+        RATES, private.at(Finder.WATCHING, RATES), color=PRIVATE, linestyle="--", label="private, every step watched"
     )
-    left.plot(RATES, private.at(Attacker.SHADOWS, RATES), color=PRIVATE, label="private, shadow models")
+    left.plot(RATES, private.at(Finder.SHADOWS, RATES), color=PRIVATE, label="private, shadow models")
     left.plot(RATES, RATES, color=FAINT, linestyle=":", label="guessing")
     left.set_xscale("log")
     left.set_yscale("log")

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score
+from dither.attacks.base import Attack, Bits, Outcome, Published, ReleaseKind, Score
 from dither.attacks.detection import RATES, detected, most_detected
 from dither.attacks.films import Informant, Knowledge, Known, Ratings, rate, records
 from dither.errors import InvalidParameter
@@ -120,11 +120,11 @@ def match(scores: Floats, *, eccentricity: float = ECCENTRICITY) -> Match:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Searched:
     """How a search went: for each target the lead of the best record, and whether it was the target's."""
 
     lead: Floats
-    own: npt.NDArray[np.bool_]
+    own: Bits
 
     def right(self, eccentricity: float = ECCENTRICITY) -> float:
         """The share of targets whose record is claimed."""
@@ -137,7 +137,7 @@ class Found:
 
 def search(
     board: Scoreboard, people: Sequence[Ratings], how: Knowledge, informant: Informant, watch: Watch = unwatched
-) -> Found:
+) -> Searched:
     """Look for people with so much knowledge of each; who has too few ratings for it is left out."""
     leads, own = [], []
     for index, record in enumerate(people):
@@ -150,7 +150,7 @@ def search(
             own.append(found.subscriber == record.subscriber[0])
     if not leads:
         raise InvalidParameter(f"nobody has {how.ratings} ratings to know: search with more people")
-    return Found(lead=np.array(leads), own=np.array(own, dtype=np.bool_))
+    return Searched(lead=np.array(leads), own=np.array(own, dtype=np.bool_))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,9 +211,7 @@ def evidence(rest: npt.NDArray[np.number], record: Ratings, totals: FilmTotals) 
     return float((moved * (rest[:, record.film] - moved / 2)).sum() / float(totals.noise.scale) ** 2)
 
 
-def tell_members(
-    released: npt.NDArray[np.number], everybody: Ratings, members: npt.NDArray[np.bool_], totals: FilmTotals
-) -> Floats:
+def tell_members(released: npt.NDArray[np.number], everybody: Ratings, members: Bits, totals: FilmTotals) -> Floats:
     """The evidence for each record being in the release, to somebody who knows all others': ``evidence`` at once.
 
     ``everybody`` has the records of members and others, cut down. About each of them in turn the attacker knows all but
@@ -242,7 +240,7 @@ def tell_members_from_outside(
     return np.array([float(gain[known.film].sum()) for known in people])
 
 
-def right_share(evidences: Floats, members: npt.NDArray[np.bool_]) -> float:
+def right_share(evidences: Floats, members: Bits) -> float:
     """The share of right answers, members and others weighing the same, where evidence above 0 means a member."""
     if members.all() or not members.any():
         raise InvalidParameter("there must be members and others to tell apart")
@@ -253,7 +251,7 @@ def right_share(evidences: Floats, members: npt.NDArray[np.bool_]) -> float:
 class Membership:
     """Evidence about members and others from totals without noise and with it; and how often outsiders are right."""
 
-    inside: npt.NDArray[np.bool_]
+    inside: Bits
     unprotected: Floats
     private: Floats
     from_outside: float
@@ -286,7 +284,7 @@ def ratings(
     people = records(table, maker.choice(subscribers, size=targets, replace=False))
     absent = records(table, np.arange(subscribers, table.subscribers))
 
-    def look(group: Sequence[Ratings], how: Knowledge, start: float, end: float) -> Found:
+    def look(group: Sequence[Ratings], how: Knowledge, start: float, end: float) -> Searched:
         return search(board, group, how, informant, part_of(watch, start, end))
 
     main = {how: look(people, how, 0.15 + 0.1 * i, 0.25 + 0.1 * i) for i, how in enumerate((DATED, TWO, UNDATED))}
@@ -342,14 +340,14 @@ def _words(how: Knowledge) -> str:
     return f"records found by {how.ratings} ratings{wrong} {dates}{top}"
 
 
-def _outcome(curves: dict[Knowledge, Found], strangers: Found, told: Membership, *, subscribers: int) -> Outcome:
+def _outcome(curves: dict[Knowledge, Searched], strangers: Searched, told: Membership, *, subscribers: int) -> Outcome:
     scores = [
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what=_words(how),
             value=curves[how].right(),
             guessing=1 / subscribers,
-            published=Published(figure=figure, source=SOURCE),
+            published=Published(figure, SOURCE),
             detail=f"{100 * curves[how].wrong():.1f}% were taken for somebody else",
         )
         for how, figure in ((DATED, "99%"), (TWO, "68%"), (UNDATED, "84%"))
@@ -359,7 +357,7 @@ def _outcome(curves: dict[Knowledge, Found], strangers: Found, told: Membership,
     promise = f"ε = {epsilon:g}, δ = {delta:g}"
     scores += [
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what="people who aren't in the table, claimed to be somebody in it",
             value=strangers.wrong(),
             detail=(
@@ -368,20 +366,20 @@ def _outcome(curves: dict[Knowledge, Found], strangers: Found, told: Membership,
             ),
         ),
         Score(
-            release=Release.UNPROTECTED,
+            release=ReleaseKind.UNPROTECTED,
             what="members told from others by exact totals of each film, knowing all other records",
             value=told.right(told.unprotected),
             guessing=0.5,
         ),
         Score(
-            release=Release.PRIVATE,
+            release=ReleaseKind.PRIVATE,
             what=f"members told from others by totals with {promise}, knowing all other records",
             value=told.right(told.private),
             guessing=0.5,
             detail=f"nobody can reach more than {100 * bound:.1f}%",
         ),
         Score(
-            release=Release.PRIVATE,
+            release=ReleaseKind.PRIVATE,
             what=f"the same with {promise}, knowing 6 ratings and totals from elsewhere",
             value=told.from_outside,
             guessing=0.5,
@@ -394,13 +392,16 @@ def _outcome(curves: dict[Knowledge, Found], strangers: Found, told: Membership,
         f"are in them; a coin does so in 50%."
     )
 
-    def draw(figure: Figure) -> None:
-        _draw(figure, curves, told)
+    return Outcome(
+        attack="ratings",
+        scores=tuple(scores),
+        summary=summary,
+        draw=lambda figure: _draw(figure, curves, told),
+        size=(10.0, 4.2),
+    )
 
-    return Outcome(attack="ratings", scores=tuple(scores), summary=summary, draw=draw, size=(10.0, 4.2))
 
-
-def _draw(figure: Figure, curves: dict[Knowledge, Found], told: Membership) -> None:
+def _draw(figure: Figure, curves: dict[Knowledge, Searched], told: Membership) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
     for (name, curve, (count, figure_published)), colour in zip(CURVES, (MORE[1], MORE[4], MORE[3]), strict=True):
         left.plot(

@@ -20,13 +20,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dither.attacks.base import Attack, Outcome, Published, Release, Score, chance_error
+from dither.attacks.base import Attack, Bits, Outcome, Published, ReleaseKind, Score, chance_error
 from dither.attacks.bayes import best_accuracy, best_accuracy_of_value
 from dither.attacks.databases import ATTACKER, Ask, as_budget, column, curated_database, exact_database, noise_of
 from dither.attacks.groups import bits_by_count, bits_by_sum
@@ -42,8 +42,6 @@ from dither.progress import Watch, part_of, unwatched
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Bits: TypeAlias = npt.NDArray[np.bool_]
 
 TABLES = """\
 [tables.people]
@@ -288,44 +286,33 @@ def _scores(asked: _Asked, by_flat: ByFlat, *, people: int, answered: int, epsil
     def chance(share: float, number: int) -> str:
         return f"{number:,} people, ±{100 * chance_error(share, number):.1f}% by chance"
 
+    def bits(
+        release: ReleaseKind, how: str, share: float, detail: str = "", published: Published | None = None
+    ) -> Score:
+        what = f"bits recovered from {how}"
+        return Score(release=release, what=what, value=share, guessing=guessing, published=published, detail=detail)
+
+    theorem = Published("all but o(n) if noise is o(√n)", "Dinur & Nissim 2003, a theorem")
+    system = Published("all of 455 records", "Cohen & Nissim 2020, of a production system")
+    exact, private = ReleaseKind.UNPROTECTED, ReleaseKind.PRIVATE
     return (
-        Score(
-            release=Release.UNPROTECTED,
-            what=f"bits recovered from {twice} exact counts (linear programming)",
-            value=asked.exact[twice],
-            guessing=guessing,
-            published=Published(figure="all of 455 records", source="Cohen & Nissim 2020, of a production system"),
+        bits(exact, f"{twice} exact counts (linear programming)", asked.exact[twice], published=system),
+        bits(
+            exact, f"{most} counts with noise √n/8 and no budget (least squares)", asked.noisy[most], published=theorem
         ),
-        Score(
-            release=Release.UNPROTECTED,
-            what=f"bits recovered from {most} counts with noise √n/8 and no budget (least squares)",
-            value=asked.noisy[most],
-            guessing=guessing,
-            published=Published(figure="all but o(n) if noise is o(√n)", source="Dinur & Nissim 2003, a theorem"),
+        bits(
+            private,
+            f"one sum per flat (sick 1, others −1), {cost}",
+            by_flat.sums,
+            f"{chance(by_sum, by_flat.people)}; on average no question exceeds {100 * by_sum:.1f}%",
         ),
-        Score(
-            release=Release.PRIVATE,
-            what=f"bits recovered from one sum per flat (sick 1, others −1), {cost}",
-            value=by_flat.sums,
-            guessing=guessing,
-            detail=f"{chance(by_sum, by_flat.people)}; on average no question exceeds {100 * by_sum:.1f}%",
-        ),
-        Score(
-            release=Release.PRIVATE,
-            what=f"bits recovered from one count per flat, {cost}",
-            value=by_flat.counts,
-            guessing=guessing,
-            detail=f"{chance(by_count, by_flat.people)}; {counts}",
-        ),
-        Score(
-            release=Release.PRIVATE,
-            what=f"bits recovered from {answered} counts of subsets, {cost} in all (least squares)",
-            value=asked.curated[max(asked.curated)],
-            guessing=guessing,
-            detail=(
-                f"then the budget refuses; {chance(SICK, people)}; by linear programming "
-                f"{100 * asked.programme:.1f}%; {counts}"
-            ),
+        bits(private, f"one count per flat, {cost}", by_flat.counts, f"{chance(by_count, by_flat.people)}; {counts}"),
+        bits(
+            private,
+            f"{answered} counts of subsets, {cost} in all (least squares)",
+            asked.curated[max(asked.curated)],
+            f"then the budget refuses; {chance(SICK, people)}; by linear programming {100 * asked.programme:.1f}%; "
+            f"{counts}",
         ),
     )
 

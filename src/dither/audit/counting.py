@@ -23,31 +23,25 @@ SHOWN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class Enclosure:
     """Between which two numbers a probability lies."""
 
     low: float
     high: float
 
     @property
-    def complement(self) -> Interval:
+    def complement(self) -> Enclosure:
         """The same about the complement of the event; moved outward by what the subtraction rounds."""
-        return Interval(max(0.0, down(1 - self.high, 2.0**-50)), min(1.0, (1 - self.low) * (1 + 2.0**-50)))
+        return Enclosure(max(0.0, down(1 - self.high, 2.0**-50)), min(1.0, (1 - self.low) * (1 + 2.0**-50)))
 
 
-def event_intervals(in_p: int, p_draws: int, in_q: int, q_draws: int, failure: float) -> tuple[Interval, Interval]:
+def event_intervals(in_p: int, p_draws: int, in_q: int, q_draws: int, failure: float) -> tuple[Enclosure, Enclosure]:
     """Intervals of an event's probability under both inputs; all four ends hold together but for ``failure``.
 
     The ends that decide, p from below and q from above, get nine tenths of it.
     """
-    p = Interval(
-        at_least_down(in_p, p_draws, failure * DECIDING),
-        at_most_up(in_p, p_draws, failure * SHOWN),
-    )
-    q = Interval(
-        at_least_down(in_q, q_draws, failure * SHOWN),
-        at_most_up(in_q, q_draws, failure * DECIDING),
-    )
+    p = Enclosure(at_least_down(in_p, p_draws, failure * DECIDING), at_most_up(in_p, p_draws, failure * SHOWN))
+    q = Enclosure(at_least_down(in_q, q_draws, failure * SHOWN), at_most_up(in_q, q_draws, failure * DECIDING))
     return p, q
 
 
@@ -62,16 +56,7 @@ def epsilon_down(p_low: float, q_high: float, delta: float) -> float:
 # ------------------------------------------------------------------ looks
 
 # Shares of the planned draws at which the counts are looked at before they are complete.
-EARLY = (
-    Fraction(1, 128),
-    Fraction(1, 64),
-    Fraction(1, 32),
-    Fraction(1, 16),
-    Fraction(1, 8),
-    Fraction(1, 4),
-    Fraction(1, 2),
-    Fraction(3, 4),
-)
+EARLY = (*(Fraction(1, 2**power) for power in range(7, 0, -1)), Fraction(3, 4))
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,13 +55,27 @@ def lower_bound(
 ) -> LowerBound:
     """A lower bound on the ε of a mechanism for two neighbouring inputs, and whether it refutes the claim.
 
-    ``mechanism`` is a function of the input, an object with ``release(input)``, or ``Batched``. The claim is a loss, a
-    guarantee or a pure ε; if none is given, it is what ``mechanism.loss(sensitivity)`` or ``mechanism.loss()`` says.
-    ``budget`` is wall-clock time ("60s", "5m", seconds or a timedelta). ``workers`` processes count at once: as many as
-    there are processors for what is known to draw independently in each, one for everything else unless you say more.
-
     Guarantee: with probability ``confidence`` all that the result says is right; lower_bound.md.
     Assumes: outputs are drawn independently of each other.
+
+    Args:
+        mechanism: A function of the input, an object with ``release(input)``, or ``Batched``.
+        x: One input.
+        x_neighbour: One of its neighbours; whether it is one isn't checked.
+        delta: The δ at which the bound on ε is stated, from 0 to below 1.
+        confidence: The probability with which the whole result is right.
+        budget: Wall-clock time: "60s", "5m", seconds or a timedelta.
+        claim: A loss, a guarantee or a pure ε; else what the mechanism's own ``loss`` says.
+        sensitivity: What that ``loss`` is asked with, if it takes one.
+        assuming: ``Assumption.NORMAL`` reaches events that no sample does; the result then rests on it.
+        workers: How many processes count at once: one for each processor where draws are known to be independent in
+            each, else one.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        stop_when_broken: Whether to end once the claim is refuted; else the bound goes on growing.
+
+    Raises:
+        InvalidParameter: If an argument makes no sense, or both ``claim`` and ``sensitivity`` are given.
+        InvalidData: If outputs plainly depend on each other, aren't what is assumed, or the mechanism fails.
 
     Example:
         >>> import numpy as np

@@ -75,18 +75,22 @@ class LowerBound:
         """Whether the claim is refuted."""
         return self.verdict is Verdict.BROKEN
 
+    @property
+    def caveats(self) -> list[str]:
+        """What the bound rests on besides independent draws, in a sentence; nothing without an assumption."""
+        return [] if self.assumption is None else [f"This rests on an assumption: {self.assumption.value}."]
+
     def __str__(self) -> str:
         other = "x" if self.more_likely == "x_neighbour" else "x_neighbour"
         found = f"ε ≥ {_down_to_text(self.epsilon)} at δ = {self.delta:g} with confidence {_percent(self.confidence)}"
         claimed = "" if self.claim is None else f"; claimed: {self.claim}"
         chances = f"{_between(self.p)} under {self.more_likely}, {_between(self.q)} under {other}"
-        lines = [
+        lines = (
             f"{self.verdict.value[0].upper()}{self.verdict.value[1:]}. {found}{claimed}.",
             f"Event: {self.event}. Its probability is {chances}.",
             f"{self.draws:,} draws counted, {self.seconds:.1f} s in all.",
-        ]
-        if self.assumption is not None:
-            lines.append(f"This rests on an assumption: {self.assumption.value}.")
+            *self.caveats,
+        )
         return "\n".join(lines)
 
 

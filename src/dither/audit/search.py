@@ -52,7 +52,18 @@ def search(
 ) -> LowerBound:
     """A lower bound on ε over many pairs of neighbouring inputs: the most telling one is audited with fresh draws.
 
-    Arguments are those of ``lower_bound``; the budget is for everything. ``pairs`` may be endless.
+    Args:
+        mechanism: A function of the input, an object with ``release(input)``, or ``Batched``.
+        pairs: Pairs of neighbouring inputs, perhaps without end: as many are looked at as the time allows.
+        delta: The δ at which the bound on ε is stated.
+        confidence: The probability with which the whole result is right.
+        budget: For everything; a third goes to looking at pairs.
+        claim: A loss, a guarantee or a pure ε; else what the mechanism's own ``loss`` says.
+        sensitivity: What that ``loss`` is asked with, if it takes one.
+        assuming: As for ``lower_bound``.
+        workers: How many processes count at once, as for ``lower_bound``.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        stop_when_broken: Whether to end once the claim is refuted.
 
     Example:
         >>> import numpy as np
@@ -170,8 +181,22 @@ def search_tables(
 ) -> LowerBound:
     """A lower bound on ε over pairs of tables that hypothesis makes, led towards pairs that tell more.
 
-    ``strategy`` makes pairs of neighbouring inputs, such as ``neighbouring_tables``; at most ``examples`` are looked
-    at. The other arguments are those of ``lower_bound``. Raises MissingLibrary where hypothesis isn't installed.
+    Args:
+        mechanism: A function of the input, an object with ``release(input)``, or ``Batched``.
+        strategy: Makes pairs of neighbouring inputs, such as ``neighbouring_tables``.
+        examples: How many are looked at, at most.
+        delta: The δ at which the bound on ε is stated.
+        confidence: The probability with which the whole result is right.
+        budget: For everything; a third goes to looking at pairs.
+        claim: A loss, a guarantee or a pure ε; else what the mechanism's own ``loss`` says.
+        sensitivity: What that ``loss`` is asked with, if it takes one.
+        assuming: As for ``lower_bound``.
+        workers: How many processes count at once, as for ``lower_bound``.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        stop_when_broken: Whether to end once the claim is refuted.
+
+    Raises:
+        MissingLibrary: Where hypothesis isn't installed.
     """
     try:
         from hypothesis import HealthCheck, Phase, given, settings, target
@@ -224,9 +249,16 @@ def neighbouring_tables(
 ) -> SearchStrategy[tuple[Table, Table]]:
     """A hypothesis strategy of two tables that differ in one row: dictionaries of lists, a list for each column.
 
-    A column is the pair of its smallest and largest number, ``"age": (0, 120)``, or the values to choose from,
-    ``"sex": ("f", "m")`` or ``"stars": [1, 2, 3]``. With ADD_REMOVE the second table has a row less or more, with
-    REPLACE one row says something else. For Arrow: ``strategy.map(lambda pair: tuple(map(pyarrow.table, pair)))``.
+    For Arrow: ``strategy.map(lambda pair: tuple(map(pyarrow.table, pair)))``.
+
+    Args:
+        columns: For each the pair of its smallest and largest number, ``"age": (0, 120)``, or the values to choose
+            from, ``"sex": ("f", "m")`` or ``"stars": [1, 2, 3]``.
+        rows: The least and the most rows of a table.
+        adjacency: With ADD_REMOVE the second table has a row less or more, with REPLACE one row says something else.
+
+    Raises:
+        MissingLibrary: Where hypothesis isn't installed.
 
     Example:
         >>> tables = neighbouring_tables({"age": (0, 120), "sex": ("f", "m")}, rows=(1, 5))

@@ -1,7 +1,7 @@
 """The tables on which engines are checked: small, and full of what goes wrong.
 
 NULL, NaN, infinities, −0, empty texts, quotes in names and keys, the ends of 64 bits, dates that other languages don't
-have, duplicates, an empty table, rows of nobody, and one unit that has everything.
+have, duplicates, an empty table, rows with a NULL unit id, and one unit that has everything.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from dither.checks.mechanism import Finding, Report
-from dither.errors import ConformanceFailed, IncompatibleLosses, LedgerBusy, LedgerError, OutOfBudget
+from dither.errors import IncompatibleLosses, LedgerBusy, LedgerError, OutOfBudget
 from dither.ledger import Account, Amount, Ledger, Limit, Reservation
 from dither.privacy import Adjacency, ApproximateLoss, PrivacyLoss, PureLoss
 
@@ -36,21 +36,20 @@ class _Broken(Exception):  # noqa: N818
 def check_ledger(open_ledger: Open, *, durable: bool = True, raises: bool = True) -> Report:
     """Hold a ledger to the contract; raises ConformanceFailed with all that failed.
 
-    ``open_ledger(name)`` opens the ledger of that name, making it if there is none: the same name again, after
-    ``close``, is the same ledger. ``durable=False`` leaves out what only a ledger that outlives its object can do.
+    Args:
+        open_ledger: Opens the ledger of a name, making it if there is none: the same name again, after ``close``, is
+            the same ledger.
+        durable: Whether a ledger outlives its object; if not, what only such a ledger can do is left out.
+        raises: Whether a failed check raises; else the report alone says so.
 
     Example:
         >>> from dither.ledger import MemoryLedger
         >>> check_ledger(lambda name: MemoryLedger(dataset=name), durable=False).passed
         True
     """
-    findings = [_finding(check, title, fault, open_ledger) for check, title, fault in CHECKS]
-    if durable:
-        findings += [_finding(check, title, fault, open_ledger) for check, title, fault in DURABLE_CHECKS]
-    report = Report(getattr(open_ledger, "__qualname__", repr(open_ledger)), tuple(findings))
-    if raises and not report.passed:
-        raise ConformanceFailed(str(report))
-    return report
+    checks = (*CHECKS, *DURABLE_CHECKS) if durable else CHECKS
+    findings = [_finding(check, title, fault, open_ledger) for check, title, fault in checks]
+    return Report(getattr(open_ledger, "__qualname__", repr(open_ledger)), tuple(findings)).told(raises=raises)
 
 
 def _finding(check: Callable[[Open, str], None], title: str, fault: str, open_ledger: Open) -> Finding:

@@ -16,13 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dither.checks.statistics import (
-    chi_square,
-    chi_square_counts,
-    largest_gap,
-    proportion_at_most,
-    serial_dependence,
-)
+from dither.checks.statistics import chi_square, chi_square_counts, largest_gap, proportion_at_most, serial_dependence
 from dither.errors import ConformanceFailed, InvalidParameter, InvalidSensitivity
 from dither.mechanisms.base import FiniteLaw, Floats, NoiseMechanism, RealLaw
 from dither.privacy import Direction, PrivacyLoss, Sensitivity
@@ -60,6 +54,12 @@ class Report:
         rows += [f"  {'ok    ' if f.passed else 'FAILED'} {f.check}: {f.detail}" for f in self.findings]
         return "\n".join(rows)
 
+    def told(self, *, raises: bool) -> Report:
+        """The report; with ``raises``, ConformanceFailed in its place if a check failed."""
+        if raises and not self.passed:
+            raise ConformanceFailed(str(self))
+        return self
+
 
 def check_mechanism(
     mechanism: Any,
@@ -74,6 +74,16 @@ def check_mechanism(
     A mechanism has ``loss(sensitivity)`` (or ``loss()``) and ``release(exact)``; optionally ``error(confidence)``,
     ``law(exact)`` with the closed form of its output, ``worst_pair(sensitivity)``, and a ``scale`` field. What isn't
     there isn't checked, and the report says so.
+
+    Args:
+        mechanism: What to check.
+        sensitivity: What its loss is asked with; else the first of l1(1), l2(1) and l∞(1) that it takes.
+        pair: Two neighbouring exact answers to release; else its ``worst_pair``.
+        draws: How many releases of each: the more, the smaller the faults that are noticed.
+        raises: Whether a failed check raises; else the report alone says so.
+
+    Raises:
+        ConformanceFailed: If a check fails, or what is needed to run it isn't there.
 
     Example:
         >>> from dither.mechanisms import Laplace
@@ -95,10 +105,7 @@ def check_mechanism(
     findings.append(_fresh(outputs))
     if isinstance(mechanism, NoiseMechanism):
         findings += _scalars(mechanism, exact)
-    report = Report(repr(mechanism), tuple(findings))
-    if raises and not report.passed:
-        raise ConformanceFailed(str(report))
-    return report
+    return Report(repr(mechanism), tuple(findings)).told(raises=raises)
 
 
 # ------------------------------------------------------------------ what is checked on

@@ -15,22 +15,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from dither.checks import randomizer_law as exact
 from dither.checks.mechanism import ALPHA, Finding, Report
-from dither.checks.randomizer_law import (
-    check_again,
-    check_coins,
-    check_curve,
-    check_ratios,
-    check_simulation,
-    check_support,
-    check_wire,
-    clients_of,
-    inputs_of,
-    laws_of,
-    rows_of,
-)
 from dither.checks.statistics import proportion_at_most, serial_dependence
-from dither.errors import ConformanceFailed, DitherError
+from dither.errors import DitherError
 from dither.local.clients.wire import VERSION, Dropped, pack, to_text, unpack
 from dither.local.core.protocol import Aggregator, Payloads, Protocol, aggregator_of, protocol_of
 from dither.local.frequency.oracle import FrequencyOracle
@@ -52,18 +40,22 @@ def check_randomizer(
 ) -> Report:
     """Hold a protocol to the contract of ``dither.local``; raises ConformanceFailed with all that failed.
 
-    ``values`` are inputs whose laws are compared, if the protocol has no ``inputs()``. A protocol whose client has more
-    than ``most`` ways for its coins to fall is enumerated through ``reduced()``, if it has that: the same protocol for
-    few values.
+    Args:
+        protocol: What to check.
+        values: Inputs whose laws are compared, if the protocol has no ``inputs()``.
+        draws: How many reports the sampled checks draw: the more, the smaller the faults that are noticed.
+        most: A client with more ways than this for its coins to fall is enumerated through ``reduced()``, if it has
+            that: the same protocol for few values.
+        raises: Whether a failed check raises; else the report alone says so.
 
     Example:
         >>> from dither.local.frequency.kary import Kary
         >>> check_randomizer(Kary.for_epsilon(3, epsilon=1), draws=20_000).passed
         True
     """
-    inputs = inputs_of(protocol, values)
+    inputs = exact.inputs_of(protocol, values)
     try:
-        small, laws, numbers, note = laws_of(protocol, values, most)
+        small, laws, numbers, note = exact.laws_of(protocol, values, most)
     except DitherError as problem:
         small, laws, numbers, note = protocol, [], [], f"the client can't be made or run: {problem}"
     checks: list[tuple[str, Callable[[], Finding | list[Finding]]]] = [
@@ -72,7 +64,7 @@ def check_randomizer(
         ("the client says what it costs", lambda: _client_epsilon(protocol, small)),
         ("every value is answered", lambda: _answered(protocol, inputs)),
         ("more reports never cost less", lambda: _longitudinal(protocol)),
-        ("exact law within the loss", lambda: check_ratios(small, laws, note)),
+        ("exact law within the loss", lambda: exact.check_ratios(small, laws, note)),
         ("client and simulation agree", lambda: _both_sides(protocol, inputs)),
         ("reports are read back", lambda: _sampled_wire(protocol, inputs)),
         ("every report is fresh", lambda: _fresh(protocol, inputs)),
@@ -81,23 +73,18 @@ def check_randomizer(
         ("estimates", lambda: _estimates(protocol, small, trials=max(100, min(1000, draws // 200)))),
     ]
     if laws:
+        some = exact.inputs_of(small, values)
         checks += [
-            ("exact law within the curve", lambda: check_curve(small.loss(), laws)),
-            ("as many coins whatever the value", lambda: check_coins(numbers)),
-            (
-                "two reports of one client within their loss",
-                lambda: check_again(small, inputs_of(small, values), most),
-            ),
-            ("valid payloads are those that clients send", lambda: check_wire(small, laws)),
-            (
-                "many at once follow the same law",
-                lambda: check_simulation(small, inputs_of(small, values), laws, draws),
-            ),
+            ("exact law within the curve", lambda: exact.check_curve(small.loss(), laws)),
+            ("as many coins whatever the value", lambda: exact.check_coins(numbers)),
+            ("two reports of one client within their loss", lambda: exact.check_again(small, some, most)),
+            ("valid payloads are those that clients send", lambda: exact.check_wire(small, laws)),
+            ("many at once follow the same law", lambda: exact.check_simulation(small, some, laws, draws)),
         ]
     if isinstance(protocol, FrequencyOracle):
         checks.append(("hit and miss at full size", lambda: _sampled_support(protocol)))
     if laws and isinstance(small, FrequencyOracle):
-        checks.append(("unbiased, exactly", lambda: check_support(small, laws)))
+        checks.append(("unbiased, exactly", lambda: exact.check_support(small, laws)))
     findings: list[Finding] = []
     for name, check in checks:
         try:
@@ -105,10 +92,7 @@ def check_randomizer(
         except Exception as problem:  # noqa: BLE001 - a protocol that breaks a check has failed it
             found = Finding(name, passed=False, detail=f"raises {type(problem).__name__}: {problem}")
         findings += found if isinstance(found, list) else [found]
-    report = Report(repr(protocol), tuple(findings))
-    if raises and not report.passed:
-        raise ConformanceFailed(str(report))
-    return report
+    return Report(repr(protocol), tuple(findings)).told(raises=raises)
 
 
 # ------------------------------------------------------------------ descriptions and losses
@@ -179,11 +163,11 @@ def _longitudinal(protocol: Protocol) -> Finding:
 
 def _both_sides(protocol: Protocol, inputs: list[Any]) -> Finding:
     """Payloads of the client against those made many at once, byte by byte, for the first and the last value."""
-    made, width = clients_of(protocol), protocol.width
+    made, width = exact.clients_of(protocol), protocol.width
     number = max(50, min(2000, 200_000 // (8 * width)))
     worst = 1.0
     for value in (inputs[0], inputs[-1]):
-        ones = rows_of([made().payload(value) for _ in range(number)], width)
+        ones = exact.rows_of([made().payload(value) for _ in range(number)], width)
         many = protocol.randomize([value] * (10 * number))
         if many.shape != (10 * number, width):
             return Finding("client and simulation agree", passed=False, detail="payloads differ in length")
@@ -319,7 +303,7 @@ def _strays(protocol: Protocol, inputs: list[Any]) -> Finding:
         (good + b"\0", Dropped.LENGTH),
     ]
     full = pack(protocol.fingerprint, b"\xff" * protocol.width)
-    if not protocol.valid(rows_of([b"\xff" * protocol.width], protocol.width))[0]:
+    if not protocol.valid(exact.rows_of([b"\xff" * protocol.width], protocol.width))[0]:
         stray.append((full, Dropped.OUT_OF_RANGE))
     expected: dict[Dropped, int] = {}
     for _, reason in stray:

@@ -15,22 +15,10 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from dither.cli.anonymity import (
-    Closeness,
-    Disclosure,
-    Diversity,
-    Hierarchies,
-    K,
-    Keep,
-    Likeness,
-    Quasi,
-    Sensitive,
-    Suppress,
-    configured,
-    listed,
-)
+from dither.brief import printable
+from dither.cli import anonymity as typed
 from dither.cli.bar import bar
-from dither.cli.screen import console, printable, say
+from dither.cli.screen import console, grid, say
 from dither.errors import InvalidParameter, MissingLibrary
 
 if TYPE_CHECKING:
@@ -113,7 +101,7 @@ def risk(
         _expect_place(html, (".html",), "--html")
     with bar() as watch:
         watch(0.0, "reading")
-        named = listed(columns) if columns else None
+        named = typed.listed(columns) if columns else None
         report = found_in(str(file), named, most, k=k, population=_path(population), watch=watch)
     show_risk(report, console())
     if html is not None:
@@ -128,22 +116,22 @@ def risk(
 def table(
     file: File,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Where it goes: .parquet or .csv.")],
-    quasi: Quasi,
-    sensitive: Sensitive = None,
-    keep: Keep = None,
-    k: K = None,
+    quasi: typed.Quasi,
+    sensitive: typed.Sensitive = None,
+    keep: typed.Keep = None,
+    k: typed.K = None,
     method: Annotated[
         Method,
         typer.Option(
             "--method", help="mondrian; relaxed (may split equal values); or lattice (one level for each column)."
         ),
     ] = Method.MONDRIAN,
-    hierarchies: Hierarchies = None,
-    suppress: Suppress = "0",
-    diversity: Diversity = None,
-    closeness: Closeness = None,
-    disclosure: Disclosure = None,
-    likeness: Likeness = None,
+    hierarchies: typed.Hierarchies = None,
+    suppress: typed.Suppress = "0",
+    diversity: typed.Diversity = None,
+    closeness: typed.Closeness = None,
+    disclosure: typed.Disclosure = None,
+    likeness: typed.Likeness = None,
 ) -> None:
     """Write an anonymised table.
 
@@ -165,8 +153,8 @@ def table(
     with bar() as watch:
         watch(0.0, "reading")
         data = as_table(str(file))
-        _expect_columns((*listed(quasi), *listed(sensitive), *listed(keep)), data.column_names)
-        configuration = configured(
+        _expect_columns((*typed.listed(quasi), *typed.listed(sensitive), *typed.listed(keep)), data.column_names)
+        configuration = typed.configured(
             data,
             quasi=quasi,
             sensitive=sensitive,
@@ -186,7 +174,7 @@ def table(
             release = mondrian(data, configuration, strict=method is Method.MONDRIAN, watch=working)
         watch(0.75, "writing")
         out.parent.mkdir(parents=True, exist_ok=True)
-        # under another name until it is verified: nobody should find a table that isn't
+        # under a temporary name until it is verified
         draft = out.with_name(f".{out.stem}.{os.getpid()}.unverified{out.suffix}")
         try:
             release.save(draft)
@@ -204,16 +192,16 @@ def table(
 @app.command("verify")
 def verify(
     file: File,
-    quasi: Quasi,
-    sensitive: Sensitive = None,
-    keep: Keep = None,
-    k: K = None,
-    hierarchies: Hierarchies = None,
-    suppress: Suppress = "0",
-    diversity: Diversity = None,
-    closeness: Closeness = None,
-    disclosure: Disclosure = None,
-    likeness: Likeness = None,
+    quasi: typed.Quasi,
+    sensitive: typed.Sensitive = None,
+    keep: typed.Keep = None,
+    k: typed.K = None,
+    hierarchies: typed.Hierarchies = None,
+    suppress: typed.Suppress = "0",
+    diversity: typed.Diversity = None,
+    closeness: typed.Closeness = None,
+    disclosure: typed.Disclosure = None,
+    likeness: typed.Likeness = None,
     original: Annotated[
         Path | None, typer.Option("--original", metavar="FILE", help="The table it was made from, to compare with.")
     ] = None,
@@ -227,7 +215,7 @@ def verify(
     """
     from dither.anonymize.verifier.verify import verify as verified
 
-    configuration = configured(
+    configuration = typed.configured(
         None,
         quasi=quasi,
         sensitive=sensitive,
@@ -252,15 +240,13 @@ def show_risk(report: RiskReport, screen: Console) -> None:
 
     screen.print(Text(f"{size_of(report)}. {FOR_THE_OWNER}", style="bold"))
     screen.print()
-    columns = _grid(("column", "left"), ("distinct", "right"), ("alone", "right"), ("bits", "right"), ("adds", "right"),
-                    ("", "left"))  # fmt: skip
+    columns = _numbers("column", "distinct", "alone", "bits", "adds", "")
     for each in report.columns:
         cells = (f"{each.distinct:,}", percent(each.alone.unique_share), f"{each.bits:.1f}", gain(each))
         columns.add_row(Text(printable(each.name)), *cells, Text(printable(notice(each)), style="yellow"))
     screen.print(columns)
     screen.print()
-    known = _grid(("known", "left"), ("alone", "right"), (f"in < {report.k}", "right"), ("smallest", "right"),
-                  ("expected", "right"), ("", "left"))  # fmt: skip
+    known = _numbers("known", "alone", f"in < {report.k}", "smallest", "expected", "")
     for size in range(1, report.most + 1):
         for found in worst(report, size):
             known.add_row(
@@ -274,8 +260,7 @@ def show_risk(report: RiskReport, screen: Console) -> None:
     if known.row_count:
         screen.print(known)
         screen.print()
-    classes = _grid((f"rows alike in {printable(joined(report.exposure.columns))}", "left"), ("classes", "right"),
-                    ("rows", "right"), ("", "left"))  # fmt: skip
+    classes = _numbers(f"rows alike in {printable(joined(report.exposure.columns))}", "classes", "rows", "")
     for band in report.exposure.bands:
         part = band.rows / report.rows
         drawn = Text("█" * round(BARS * part), style="red" if band.low < report.k else "cyan")
@@ -288,13 +273,17 @@ def show_risk(report: RiskReport, screen: Console) -> None:
         screen.print(Text(f"note: {printable(note)}"), style="dim")
 
 
+def _numbers(first: str, *rest: str) -> Table:
+    """A table of names, numbers, and a drawing or a remark last; only numbers aren't wrapped."""
+    return grid(first, *rest, right=rest[:-1], wrapped=(first, rest[-1]))
+
+
 def show_release(release: Release, rows: int, screen: Console) -> None:
     """What became of the table."""
     from dither.anonymize.risks.report import percent
 
     quality = release.quality()
-    facts = _grid(("", "left"), ("", "left"))
-    facts.show_header = False
+    facts = grid("", "", wrapped=[""], header=False)
     facts.add_row("how", Text(release.how))
     facts.add_row("rows", f"{release.table.num_rows:,} of {rows:,}")
     average = f"{quality.average_class_size:,.1f} on average"
@@ -312,13 +301,6 @@ def _show_verified(checked: Any, screen: Console, *, removed: str = "") -> None:
         say("dither: the table doesn't hold what it should" + (f": {removed}" if removed else ""))
         raise typer.Exit(1)
     screen.print(Text("This is no privacy guarantee: it doesn't protect against background knowledge.", style="dim"))
-
-
-def _grid(*columns: tuple[str, str]) -> Table:
-    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title, side in columns:
-        grid.add_column(Text(title), justify="right" if side == "right" else "left", no_wrap=side == "right")
-    return grid
 
 
 def _path(place: Path | None) -> str | None:

@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dither.cli import options
 from dither.cli.looking import looking
-from dither.cli.options import (
-    DEFAULT_POLICY,
-    Analyst,
-    Epsilon,
-    PolicyFile,
-    Question,
-    Wanted,
-    Weights,
-    named,
-    wanted_error,
-)
 from dither.cli.screen import console, say, show_answer
 from dither.curator import OWNER
 
@@ -38,15 +28,15 @@ class Format(StrEnum):
 
 
 def ask(
-    sql: Question,
-    epsilon: Epsilon = None,
-    error: Wanted = None,
-    weight: Weights = None,
-    analyst: Analyst = OWNER,
+    sql: options.Question,
+    epsilon: options.Epsilon = None,
+    error: options.Wanted = None,
+    weight: options.Weights = None,
+    analyst: options.Analyst = OWNER,
     form: Annotated[
         Format, typer.Option("--format", metavar="FORMAT", help="How to write the answer: table, csv or json.")
     ] = Format.TABLE,
-    policy: PolicyFile = DEFAULT_POLICY,
+    policy: options.PolicyFile = options.DEFAULT_POLICY,
 ) -> None:
     """Answer a question.
 
@@ -65,8 +55,8 @@ def ask(
     rules = Policy.load(policy)
     wanted: dict[str, Any] = {
         "epsilon": epsilon,
-        "error": wanted_error(error),
-        "weights": named(weight, "--weight"),
+        "error": options.wanted_error(error),
+        "weights": options.named(weight, "--weight"),
         "analyst": analyst,
     }
     begun = records.is_begun(rules)

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dither.attacks import Attack, Outcome, Release
+from dither.attacks import Attack, Outcome, ReleaseKind
 from dither.attacks.base import percent
 from dither.cli.bar import bar
-from dither.cli.screen import console, say
+from dither.cli.screen import console, grid, say
 from dither.errors import InvalidParameter, MissingLibrary
 
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Which attack; --list shows all.")]
@@ -80,9 +80,7 @@ def _cannot_be_written(place: Path) -> InvalidParameter:
 
 
 def _list(attacks: Iterable[Attack], screen: Console) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("attack", no_wrap=True)
-    table.add_column("what it shows")
+    table = grid("attack", "what it shows", wrapped=["what it shows"])
     for one in attacks:
         table.add_row(one.name, Text(one.question))
     screen.print(table)
@@ -92,12 +90,11 @@ def _list(attacks: Iterable[Attack], screen: Console) -> None:
 def show_outcome(title: str, outcome: Outcome, screen: Console) -> None:
     """The scores as a table, remarks and what was published as numbered notes below, then the summary."""
     screen.print(Text(title, style="bold"))
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("release", "what the attacker gets", "success", "without it", "note"):
-        table.add_column(heading, justify="right" if heading in ("success", "without it") else "left")
+    titles = ("release", "what the attacker gets", "success", "without it", "note")
+    table = grid(*titles, right=titles[2:4], wrapped=titles)
     notes: list[str] = []
     for score in outcome.scores:
-        style = "red" if score.release is Release.UNPROTECTED else "cyan"
+        style = "red" if score.release is ReleaseKind.UNPROTECTED else "cyan"
         guessing = "" if score.guessing is None else percent(score.guessing)
         published = f"published: {score.published.figure}, {score.published.source}" if score.published else ""
         remarks = [remark for remark in (published, score.detail) if remark]

@@ -6,18 +6,18 @@ import ast
 import importlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from dither.brief import printable
 from dither.cli.bar import bar
 from dither.cli.options import Analyst, Epsilon
-from dither.cli.screen import console, explain, printable, say
+from dither.cli.screen import console, explain, grid, say
 from dither.curator import OWNER
 from dither.errors import InvalidParameter, MissingLibrary, Refused
 
@@ -108,12 +108,7 @@ def query(
     except Refused as refusal:
         explain(refusal, sql)
         raise typer.Exit(1) from None
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column()
-    for title, text in audit.parts:
-        table.add_row(Text(title, style="bold"), Text(printable_lines(text)))
-    console().print(table)
+    _show_titled((title, printable_lines(text)) for title, text in audit.parts)
     if report is not None:
         _write(rows_of(audit), report, confidence, f"Audit of a question to {policy.name}")
     if audit.broken:
@@ -279,11 +274,8 @@ def call(
 def show_rows(rows: Sequence[Row], screen: Console, confidence: float) -> None:
     """The table: what is claimed, what was found, and whether that is as it should be."""
     headings = [heading for heading, least in HEADINGS.items() if screen.width >= least]
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in headings:
-        number = heading not in ("", "verdict", "event")
-        short = "ε ≥" if heading == "ε is at least" and screen.width < ROOMY else heading
-        table.add_column(short, justify="right" if number else "left", no_wrap=True)
+    shown = ["ε ≥" if heading == "ε is at least" and screen.width < ROOMY else heading for heading in headings]
+    table = grid(*shown, right={*shown} - {"", "verdict", "event"})
     part, room = None, screen.width - ROOMY
     for row in rows:
         if row.part is not part:
@@ -311,14 +303,16 @@ def show_rows(rows: Sequence[Row], screen: Console, confidence: float) -> None:
 
 
 def _list(entries: Sequence[tuple[str, str]], command: str) -> None:
-    screen = console()
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column()
-    for name, about in entries:
-        table.add_row(Text(name, style="bold"), Text(about))
-    screen.print(table)
-    screen.print(f"\nAudit one:  dither audit {command} NAME")
+    _show_titled(entries)
+    console().print(f"\nAudit one:  dither audit {command} NAME")
+
+
+def _show_titled(entries: Iterable[tuple[str, str]]) -> None:
+    """Titles and texts in two columns, of which the second is wrapped."""
+    table = grid("title", "text", wrapped=["text"], header=False)
+    for title, text in entries:
+        table.add_row(Text(title, style="bold"), Text(text))
+    console().print(table)
 
 
 def _write(rows: Sequence[Row], folder: Path, confidence: float, title: str | None = None) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from dither.brief import printable
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
-from dither.cli.screen import console, printable
+from dither.cli.screen import console
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dither.cli.screen import console, explain, show_answer, show_budget
-from dither.cli.shop import CUSTOMERS, ORDERS, POLICY, make_shop
+from dither.cli.shop import CUSTOMERS, ORDERS, set_up
 from dither.errors import InvalidParameter, OutOfBudget, Refused
 
 QUESTIONS: tuple[tuple[str, str, dict[str, str]], ...] = (
@@ -78,13 +78,10 @@ def _story(directory: Path, screen: Console) -> None:
     from dither.curator import Curator
     from dither.privacy import Guarantee
 
-    make_shop(directory)
-    # the ledger's head stays with the demo, so that nothing is left behind in the user's directories
-    policy = POLICY.replace('name = "shop"', 'name = "shop"\nledger_head = "shop.head"')
-    (directory / "dither.toml").write_text(policy, encoding="utf-8")
+    policy = set_up(directory)
     screen.print(f"A shop of {CUSTOMERS:,} customers and {ORDERS:,} orders, made up. Each customer is a privacy unit.")
     screen.print("The owner states what is public in dither.toml: units, bounds, keys, and a budget of ε = 3.\n")
-    with Curator.open(directory / "dither.toml") as curator:
+    with Curator.open(policy) as curator:
         for number, (title, sql, asked) in enumerate(QUESTIONS, start=1):
             screen.print(f"[bold]{number}. {title}[/bold]")
             screen.print(Text(f"   {sql}", style="dim"))

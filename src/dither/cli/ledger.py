@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from dither.brief import printable
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
-from dither.cli.screen import console, printable
+from dither.cli.screen import console
 from dither.errors import LedgerError
 
 SAME_PEOPLE = "If these units aren't the same people as before, what was spent is told for the wrong ones. Are they?"

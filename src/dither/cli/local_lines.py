@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from dither.cli.screen import printable
+from dither.brief import printable
+from dither.cli.screen import grid
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.core.consistent import Consistency
 from dither.local.core.protocol import Aggregator
@@ -252,9 +252,7 @@ def show_lines(lines: Sequence[Line], most: int, screen: Console) -> None:
     """A table, the largest first unless they have an order of their own."""
     ordered = any(line.label.startswith("up to ") for line in lines)
     shown = list(lines if ordered else sorted(lines, key=lambda line: -line.value))
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("value", "estimate", "interval"):
-        table.add_column(heading, justify="left" if heading == "value" else "right", no_wrap=True)
+    table = grid("value", "estimate", "interval", right=("estimate", "interval"))
     for line in shown[:most]:
         ends = f"{line.low:.4g} … {line.high:.4g}"
         table.add_row(Text(printable(line.label)), f"{line.shown:.4g}", Text(ends, style="dim"))

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from dither.brief import printable
 from dither.cli.bar import bar
-from dither.cli.screen import console, printable, say
+from dither.cli.screen import console, grid, say
 from dither.errors import InvalidParameter, MissingLibrary
 
 if TYPE_CHECKING:
@@ -72,9 +72,7 @@ def simulate(
 
 def _show(known: Known, tried: Simulation, screen: Console) -> None:
     screen.print(Text(f"{known.title}: {known.about}", style="bold"))
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("value", "true", "estimated", "interval", ""):
-        table.add_column(heading, justify="left" if heading in ("value", "") else "right", no_wrap=True)
+    table = grid("value", "true", "estimated", "interval", "", right=("true", "estimated", "interval"))
     places = list(range(min(ROWS, len(tried.labels))))
     if places and tried.labels[0].startswith("up to "):
         places = np.unique(np.linspace(0, len(tried.labels) - 1, ROWS).astype(np.int64)).tolist()
@@ -170,10 +168,7 @@ def _show_table(found: ProtocolTable, screen: Console) -> None:
     from dither.local.lab.catalogue import Purpose
     from dither.local.lab.comparison import HEADINGS
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in HEADINGS:
-        text = heading in (HEADINGS[0], HEADINGS[-1])
-        table.add_column(heading, justify="left" if text else "right", no_wrap=heading != HEADINGS[-1])
+    table = grid(*HEADINGS, right=HEADINGS[1:-1], wrapped=HEADINGS[-1:])
     for purpose in Purpose:
         rows = [row for row in found.rows if row.purpose is purpose]
         if rows:

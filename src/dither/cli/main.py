@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         result = STOPPED
     except BrokenPipeError:
-        # whoever read the output has gone; closing it must not fail a second time
+        # the reader of the pipe is gone (SIGPIPE); closing it must not fail a second time
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return GONE
     if result == STOPPED:

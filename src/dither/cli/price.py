@@ -5,18 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from dither.cli import options
 from dither.cli.looking import looking
-from dither.cli.options import (
-    DEFAULT_POLICY,
-    Analyst,
-    Epsilon,
-    PolicyFile,
-    Question,
-    Wanted,
-    Weights,
-    named,
-    wanted_error,
-)
 from dither.cli.screen import console, show_choices, show_quote
 from dither.curator import OWNER
 
@@ -27,12 +17,12 @@ PARTS = (Fraction(1, 50), Fraction(1, 10), Fraction(1, 4), Fraction(1, 2), Fract
 
 
 def price(
-    sql: Question,
-    epsilon: Epsilon = None,
-    error: Wanted = None,
-    weight: Weights = None,
-    analyst: Analyst = OWNER,
-    policy: PolicyFile = DEFAULT_POLICY,
+    sql: options.Question,
+    epsilon: options.Epsilon = None,
+    error: options.Wanted = None,
+    weight: options.Weights = None,
+    analyst: options.Analyst = OWNER,
+    policy: options.PolicyFile = options.DEFAULT_POLICY,
 ) -> None:
     """Say what a question would cost.
 
@@ -43,13 +33,13 @@ def price(
     """
     with looking(policy) as curator:
         if epsilon is None and error is None and curator.policy.budget.default_epsilon is None:
-            show_choices(_choices(curator, sql, named(weight, "--weight"), analyst), console())
+            show_choices(_choices(curator, sql, options.named(weight, "--weight"), analyst), console())
             return
         quote = curator.price(
             sql,
             epsilon=epsilon,
-            error=wanted_error(error),
-            weights=named(weight, "--weight"),
+            error=options.wanted_error(error),
+            weights=options.named(weight, "--weight"),
             analyst=analyst,
         )
         show_quote(quote, console())

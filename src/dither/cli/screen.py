@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from dither.brief import printable
 from dither.errors import DitherError, InvalidPolicy, Refused
 
 if TYPE_CHECKING:
@@ -33,6 +34,14 @@ def console() -> Console:
     return screen
 
 
+def grid(*titles: str, right: Collection[str] = (), wrapped: Collection[str] = (), header: bool = True) -> Table:
+    """A table without lines, with columns of these titles; those that aren't wrapped keep their cells on one line."""
+    made = Table(box=None, pad_edge=False, show_header=header, header_style="bold", padding=(0, 2, 0, 0))
+    for title in titles:
+        made.add_column(Text(title), justify="right" if title in right else "left", no_wrap=title not in wrapped)
+    return made
+
+
 def show_answer(answer: Answer, screen: Console) -> None:
     """The table with its error bars, then the cost.
 
@@ -49,12 +58,8 @@ def show_answer(answer: Answer, screen: Console) -> None:
                 screen.print(Text(f"{name}: ", style="bold").append(text, style="not bold"))
             screen.print()
     else:
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for name, original in zip(names, answer.table.column_names, strict=True):
-            table.add_column(Text(name), justify="right" if original in answer.bars else "left", no_wrap=True)
         drawn = bool(drawings) and width + BAR + 1 <= screen.width
-        if drawn:
-            table.add_column("", no_wrap=True)
+        table = grid(*names, *([""] if drawn else []), right=[printable(name) for name in answer.bars])
         for index, row in enumerate(rows):
             table.add_row(*map(Text, row), *([Text(drawings[index], style="cyan")] if drawn else []))
         screen.print(table)
@@ -113,9 +118,7 @@ def show_choices(quotes: Sequence[Quote], screen: Console) -> None:
 
 def show_budget(lines: Sequence[BudgetLine], screen: Console) -> None:
     """A meter for each account."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for title in ("account", "spent", "of", "", "left"):
-        table.add_column(title, no_wrap=True)
+    table = grid("account", "spent", "of", "", "left")
     for line in lines:
         meter, left = "", "not capped"
         if line.share is not None:
@@ -182,8 +185,3 @@ def _point(sql: str, position: tuple[int, int], screen: Console) -> None:
     text = printable(lines[row - 1].replace("\t", " "))[start:]
     screen.print(Text("  " + text), no_wrap=True, overflow="crop", crop=True)
     screen.print(Text("  " + " " * cell_len(text[: column - 1 - start]) + "^"))
-
-
-def printable(text: str) -> str:
-    """No control characters: a key from the data must not steer the terminal."""
-    return "".join(letter if letter.isprintable() else "�" for letter in text)

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from dither.cli.options import DEFAULT_POLICY, PolicyFile
 from dither.cli.screen import console
-from dither.cli.shop import POLICY, make_shop
+from dither.cli.shop import set_up
 from dither.curator import OWNER
 from dither.errors import InvalidParameter
 from dither.server.limits import Limits, Network
@@ -96,7 +96,7 @@ def serve(
             host=host, port=port, pg_port=None if without_pgwire else pg_port, certificate=certificate, key=key
         )
         stack.enter_context(writing_logs(sys.stderr if log is None else stack.enter_context(_log(log))))
-        path = _demo(stack) if demo else policy
+        path = set_up(Path(stack.enter_context(tempfile.TemporaryDirectory()))) if demo else policy
         rules = Policy.load(path)
         limits = Limits(
             rate=rate, burst=max(1, round(10 * rate)), processes=processes, proxies=tuple(map(_network, proxy or ()))
@@ -157,15 +157,6 @@ def _log(path: Path) -> TextIO:
         return path.open("a", encoding="utf-8")
     except OSError as problem:
         raise InvalidParameter(f"{path}: the log can't be written here: {problem.strerror}") from None
-
-
-def _demo(stack: ExitStack) -> Path:
-    directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    make_shop(directory)
-    text = POLICY.replace('name = "shop"', 'name = "shop"\nledger_head = "shop.head"')
-    path = directory / "dither.toml"
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def _say(server: Running, *, path: Path, begun: str | None, everywhere: bool) -> None:

@@ -48,6 +48,17 @@ age = { type = "text", in = ["18-29", "30-44", "45-64", "65+"] }
 """
 
 
+def set_up(directory: Path) -> Path:
+    """Make the shop in a directory with its policy, whose path is returned.
+
+    The ledger's head stays there too, so that nothing is left behind in the user's directories.
+    """
+    make_shop(directory)
+    path = directory / "dither.toml"
+    path.write_text(POLICY.replace('name = "shop"', 'name = "shop"\nledger_head = "shop.head"'), encoding="utf-8")
+    return path
+
+
 def make_shop(directory: Path) -> Path:
     """Write ``shop.duckdb`` into a directory, the same one each time."""
     import duckdb

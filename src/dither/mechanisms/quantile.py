@@ -17,6 +17,7 @@ from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import FiniteLaw, Floats, Ints, failure_probability, per_coordinate, whole_numbers
 from dither.mechanisms.exponential import BoundedRangeLoss, Exponential, largest_range
 from dither.numeric import Number, as_fraction, positive, positive_int, smallest_true
+from dither.numeric.rounding import near_float
 from dither.privacy import Adjacency, Guarantee, PrivacyLoss, compose
 
 LARGEST_GRID = 2**62
@@ -250,20 +251,11 @@ def _as_floats(values: Any) -> Floats:
         return array.astype(np.float64)
     if array.dtype.kind != "O" or not all(v is None or _is_number(v) for v in array):
         raise InvalidData(f"the values must be a one-dimensional array of numbers; got {array.dtype}")
-    return np.array([math.nan if v is None else _near_float(v) for v in array])
+    return np.array([math.nan if v is None else near_float(v) for v in array])
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(value, bool)
-
-
-def _near_float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-    except ValueError:  # a signalling NaN
-        return math.nan
 
 
 def rank_sensitivity(q: Fraction, adjacency: Adjacency) -> Fraction:

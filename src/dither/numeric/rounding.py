@@ -8,6 +8,7 @@ result is moved outward by far more than that (``SLACK``), so a loss is over- an
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 # Relative allowance for one library-function result: 2^-44 is about 256 units in the last place.
@@ -68,3 +69,18 @@ def log_up(value: Fraction) -> float:
     approx = math.log(value.numerator) - math.log(value.denominator)
     magnitude = max(abs(math.log(value.numerator)), abs(math.log(value.denominator)), abs(approx))
     return approx + 2 * math.ulp(magnitude)
+
+
+def near_float(value: float | Decimal | Fraction) -> float:
+    """The float nearest to a number: infinity where none is near, NaN for one that signals.
+
+    Example:
+        >>> near_float(Fraction(1, 4)), near_float(10**400), near_float(Decimal("sNaN"))
+        (0.25, inf, nan)
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    except ValueError:  # a signalling NaN
+        return math.nan

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from dither.anonymize.hierarchy.lines import automatic_lines, expect_no_star, expect_tree, nested, text_of
+from dither.anonymize.hierarchy._lines import automatic_lines, expect_no_star, expect_tree, nested, text_of
 from dither.anonymize.table.values import ANYTHING, Codes, Floats, Kind, kind_of, numbers, plain
 from dither.errors import InvalidData, InvalidParameter, SourceError
 from dither.numeric import Number, as_fraction, positive, positive_int

@@ -29,7 +29,7 @@ from dither.anonymize.configuration import Configuration
 from dither.anonymize.encoding import Encoded, encode
 from dither.anonymize.lattice.cost import Cost
 from dither.anonymize.lattice.generalize import Domain, Grouping, Node, of_rows, rolled_up, with_histograms
-from dither.anonymize.lattice.search import Outcome
+from dither.anonymize.lattice.search import NodeCheck
 from dither.anonymize.models.catalogue import DistinctDiversity, KAnonymity, KMap, Model, Overall
 from dither.anonymize.table.classes import SUPPRESSED, Histogram
 from dither.anonymize.table.values import Bools, Codes, Counts
@@ -78,7 +78,7 @@ class Requirements:
                     f"{model.least_values()} different values, and the table has {found}; ask for less"
                 )
 
-    def check(self, node: Node) -> Outcome:
+    def check(self, node: Node) -> NodeCheck:
         """Whether a node may be released, what it costs, and what follows."""
         source = self.kept.finer(node, counted=False)
         grouping, became = rolled_up(self.domain, source, node)
@@ -86,19 +86,19 @@ class Requirements:
         floor = self.cost.floor(grouping)
         if not self._few(grouping, failing):
             self.kept.add(grouping)
-            return Outcome(feasible=False, nothing_below=True, floor=floor)
+            return NodeCheck(feasible=False, nothing_below=True, floor=floor)
         if self.columns:
             grouping = self._counted(grouping, source, became)
         self.kept.add(grouping)
         failing |= self._fails(self.growing, grouping)
         if not self._few(grouping, failing):
-            return Outcome(feasible=False, nothing_below=True, floor=floor)
+            return NodeCheck(feasible=False, nothing_below=True, floor=floor)
         excess = self.cost.excess(grouping, failing)
         if not self.others:
             return self._feasible(grouping, failing, floor, excess)
         more = self._others(grouping, failing)
         if not self._few(grouping, more):
-            return Outcome(feasible=False, nothing_below=self.concludes, floor=floor, excess=excess)
+            return NodeCheck(feasible=False, nothing_below=self.concludes, floor=floor, excess=excess)
         return self._feasible(grouping, more, floor, excess)
 
     def failing(self, node: Node) -> tuple[Grouping, Codes, Bools]:
@@ -108,8 +108,8 @@ class Requirements:
         failing = (grouping.sizes < self.least) | self._fails(self.growing, grouping)
         return grouping, became[self.of_row], self._others(grouping, failing)
 
-    def _feasible(self, grouping: Grouping, failing: Bools, floor: int, excess: int) -> Outcome:
-        return Outcome(
+    def _feasible(self, grouping: Grouping, failing: Bools, floor: int, excess: int) -> NodeCheck:
+        return NodeCheck(
             feasible=True,
             all_above=self.concludes,
             cost=floor + self.cost.excess(grouping, failing),

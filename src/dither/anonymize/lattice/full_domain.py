@@ -84,10 +84,27 @@ def full_domain(
     """The release with one level for each quasi-identifier that loses least of all that satisfy every model.
 
     Say what the columns are by a configuration, or by the keywords that ``Configuration.of`` takes. Quasi-identifiers
-    without a hierarchy get an automatic one. ``levels`` fixes a level or limits it to (lowest, highest). ``most`` ends
-    the search after so many nodes, with the best of those. Rows of classes that fail are suppressed, as long as they
-    are at most the share ``suppression`` of all rows, rounded down; they are left out of the release, where ARX would
-    keep them as ``*``.
+    without a hierarchy get an automatic one. Rows of classes that fail are suppressed: left out of the release, where
+    ARX would keep them as ``*``.
+
+    Args:
+        table: Anything that ``as_table`` reads.
+        configuration: Roles and models, in place of the keywords down to ``suppression``.
+        quasi: What others may know of a person, as in ``Configuration.of``.
+        sensitive: What nobody should learn of a person; kept as it is.
+        identifying: Columns to remove, as are those that are named nowhere.
+        insensitive: Columns to keep that are neither known nor harmful.
+        k: How many rows must look alike at least.
+        models: What every class must satisfy, besides ``k``.
+        weights: How much a quasi-identifier's detail matters; 1 where none is given.
+        suppression: The most rows that may be suppressed, as a share of all, rounded down.
+        metric: What is made as small as possible, or as many for classes.
+        levels: A level, or (lowest, highest), for quasi-identifiers by name; level 0 is the table as it is.
+        most: After how many nodes the search ends, with the best of those; without it, the result is the best of all.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+
+    Raises:
+        InvalidParameter: If the table doesn't suit the configuration, no node satisfies it, or there are too many.
 
     Example:
         >>> people = pa.table({"age": [31, 33, 38, 52, 55, 59], "sex": ["f", "f", "f", "m", "m", "m"]})

@@ -101,7 +101,7 @@ class Grouping:
     """The classes of one node: the group of each quasi-identifier, and how many rows each class has.
 
     ``people`` has, for each k-map model, the people of its population in each class; ``histograms`` the counts of each
-    sensitive column that a model speaks about, or None while nobody needed them.
+    sensitive column that a model speaks about, or None until they are needed.
     """
 
     node: Node

@@ -1,7 +1,7 @@
 """The search for the cheapest node of a generalisation lattice: exact, with as few nodes checked as bounds allow.
 
 Checking a node says whether it may be released and what it costs. What else it says about nodes that weren't checked
-comes from :class:`Outcome`, and nothing is assumed beyond it, so that the node found is the cheapest of all:
+comes from :class:`NodeCheck`, and nothing is assumed beyond it, so that the node found is the cheapest of all:
 
 * ``nothing_below``: no finer node may be released. *(Predictive tagging: Samarati 2001, Incognito, OLA, Flash.)*
 * ``all_above``: every coarser node may be released; so checks look for the border along a path by halving it, as Flash
@@ -32,7 +32,7 @@ MOST_NODES = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class NodeCheck:
     """What checking a node found, and what follows for others.
 
     ``feasible``: it may be released, suppressing ``suppressed`` rows at the cost ``cost``. ``floor`` is at most the
@@ -48,7 +48,7 @@ class Outcome:
     excess: int = 0
 
 
-Check: TypeAlias = Callable[[Node], Outcome]
+Check: TypeAlias = Callable[[Node], NodeCheck]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +76,8 @@ def search(
     if run.best is None:
         return None
     cost, suppressed, place = run.best
-    return Found(
-        node=run.node(place),
-        cost=cost,
-        suppressed=suppressed,
-        nodes=prior.size,
-        checked=run.checked,
-        complete=run.complete,
-    )
+    node, nodes = run.node(place), prior.size
+    return Found(node=node, cost=cost, suppressed=suppressed, nodes=nodes, checked=run.checked, complete=run.complete)
 
 
 class _Search:
@@ -137,7 +131,7 @@ class _Search:
         if self.best is None:
             return True
         least = int(self.flat_floor[place] + self.flat_excess[place])
-        # nobody suppresses fewer than none, so that the order of places decides
+        # 0 is the least that can be suppressed, so that among equal costs the order of places decides
         return (least, 0, place) < self.best
 
     def _path(self, place: int) -> list[int]:
@@ -170,7 +164,7 @@ class _Search:
             low, high = (middle + 1, high) if up else (low, middle - 1)
             middle = (low + high) // 2
 
-    def _look(self, place: int) -> Outcome:
+    def _look(self, place: int) -> NodeCheck:
         """Check a node and note what follows."""
         outcome = self.check(self.node(place))
         self.checked += 1

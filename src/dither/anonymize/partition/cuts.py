@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dither.anonymize.releases.axes import Axis, Shape, narrow_for
+from dither.anonymize.releases.axes import Axis, AxisShape, narrow_for
 from dither.progress import Watch
 
 Rows: TypeAlias = npt.NDArray[Any]
@@ -243,8 +243,8 @@ class _Partition:
         first, last, tree, range_ = median.copy(), median.copy(), equal.copy(), equal.copy()
         for j, axis in enumerate(self.points.axes):
             here = along == j
-            tree[here], range_[here] = axis.shape is Shape.TREE, axis.shape is Shape.RANGE
-            if axis.shape is Shape.TREE:
+            tree[here], range_[here] = axis.shape is AxisShape.TREE, axis.shape is AxisShape.RANGE
+            if axis.shape is AxisShape.TREE:
                 first[here], last[here] = axis.child_of(low[here], high[here], median[here])
         block = _Block(under=at(first), upto=at(last + 1), summed=summed, base=base)
         # under a node of a tree, one child against the others: it gets a label of its own at once
@@ -262,7 +262,7 @@ class _Partition:
         """The position of the missing value in parts of a range that have it and others too, else −1."""
         alone = np.full(along.size, -1, np.int64)
         for j, axis in enumerate(self.points.axes):
-            if axis.shape is Shape.RANGE and axis.missing >= 0:
+            if axis.shape is AxisShape.RANGE and axis.missing >= 0:
                 alone[(along == j) & (high == axis.missing) & (low != axis.missing)] = axis.missing
         return alone
 
@@ -334,7 +334,7 @@ class _Partition:
         """
         if self.points.permits is not None:
             return np.zeros(widths.shape, np.bool_)
-        tree = np.array([axis.shape is Shape.TREE for axis in self.points.axes])
+        tree = np.array([axis.shape is AxisShape.TREE for axis in self.points.axes])
         stays: Mask = ~tree[None, :] | (widths == parents)
         return stays
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -68,12 +69,28 @@ def mondrian(
 ) -> Release:
     """A release of the table, as detailed as cutting at medians makes it, whose classes satisfy every model.
 
-    Say what the columns are by a configuration, or by the keywords that ``Configuration.of`` takes. ``table`` is
-    anything that ``as_table`` reads. Nobody is suppressed. ``watch`` is told about progress, and may raise to stop.
-    ``workers`` is in how many threads columns are read and printed, by default as many as the machine has cores, at
-    most four; it changes nothing but the time.
+    Say what the columns are by a configuration, or by the keywords that ``Configuration.of`` takes. Nobody is
+    suppressed.
 
     Assumes: that one row is one person; people with several rows are told apart by nothing here.
+
+    Args:
+        table: Anything that ``as_table`` reads.
+        configuration: Roles and models, in place of the keywords down to ``weights``.
+        quasi: What others may know of a person, as in ``Configuration.of``.
+        sensitive: What nobody should learn of a person; kept as it is.
+        identifying: Columns to remove, as are those that are named nowhere.
+        insensitive: Columns to keep that are neither known nor harmful.
+        k: How many rows must look alike at least.
+        models: What every class must satisfy, besides ``k``.
+        weights: How much a quasi-identifier's detail matters; 1 where none is given.
+        strict: Whether equal values stay together; else rows with the median value may go to either side.
+        workers: In how many threads columns are read and printed: as many as there are cores, at most four. It changes
+            nothing but the time.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+
+    Raises:
+        InvalidParameter: If the table doesn't suit the configuration, or no release can satisfy it.
 
     Example:
         >>> ages = pa.table({"age": [31, 33, 38, 52, 55, 59], "ill": [True, False, True, False, True, False]})
@@ -253,25 +270,15 @@ class _Rules:
         )
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _AtPoints:
     """Whether parts made of points satisfy the models, from counts of the points alone."""
 
-    def __init__(
-        self,
-        *,
-        models: tuple[Model, ...],
-        weights: Counts | None,
-        overall: dict[str, Overall],
-        histograms: dict[str, Histogram],
-        people: dict[int, Counts],
-    ) -> None:
-        self.models, self.weights, self.overall, self.histograms, self.people = (
-            models,
-            weights,
-            overall,
-            histograms,
-            people,
-        )
+    models: tuple[Model, ...]
+    weights: Counts | None
+    overall: dict[str, Overall]
+    histograms: dict[str, Histogram]
+    people: dict[int, Counts]
 
     def __call__(self, points: npt.NDArray[Any], part: Counts, number: int) -> Bools:
         weights = None if self.weights is None else self.weights[points]

@@ -1,9 +1,7 @@
 """A quasi-identifier as an axis: its values in an order, and how much of it a part of the table covers.
 
-Three shapes. A *range* (numbers, dates, ordered values) is printed from lowest to highest and covers the distance
-between them. A *set* (categories) is printed as its members and covers as many of the values. A *tree* (anything with
-a hierarchy) is printed as the label of the lowest group that contains all, and covers the values of that group. Values
-stand in an order in which every group of a tree is one stretch, so that a tree is a range with more structure.
+``AxisShape`` has the three ways to print a part. Values stand in an order in which every group of a tree is one
+stretch, so that a tree is a range with more structure.
 """
 
 from __future__ import annotations
@@ -31,12 +29,15 @@ _MOST_IN_WORDS = 256
 _LEAST_SHARE = 1e-12
 
 
-class Shape(Enum):
+class AxisShape(Enum):
     """What a part of an axis looks like when it is printed."""
 
     RANGE = "range"
+    """From lowest to highest (numbers, dates, ordered values): it covers the distance between them."""
     SET = "set"
+    """Its members (categories): it covers as many of the values."""
     TREE = "tree"
+    """The label of the lowest group of a hierarchy that contains all: it covers the values of that group."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,7 +49,7 @@ class Axis:
     """
 
     name: str
-    shape: Shape
+    shape: AxisShape
     kind: Kind
     weight: float
     values: pa.Array[Any]
@@ -67,17 +68,17 @@ class Axis:
         made = partial(cls, name=encoded.name, kind=encoded.kind, weight=attribute.weight)
         if hierarchy is None and encoded.kind.on_a_line:
             positions = encoded.codes.astype(narrow, copy=False)
-            return made(shape=Shape.RANGE, values=encoded.values, positions=positions, missing=missing)
+            return made(shape=AxisShape.RANGE, values=encoded.values, positions=positions, missing=missing)
         order = _by_frequency(encoded) if hierarchy is None else hierarchy.order(encoded.values)
         place = np.empty(size, narrow)
         place[order] = np.arange(size)
         made = partial(made, values=encoded.values.take(order), positions=place[encoded.codes])
         if hierarchy is None:
-            return made(shape=Shape.SET, missing=missing)
+            return made(shape=AxisShape.SET, missing=missing)
         levels = [hierarchy.level_codes(level, encoded.values) for level in range(hierarchy.height + 1)]
         renamed = [_rising(codes[order], labels) for codes, labels in levels]
         return made(
-            shape=Shape.TREE,
+            shape=AxisShape.TREE,
             missing=int(place[missing]) if encoded.missing else -1,
             groups=tuple(codes for codes, _ in renamed),
             labels=tuple(labels for _, labels in renamed),
@@ -141,7 +142,7 @@ class Axis:
 
     def extent(self, low: Positions, high: Positions) -> tuple[Positions, Positions]:
         """The first and last position of what is printed for values from low to high: of a tree, a whole group."""
-        if self.shape is not Shape.TREE:
+        if self.shape is not AxisShape.TREE:
             return low, high
         level = self.meeting_level(low, high)
         first, last = np.empty_like(low), np.empty_like(high)
@@ -155,7 +156,7 @@ class Axis:
         """How much of the axis each part covers, from 0 (one value) to 1 (all); parts are stretches of positions."""
         if self.size < 2 or not starts.size:
             return np.zeros(starts.size)
-        if self.shape is Shape.SET:
+        if self.shape is AxisShape.SET:
             return (self.distinct(positions, starts) - 1.0) / (self.size - 1)
         return self.share_between(np.minimum.reduceat(positions, starts), np.maximum.reduceat(positions, starts))
 
@@ -163,7 +164,7 @@ class Axis:
         """How much of a range or tree lies between two positions; a missing value beside others counts as all."""
         if self.size < 2:
             return np.zeros(low.size)
-        if self.shape is Shape.TREE:
+        if self.shape is AxisShape.TREE:
             first, last = self.extent(low.astype(np.int64), high.astype(np.int64))
             return np.asarray((last - first) / (self.size - 1.0))
         width = np.where(

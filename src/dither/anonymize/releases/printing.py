@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dither.anonymize.releases.axes import Axis, Positions, Shape, narrow_for, ranks_of_texts
+from dither.anonymize.releases.axes import Axis, AxisShape, Positions, narrow_for, ranks_of_texts
 from dither.anonymize.table.row_keys import keys_of, order_of
 from dither.anonymize.table.values import Bools, Counts, Floats, is_text, plain
 
@@ -61,10 +61,10 @@ class Cells:
             return _none(axis)
         low = np.minimum.reduceat(positions, starts).astype(np.int32)
         high = np.maximum.reduceat(positions, starts).astype(np.int32)
-        if axis.shape is Shape.TREE:
+        if axis.shape is AxisShape.TREE:
             return cls.under(axis, axis.meeting_level(low, high), low)
         shares = axis.share(positions, starts)
-        if axis.shape is Shape.SET:
+        if axis.shape is AxisShape.SET:
             return _sets(axis, low, high, shares, axis.members(positions, starts))
         return _ranges(axis, low, high, shares, positions, starts)
 
@@ -193,7 +193,7 @@ def _none(axis: Axis) -> Cells:
         low=nothing,
         high=nothing,
         or_missing=np.zeros(0, np.bool_),
-        members=(nothing, nothing) if axis.shape is Shape.SET else None,
+        members=(nothing, nothing) if axis.shape is AxisShape.SET else None,
     )
 
 

@@ -45,7 +45,7 @@ import pyarrow.types as types
 
 from dither.anonymize.attributes import Role
 from dither.anonymize.configuration import Configuration
-from dither.anonymize.releases.axes import Shape
+from dither.anonymize.releases.axes import AxisShape
 from dither.anonymize.releases.printing import Cells
 from dither.anonymize.releases.quality import Quality, quality_of
 from dither.anonymize.table.classes import Classes
@@ -122,7 +122,7 @@ class Release:
         table = self.table
         of_row = self.classes.of_row[self.rows]
         for one in self.cells:
-            if one.axis.shape is not Shape.RANGE:
+            if one.axis.shape is not AxisShape.RANGE:
                 continue
             nothing = pa.array((one.high < one.low)[of_row])
             for suffix, positions in (("low", one.low), ("high", one.high)):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dither.anonymize.attributes import Attribute, Role
 from dither.anonymize.encoding import encode
-from dither.anonymize.releases.axes import Axis, Shape
+from dither.anonymize.releases.axes import Axis, AxisShape
 from dither.anonymize.releases.printing import Cells
 from dither.anonymize.releases.release import Release
 from dither.anonymize.table.read import as_table
@@ -139,9 +139,9 @@ class _Task:
 
 def _bins(axis: Axis) -> Counts:
     """The first position of each bin; bins are stretches of the axis, and the missing value at its end has its own."""
-    if axis.size <= (_BINS_OF_A_RANGE if axis.shape is Shape.RANGE else _MOST_BINS):
+    if axis.size <= (_BINS_OF_A_RANGE if axis.shape is AxisShape.RANGE else _MOST_BINS):
         return np.arange(axis.size)
-    if axis.shape is Shape.SET:
+    if axis.shape is AxisShape.SET:
         # the most frequent categories, and all others together
         return np.arange(_MOST_BINS)
     summed = np.cumsum(axis.counts)

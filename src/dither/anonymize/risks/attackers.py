@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dither.anonymize.risks.combinations import Longs, class_of_row, codes_of, unwrapped, unwrapped_type
+from dither.anonymize.risks.combinations import codes_of, unwrapped, unwrapped_type
 from dither.anonymize.table.read import as_table
+from dither.anonymize.table.row_keys import alike
+from dither.anonymize.table.values import Counts
 from dither.errors import InvalidData, InvalidParameter
 from dither.numeric import positive_int
 
@@ -86,21 +88,20 @@ def exposure(data: Any, columns: Sequence[str], *, k: int = 10, population: Any 
     rows = table.num_rows
     absent, journalist = 0, None
     if population is None:
-        classes, number = class_of_row([codes_of(table.column(name)) for name in names], rows)
-        sizes = np.bincount(classes, minlength=number)
-        marketer = number / rows
+        sizes = alike(*zip(*(codes_of(table.column(name)) for name in names), strict=True))[2]
+        marketer = sizes.size / rows
     else:
         everybody = as_table(population)
-        both = [codes_of(_together(table, everybody, name)) for name in names]
-        classes, number = class_of_row(both, rows + everybody.num_rows)
-        sizes = np.bincount(classes[:rows], minlength=number)
-        alike = np.bincount(classes[rows:], minlength=number)[sizes > 0]
+        both = (codes_of(_together(table, everybody, name)) for name in names)
+        first, classes, _ = alike(*zip(*both, strict=True))
+        sizes = np.bincount(classes[:rows], minlength=first.size)
+        people = np.bincount(classes[rows:], minlength=first.size)[sizes > 0]
         sizes = sizes[sizes > 0]
         # people of the table are people of the population, even where its list lacks them
-        absent = int(np.maximum(sizes - alike, 0).sum())
-        alike = np.maximum(sizes, alike)
-        journalist = _attacker(sizes, alike, small)
-        marketer = float((sizes / alike).sum()) / rows
+        absent = int(np.maximum(sizes - people, 0).sum())
+        people = np.maximum(sizes, people)
+        journalist = _attacker(sizes, people, small)
+        marketer = float((sizes / people).sum()) / rows
     return Exposure(
         columns=tuple(names),
         k=small,
@@ -140,7 +141,7 @@ def known_columns(table: pa.Table, columns: Iterable[str] | None, notes: list[st
     return names
 
 
-def _attacker(sizes: Longs, alike: Longs, k: int) -> Attacker:
+def _attacker(sizes: Counts, alike: Counts, k: int) -> Attacker:
     """Rows in classes of ``sizes``, to be told from ``alike`` people each."""
     rows = int(sizes.sum())
     return Attacker(
@@ -150,7 +151,7 @@ def _attacker(sizes: Longs, alike: Longs, k: int) -> Attacker:
     )
 
 
-def _bands(sizes: Longs, k: int) -> tuple[Band, ...]:
+def _bands(sizes: Counts, k: int) -> tuple[Band, ...]:
     bands, lows = [], sorted({*BANDS, k})
     for position, low in enumerate(lows):
         high = lows[position + 1] - 1 if position + 1 < len(lows) else None

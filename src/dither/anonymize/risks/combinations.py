@@ -14,13 +14,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-Codes = NDArray[np.int32]
-Longs = NDArray[np.int64]
-# Beyond this many bits a key, a value and a row no longer fit into one number to sort by.
-BITS = 62
+from dither.anonymize.encoding import cleaned, dictionary
+from dither.anonymize.table.row_keys import order_of
+from dither.anonymize.table.values import Codes, Counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +55,8 @@ class Combination:
 class Partition:
     """The classes with two rows or more: their rows, class by class, and the class of each."""
 
-    rows: Longs
-    classes: Longs
+    rows: Counts
+    classes: Counts
 
 
 def unwrapped_type(kind: Any) -> Any:
@@ -87,35 +84,8 @@ def unwrapped(column: Any) -> Any:
 
 def codes_of(column: pa.ChunkedArray[Any]) -> tuple[Codes, int]:
     """Equal values as equal numbers from 0, and how many there are; missing values (NULL, NaN) are one value."""
-    column = unwrapped(column)
-    if pa.types.is_null(column.type):
-        return np.zeros(len(column), np.int32), min(1, len(column))
-    if pa.types.is_floating(column.type):
-        # −0 and 0 are one value; adding 0 makes them so
-        column = pc.add(column.cast(pa.float64()), 0.0)
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, pa.float64()), column)
-    # the chunks of an encoded column share one dictionary
-    chunks: list[Any] = pc.dictionary_encode(column, null_encoding="encode").chunks
-    if not chunks:
-        return np.zeros(0, np.int32), 0
-    codes = [chunk.indices.to_numpy(zero_copy_only=False) for chunk in chunks]
-    return np.concatenate(codes).astype(np.int32, copy=False), len(chunks[-1].dictionary)
-
-
-def class_of_row(columns: Sequence[tuple[Codes, int]], rows: int) -> tuple[Longs, int]:
-    """The class of each row by all columns together, numbered from 0, and how many classes there are."""
-    found, number = np.zeros(rows, np.int64), 1
-    for codes, size in columns:
-        keys = found * size + codes
-        if number * size <= 4 * rows + 1024:
-            used = np.flatnonzero(np.bincount(keys, minlength=number * size))
-            names = np.zeros(number * size, np.int64)
-            names[used] = np.arange(used.size)
-            found, number = names[keys], used.size
-        else:
-            values, found = np.unique(keys, return_inverse=True)
-            number = values.size
-    return found, number
+    codes, values = dictionary(cleaned(unwrapped(column)))
+    return codes, len(values)
 
 
 @dataclass(slots=True)
@@ -208,7 +178,7 @@ def _subsets(places: Sequence[int], size: int) -> list[tuple[int, ...]]:
     return chosen
 
 
-def _split(partition: Partition, column: tuple[Codes, int], *, keep: bool) -> tuple[Partition, Longs]:
+def _split(partition: Partition, column: tuple[Codes, int], *, keep: bool) -> tuple[Partition, Counts]:
     """Split each class by one more column: what remains in classes of two or more, and the sizes of all parts.
 
     Without ``keep`` only the sizes are wanted, and the first result is empty.
@@ -225,21 +195,14 @@ def _split(partition: Partition, column: tuple[Codes, int], *, keep: bool) -> tu
             return nothing, sizes[sizes > 0]
         keys.sort()
         return nothing, np.diff(_starts(keys), append=keys.size)
-    width = keys.size.bit_length()
-    if (number * size).bit_length() + width <= BITS:
-        # one sort of keys that carry their place: the order and the groups at once
-        packed = (keys << width) | np.arange(keys.size)
-        packed.sort()
-        order, keys = packed & ((1 << width) - 1), packed >> width
-    else:
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
+    order = order_of(keys, number * size)
+    keys = keys[order]
     sizes = np.diff(_starts(keys), append=keys.size)
     shared = sizes > 1
     left = np.repeat(np.arange(np.count_nonzero(shared)), sizes[shared])
     return Partition(partition.rows[order[np.repeat(shared, sizes)]], left), sizes
 
 
-def _starts(keys: Longs) -> Longs:
+def _starts(keys: Counts) -> Counts:
     """Where a new key begins in sorted keys."""
     return np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))

@@ -64,8 +64,11 @@ class Notice(Enum):
     """What a column is noticed for."""
 
     IDENTIFIER = "as good as a name: remove or coarsen it"
+    """By itself it leaves nearly all rows alone, so it isn't combined with others."""
     CONSTANT = "the same for everybody: tells nothing"
+    """It has one value, and isn't combined either."""
     DETERMINED = "told by another column already"
+    """Equal values of another column always come with equal values of this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -429,19 +432,8 @@ def _draw_bands(figure: Figure, known: Exposure) -> None:
     colours = [EXACT if band.low < known.k else PRIVATE for band in known.bands]
     axes.bar(range(len(shares)), shares, color=colours, width=0.75)
     for place, (share, band) in enumerate(zip(shares, known.bands, strict=True)):
-        if band.rows:
-            axes.annotate(
-                percent(share / 100),
-                xy=(place, share),
-                xytext=(0, 2),
-                textcoords="offset points",
-                ha="center",
-                color=LINE,
-                fontsize=8,
-            )
-        else:
-            axes.annotate("0", xy=(place, 0), xytext=(0, 2), textcoords="offset points", ha="center", color=FAINT,
-                          fontsize=8)  # fmt: skip
+        text, colour = (percent(share / 100), LINE) if band.rows else ("0", FAINT)
+        axes.annotate(text, (place, share), (0, 2), textcoords="offset points", ha="center", color=colour, fontsize=8)
     axes.set_xticks(range(len(shares)), [str(band) for band in known.bands], rotation=35, ha="right")
     axes.set(xlabel="size of the class", ylabel="rows, %")
     axes.margins(y=0.15)

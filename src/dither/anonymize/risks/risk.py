@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from dither.anonymize.risks.attackers import exposure, known_columns
 from dither.anonymize.risks.combinations import (
-    Codes,
     Combination,
     Search,
     codes_of,
@@ -32,6 +31,7 @@ from dither.anonymize.risks.combinations import (
 )
 from dither.anonymize.risks.report import ColumnRisk, Notice, RiskReport
 from dither.anonymize.table.read import as_table
+from dither.anonymize.table.values import Codes
 from dither.errors import InvalidData
 from dither.numeric import positive_int
 from dither.progress import Watch, unwatched
@@ -54,17 +54,24 @@ def risk(
 ) -> RiskReport:
     """Count how many rows every combination of up to ``most`` columns singles out, and rank the columns by it.
 
-    ``columns`` are those that somebody might know; without them, all that have plain values. A class with fewer than
-    ``k`` rows is called small. ``population`` is a table of everybody, with the same columns, for the journalist's and
-    the marketer's risk. Missing values are a value of their own. If there are more than ``limit`` combinations, large
-    ones are searched among the most telling columns only, and the notes say so.
+    Missing values are a value of their own. The report holds exact facts about the data: it is for its owner alone.
+
+    Args:
+        data: Anything that ``as_table`` reads.
+        columns: Those that somebody might know; all that have plain values if none are named.
+        most: The largest number of columns to combine.
+        k: A class with fewer rows is called small.
+        population: A table of everybody with the same columns, for the journalist's and the marketer's risk.
+        limit: With more combinations than this, large ones are searched among the most telling columns only, and the
+            notes say so.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+
+    Raises:
+        InvalidData: If the table has no rows.
+        InvalidParameter: If a column isn't there, or holds lists or records.
     """
     table = as_table(data)
-    size, small, most_searched = (
-        positive_int(most, "most"),
-        positive_int(k, "k"),
-        positive_int(limit, "limit"),
-    )
+    size, small, most_searched = positive_int(most, "most"), positive_int(k, "k"), positive_int(limit, "limit")
     if not table.num_rows:
         raise InvalidData("the table has no rows: there is nobody to be at risk")
     notes: list[str] = []

@@ -45,12 +45,8 @@ class Histogram:
     def _summed(cls, rows: Counts, codes: npt.NDArray[Any], counts: Counts, *, number: int, size: int) -> Self:
         """Sum ``counts`` (ones if empty) by class and code."""
         if not number or not size:
-            return cls(
-                starts=np.zeros(number + 1, np.int64),
-                codes=np.zeros(0, np.int32),
-                counts=np.zeros(0, np.int64),
-                size=size,
-            )
+            starts, none = np.zeros(number + 1, np.int64), np.zeros(0, np.int64)
+            return cls(starts=starts, codes=none.astype(np.int32), counts=none, size=size)
         key = rows * size + codes
         cells = number * size
         if cells <= max(4 * key.size, 1 << 16):

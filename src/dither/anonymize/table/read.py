@@ -90,7 +90,7 @@ def _read(path: Path, separator: str | None, wanted: Mapping[str, pa.DataType]) 
         raise SourceError(f"{str(path)!r} is not a file" + ("" if path.exists() else ": there is nothing of that name"))
     try:
         if name.endswith((".parquet", ".pq")):
-            # the index and the origin that pandas notes are nobody's business
+            # metadata of pandas (its index, where the file came from) isn't for readers of a release
             return parquet.read_table(path).replace_schema_metadata(None)
         if name.endswith(TEXT_FILES):
             return _read_text(path, separator, wanted)

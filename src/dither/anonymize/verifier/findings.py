@@ -6,29 +6,6 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Problem(Enum):
-    """What can be wrong with a release."""
-
-    COLUMN_MISSING = "column missing"
-    IDENTIFYING_COLUMN = "identifying column"
-    UNKNOWN_COLUMN = "unknown column"
-    MODEL_VIOLATED = "model violated"
-    TOO_MANY_SUPPRESSED = "too many suppressed"
-    TOO_MANY_ROWS = "too many rows"
-    NOT_IN_HIERARCHY = "not in hierarchy"
-    NOT_FROM_ORIGINAL = "not from original"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that is wrong: what, in which column, in how many classes, cells or rows, and in words."""
-
-    problem: Problem
-    text: str
-    column: str | None = None
-    count: int = 1
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
     """What the verifier found; ``good`` if nothing is wrong.
@@ -42,7 +19,7 @@ class Verified:
     smallest: int
     suppressed: int
     undecided: bool = False
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Flaw, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -58,3 +35,34 @@ class Verified:
         verdict = passed if self.good else f"{len(self.findings)} problem{'s' * (len(self.findings) > 1)}"
         lines = [f"{head}: {verdict}", *(f"- {found.text}" for found in self.findings)]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flaw:
+    """One thing that is wrong: what, in which column, in how many classes, cells or rows, and in words."""
+
+    problem: Problem
+    text: str
+    column: str | None = None
+    count: int = 1
+
+
+class Problem(Enum):
+    """What can be wrong with a release."""
+
+    COLUMN_MISSING = "column missing"
+    """The configuration names a column that the release doesn't have."""
+    IDENTIFYING_COLUMN = "identifying column"
+    """A column that names people was left in."""
+    UNKNOWN_COLUMN = "unknown column"
+    """The release has a column that the configuration doesn't speak of."""
+    MODEL_VIOLATED = "model violated"
+    """A class of rows doesn't satisfy a model."""
+    TOO_MANY_SUPPRESSED = "too many suppressed"
+    """More rows are left out than the configuration allows."""
+    TOO_MANY_ROWS = "too many rows"
+    """There are more rows than in the original."""
+    NOT_IN_HIERARCHY = "not in hierarchy"
+    """A printed label is at no level of its column's hierarchy."""
+    NOT_FROM_ORIGINAL = "not from original"
+    """A row or a value stands for nothing in the original."""

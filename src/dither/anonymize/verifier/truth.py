@@ -13,7 +13,7 @@ from dither.anonymize.attributes import Attribute, Role
 from dither.anonymize.configuration import Configuration
 from dither.anonymize.models.catalogue import KMap
 from dither.anonymize.table.values import ANYTHING, Bools, Counts
-from dither.anonymize.verifier.findings import Finding, Problem
+from dither.anonymize.verifier.findings import Flaw, Problem
 from dither.anonymize.verifier.grouping import Coded, Printed, Sorts
 from dither.anonymize.verifier.matching import Fit, fitting, placed, spread
 from dither.anonymize.verifier.parse import read_cells
@@ -44,7 +44,7 @@ def people(model: KMap, printed: Printed, quasi: list[Attribute]) -> list[int]:
 
 def untruths(
     printed: Printed, configuration: Configuration, original: pa.Table, starred: Bools
-) -> Iterator[Finding | str]:
+) -> Iterator[Flaw | str]:
     """What is wrong with a release against its original, and notes on what couldn't be decided."""
     quasi = [configuration.attribute(name) for name in printed.keys[: printed.width]]
     names = [attribute.name for attribute in quasi]
@@ -53,7 +53,7 @@ def untruths(
         raise InvalidParameter(f"the original has no column {', '.join(map(repr, lacking))}")
     rows = printed.groups.of_row.size
     if rows > original.num_rows:
-        yield Finding(
+        yield Flaw(
             problem=Problem.TOO_MANY_ROWS,
             text=f"the release has {rows} rows and the original {original.num_rows}",
             count=rows - original.num_rows,
@@ -102,13 +102,13 @@ def _spelled(printed: Printed, name: str) -> list[str | None]:
     return [texts[code] for code in printed.cells(name).tolist()]
 
 
-def _unreadable(attribute: Attribute, fit: Fit) -> Iterator[Finding]:
+def _unreadable(attribute: Attribute, fit: Fit) -> Iterator[Flaw]:
     number = len(fit.reading.unreadable)
     if not number:
         return
     listed = attribute.hierarchy is not None
     why = "are not labels that its hierarchy has for the original's values" if listed else "can't be read"
-    yield Finding(
+    yield Flaw(
         problem=Problem.NOT_IN_HIERARCHY if listed else Problem.NOT_FROM_ORIGINAL,
         text=f"{number} different cells of {attribute.name!r} {why}",
         column=attribute.name,
@@ -118,7 +118,7 @@ def _unreadable(attribute: Attribute, fit: Fit) -> Iterator[Finding]:
 
 def _unexplained(
     printed: Printed, fits: list[tuple[Fit, Counts]], original: pa.Table, starred: Bools
-) -> Iterator[Finding | str]:
+) -> Iterator[Flaw | str]:
     """Every released row comes from an original row of its own, with everything that is kept unchanged."""
     groups = printed.groups
     shown = np.flatnonzero(~starred[groups.of_row])
@@ -138,7 +138,7 @@ def _unexplained(
     if explained is None:
         yield "classes overlap so much that released rows were not matched with original ones one by one"
     elif explained < shown.size:
-        yield Finding(
+        yield Flaw(
             problem=Problem.NOT_FROM_ORIGINAL,
             text=f"{shown.size - explained} of {shown.size} released rows come from no original row: a cell doesn't "
             "stand for the value that was there, or something that is kept was changed",

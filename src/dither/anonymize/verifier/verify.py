@@ -30,11 +30,11 @@ from dither.anonymize.models.catalogue import KMap, Model
 from dither.anonymize.table.read import as_table
 from dither.anonymize.table.values import ANYTHING, Bools
 from dither.anonymize.verifier.definitions import satisfies
-from dither.anonymize.verifier.findings import Finding, Problem, Verified
+from dither.anonymize.verifier.findings import Flaw, Problem, Verified
 from dither.anonymize.verifier.grouping import Coded, Printed, decoded, in_order, spelled, value_type
 from dither.anonymize.verifier.truth import people, untruths
 
-__all__ = ["Finding", "Problem", "Verified", "verify"]
+__all__ = ["Flaw", "Problem", "Verified", "verify"]
 
 
 def verify(released: Any, configuration: Configuration, original: Any = None) -> Verified:
@@ -61,7 +61,7 @@ class _Check:
 
     def __init__(self, table: pa.Table, configuration: Configuration, original: pa.Table | None) -> None:
         self.table, self.configuration, self.original = table, configuration, original
-        self.findings: list[Finding] = []
+        self.findings: list[Flaw] = []
         self.notes: list[str] = []
         have = table.column_names
         self.quasi = [attribute for attribute in configuration.quasi if attribute.name in have]
@@ -109,7 +109,7 @@ class _Check:
         )
 
     def _found(self, problem: Problem, text: str, *, column: str | None = None, count: int = 1) -> None:
-        self.findings.append(Finding(problem=problem, text=text, column=column, count=count))
+        self.findings.append(Flaw(problem=problem, text=text, column=column, count=count))
 
     def _columns(self) -> None:
         """The release has the columns that it should have, and no others."""

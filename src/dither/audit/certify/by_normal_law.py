@@ -16,8 +16,8 @@ from scipy.special import ndtr, stdtrit
 from scipy.stats import chi2, f
 
 from dither.audit.certify.by_sampling import LONGEST_STEP, PATIENCE, PLANNED
-from dither.audit.certify.task import Finding, Task, fingerprints, probed
-from dither.audit.counting import Interval, epsilon_down
+from dither.audit.certify.task import Certified, Task, fingerprints, probed
+from dither.audit.counting import Enclosure, epsilon_down
 from dither.audit.drawing import clock
 from dither.audit.drawing.draws import LARGEST_BLOCK, Draws, collect
 from dither.audit.drawing.workers import blocks, totals
@@ -39,7 +39,7 @@ BARS = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Axis:
+class NormalAxis:
     """A number made of the output on which the two inputs differ most: the output itself, or a weighted sum.
 
     A weighted sum of a normal vector is normal, and what it shows the whole output shows at least.
@@ -51,7 +51,7 @@ class Axis:
     spread: float
 
     @classmethod
-    def fitted(cls, first: Columns, second: Columns) -> Axis:
+    def fitted(cls, first: Columns, second: Columns) -> NormalAxis:
         """Fisher's (1936) direction, and units in which sums lose no digits."""
         names = tuple(first.numbers)
         a, b = (np.column_stack([side.numbers[name] for name in names]) for side in (first, second))
@@ -83,7 +83,7 @@ class Axis:
         return self.names[0] if len(self.names) == 1 else f"a weighted sum of {len(self.names)} numbers of the output"
 
 
-def by_normal_law(task: Task) -> list[Finding]:
+def by_normal_law(task: Task) -> list[Certified]:
     """All that follows from the two means and the variance, at every look."""
     pair = task.draws()
     task.tell("looking at outputs")
@@ -95,7 +95,7 @@ def by_normal_law(task: Task) -> list[Finding]:
     if first.kinds and not first.numbers:
         raise InvalidData("outputs that aren't numbers can't be normal: audit without the assumption")
     # before the clock is looked at: what is plainly not normal is refused however slowly it was read
-    axis = Axis.fitted(first, second)
+    axis = NormalAxis.fitted(first, second)
     if task.left <= 0:
         return []
     raw = collect(pair, most=CHECKED, seconds=0.15 * task.left)
@@ -121,12 +121,12 @@ def by_normal_law(task: Task) -> list[Finding]:
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class MomentTally:
     """One block: how many draws of each input, their sum and the sum of their squares."""
 
     pair: tuple[Draws, Draws]
     layout: Layout
-    axis: Axis
+    axis: NormalAxis
     size: int
 
     def __call__(self) -> Floats:
@@ -142,14 +142,14 @@ class Moments:
         return fingerprints(self.layout.read(self.pair[0](probed(self.pair[0].each))))
 
 
-def _sized(task: Task, pair: tuple[Draws, Draws], layout: Layout, axis: Axis) -> tuple[Moments, float]:
+def _sized(task: Task, pair: tuple[Draws, Draws], layout: Layout, axis: NormalAxis) -> tuple[MomentTally, float]:
     trial = max(1, min(1 << 14, int(0.01 * task.left / max(pair[0].each + pair[1].each, 1e-9))))
     start = clock.now()
-    Moments(pair, layout, axis, trial)()
+    MomentTally(pair, layout, axis, trial)()
     each = (clock.now() - start) / trial
     step = min(LONGEST_STEP, task.left / 100)
     size = max(2, min(LARGEST_BLOCK // len(axis.names), int(step / max(each, 1e-10))))
-    return Moments(pair, layout, axis, size), each * size
+    return MomentTally(pair, layout, axis, size), each * size
 
 
 # ------------------------------------------------------------------ what the moments say
@@ -162,8 +162,8 @@ class Box:
     ``first`` says whether the first input's mean is the larger one.
     """
 
-    means: tuple[Interval, Interval]
-    deviation: Interval
+    means: tuple[Enclosure, Enclosure]
+    deviation: Enclosure
     distance_down: float
     first: bool
     guess: tuple[float, float, float]
@@ -178,14 +178,9 @@ def _box(total: Floats, failure: float) -> Box:
     (n, sum_a, squares_a), (m, sum_b, squares_b) = total.tolist()
     freedom = n + m - 2
     if min(n, m) < FEWEST:
-        anywhere = Interval(-math.inf, math.inf)
-        return Box(
-            means=(anywhere, anywhere),
-            deviation=Interval(0.0, math.inf),
-            distance_down=0.0,
-            first=True,
-            guess=(0.0, 0.0, 1.0),
-        )
+        anywhere = Enclosure(-math.inf, math.inf)
+        guess, deviates = (0.0, 0.0, 1.0), Enclosure(0.0, math.inf)
+        return Box(means=(anywhere, anywhere), deviation=deviates, distance_down=0.0, first=True, guess=guess)
     a, b = sum_a / n, sum_b / m
     variance = max((squares_a - n * a * a) + (squares_b - m * b * b), 0.0) / freedom
     deviation = math.sqrt(variance)
@@ -196,19 +191,19 @@ def _box(total: Floats, failure: float) -> Box:
     difference = abs(a - b) * (1 - SLACK) - reach * (1 + SLACK) - SLACK * deviation
     tail = -float(stdtrit(freedom, 0.05 * failure)) * deviation * (1 + SLACK)
     means = tuple(
-        Interval(mean - tail / math.sqrt(size) - SLACK * deviation, mean + tail / math.sqrt(size) + SLACK * deviation)
+        Enclosure(mean - tail / math.sqrt(size) - SLACK * deviation, mean + tail / math.sqrt(size) + SLACK * deviation)
         for mean, size in ((a, n), (b, m))
     )
     return Box(
         means=(means[0], means[1]),
-        deviation=Interval(low, high),
+        deviation=Enclosure(low, high),
         distance_down=max(0.0, difference / high) if high > 0 else 0.0,
         first=a > b,
         guess=(a, b, deviation),
     )
 
 
-def _finding(task: Task, axis: Axis, box: Box, sample: tuple[Floats, Floats], draws: int) -> Finding:
+def _finding(task: Task, axis: NormalAxis, box: Box, sample: tuple[Floats, Floats], draws: int) -> Certified:
     mu = box.distance_down
     refutes, witness = _contradiction(task, mu)
     bound = _epsilon_down(mu, task.delta) if task.delta > 0 else None
@@ -221,7 +216,7 @@ def _finding(task: Task, axis: Axis, box: Box, sample: tuple[Floats, Floats], dr
     cut = (a + b) / 2 + witness * deviation**2 / gap if witness is not None else lower + 7 * deviation
     p_side, q_side = (0, 1) if box.first else (1, 0)
     p, q = (_above(cut, box.means[side], box.deviation) for side in (p_side, q_side))
-    return Finding(
+    return Certified(
         epsilon=epsilon_down(p.low, q.high, 0.0) if bound is None else bound,
         refutes=refutes,
         event=f"{axis.words} ≥ {axis.outwards(cut):.6g}",
@@ -256,12 +251,12 @@ def _epsilon_down(mu: float, delta: float) -> float:
     return largest_true(exceeds, 0.0, LARGEST_EPSILON, relative=1e-12)
 
 
-def _above(cut: float, mean: Interval, deviation: Interval) -> Interval:
+def _above(cut: float, mean: Enclosure, deviation: Enclosure) -> Enclosure:
     """The probability of a half line, over all means and deviations of the box."""
     if not (math.isfinite(mean.low) and deviation.low > 0 and math.isfinite(deviation.high)):
-        return Interval(0.0, 1.0)
+        return Enclosure(0.0, 1.0)
     corners = [float(ndtr((m - cut) / s)) for m in (mean.low, mean.high) for s in (deviation.low, deviation.high)]
-    return Interval(min(corners) * (1 - SLACK), min(1.0, max(corners) * (1 + SLACK)))
+    return Enclosure(min(corners) * (1 - SLACK), min(1.0, max(corners) * (1 + SLACK)))
 
 
 # ------------------------------------------------------------------ is the assumption plainly false?
@@ -298,7 +293,7 @@ def anderson_darling(numbers: Floats) -> float:
     return min(1.0, math.exp(min(0.0, 1.2937 - 5.709 * statistic + 0.0186 * min(statistic, 100.0) ** 2)))
 
 
-def _sketch(axis: Axis, sample: tuple[Floats, Floats], cut: float) -> Sketch:
+def _sketch(axis: NormalAxis, sample: tuple[Floats, Floats], cut: float) -> Sketch:
     both = np.concatenate(sample)
     edges = np.linspace(float(both.min()), max(float(both.max()), cut), BARS + 1)
     x, other = (np.histogram(side, edges)[0].astype(np.float64) for side in sample)

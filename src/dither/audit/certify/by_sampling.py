@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dither.audit.certify.task import Finding, Task, fingerprints, probed
+from dither.audit.certify.task import Certified, Task, fingerprints, probed
 from dither.audit.claims import Claim
-from dither.audit.counting import Interval, epsilon_down, event_intervals
+from dither.audit.counting import Enclosure, epsilon_down, event_intervals
 from dither.audit.drawing import clock
 from dither.audit.drawing.draws import LARGEST_BLOCK, Draws, collect
 from dither.audit.drawing.workers import blocks, totals
@@ -54,7 +54,7 @@ STEP, TRIED = 4, 0.02
 QUICK = 2_000
 
 
-def by_sampling(task: Task) -> list[Finding]:
+def by_sampling(task: Task) -> list[Certified]:
     """All that sampling finds until the time is over, or until the claim is refuted."""
     pair = task.draws()
     raw = (pair[0](1), pair[1](1))
@@ -66,7 +66,7 @@ def by_sampling(task: Task) -> list[Finding]:
     reading = _reading(raw)
     each = sum(draws.each + reading for draws in pair)
     short = task.stop and task.claim is not None and ROUNDS[0].seconds * task.left / each > QUICK
-    findings: list[Finding] = []
+    findings: list[Certified] = []
     for plan in ROUNDS if short else ONE_ROUND:
         findings += _round(task, pair, plan, reading)
         if task.stop and any(finding.refutes for finding in findings):
@@ -82,7 +82,7 @@ def _reading(raw: tuple[Block, Block]) -> float:
     return (clock.now() - start) / len(raw[0])
 
 
-def _round(task: Task, pair: tuple[Draws, Draws], plan: Round, reading: float) -> list[Finding]:
+def _round(task: Task, pair: tuple[Draws, Draws], plan: Round, reading: float) -> list[Certified]:
     if task.left <= 0:
         return []
     seconds = plan.seconds * task.left
@@ -162,7 +162,7 @@ def _counted(
     choice: Choice,
     sample: tuple[Columns, Columns],
     end: float,
-) -> Iterator[Finding]:
+) -> Iterator[Certified]:
     """Count the chosen events on fresh draws, and say at each look what follows."""
     task.tell("counting")
     workers = 1 if plan.count is not None else task.workers
@@ -211,18 +211,17 @@ def _sized(
 
 def _finding(
     task: Task, event: Event, inside: Floats, drawn: Floats, failure: float, sample: tuple[Columns, Columns]
-) -> Finding:
+) -> Certified:
     mine, others = (0, 1) if event.first else (1, 0)
     p, q = event_intervals(int(inside[mine]), int(drawn[mine]), int(inside[others]), int(drawn[others]), failure)
     # what is known about an event is known about its complement
     either = [(event, p, q), (event.complement, q.complement, p.complement)]
-    best = max(
-        either, key=lambda one: (_refuted(task.claim, one[1], one[2]), epsilon_down_of(one[1], one[2], task.delta))
-    )
-    chosen, p, q = best
-    return Finding(
-        epsilon=epsilon_down_of(p, q, task.delta),
-        refutes=_refuted(task.claim, p, q),
+    verdicts = [(_refuted(task.claim, p, q), epsilon_down(p.low, q.high, task.delta)) for _, p, q in either]
+    refutes, epsilon = max(verdicts)
+    chosen, p, q = either[verdicts.index((refutes, epsilon))]
+    return Certified(
+        epsilon=epsilon,
+        refutes=refutes,
         event=str(chosen),
         first=chosen.first,
         p=p,
@@ -232,11 +231,6 @@ def _finding(
     )
 
 
-def epsilon_down_of(p: Interval, q: Interval, delta: float) -> float:
-    """The bound that two intervals give."""
-    return epsilon_down(p.low, q.high, delta)
-
-
-def _refuted(claim: Claim | None, p: Interval, q: Interval) -> bool:
+def _refuted(claim: Claim | None, p: Enclosure, q: Enclosure) -> bool:
     """An event more likely than the claim allows."""
     return claim is not None and p.low > float(claim.largest(np.array([q.high]))[0])

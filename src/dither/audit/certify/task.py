@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dither.audit.claims import Claim
-from dither.audit.counting import Interval
+from dither.audit.counting import Enclosure
 from dither.audit.drawing import clock
 from dither.audit.drawing.draws import Batched, Draws
 from dither.audit.outputs.layout import Columns
@@ -54,32 +54,32 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Certified:
     """What one look at one event says; all findings of an audit hold together."""
 
     epsilon: float
     refutes: bool
     event: str
     first: bool
-    p: Interval
-    q: Interval
+    p: Enclosure
+    q: Enclosure
     draws: int
     sketch: Callable[[], Sketch | None]
 
 
-NOTHING = Finding(
+NOTHING = Certified(
     epsilon=0.0,
     refutes=False,
     event="none was counted in time",
     first=True,
-    p=Interval(0.0, 1.0),
-    q=Interval(0.0, 1.0),
+    p=Enclosure(0.0, 1.0),
+    q=Enclosure(0.0, 1.0),
     draws=0,
     sketch=lambda: None,
 )
 
 
-def best_of(findings: list[Finding]) -> Finding:
+def best_of(findings: list[Certified]) -> Certified:
     """The finding to report: one that refutes the claim if there is one, and of those the largest bound."""
     return max(findings, key=lambda finding: (finding.refutes, finding.epsilon, finding.draws), default=NOTHING)
 

@@ -20,7 +20,7 @@ from dither.audit.outputs.layout import Block, as_block, joined
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import NoiseMechanism, Session
 
-# What nobody can change.
+# Immutable types.
 FIXED = frozenset({float, int, bool, str, bytes, type(None), np.float64, np.int64, np.bool_})
 # Numbers (draws times columns) that are in memory at once for one input.
 LARGEST_BLOCK = 1 << 19

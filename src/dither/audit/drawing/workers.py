@@ -183,9 +183,9 @@ def _serve(
     others: list[Connection[Any, Any]],
     mask: Any,
 ) -> NoReturn:
-    """The life of a copy: never returns, never prints, ends when nobody listens any more."""
+    """The main loop of a worker process: never returns, never prints, ends when the pipe is closed."""
     try:
-        # ends that others read from: as long as they are open here, nobody would notice that the reader is gone
+        # read ends of the other pipes: while they are open here, writers don't see that the reader is gone
         for other in others:
             other.close()
         # interrupts are for the process that started this one, which then ends it

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dither.audit.claims import Claim
 from dither.audit.counting import likely_bounds
 from dither.audit.drawing import clock
-from dither.audit.events.scores import Between, Ratio, Recipe, Score, Value, recipes
+from dither.audit.events.scores import Between, LikelihoodRatio, OutputScore, Recipe, Value, recipes
 from dither.audit.outputs.layout import Columns, Layout
 from dither.audit.result import Sketch
 from dither.mechanisms.base import Floats
@@ -38,7 +38,7 @@ class Event:
     ``first`` says under which input it is expected to be more likely: the first (x) or the second (x_neighbour).
     """
 
-    score: Score
+    score: OutputScore
     cut: float
     below: bool
     first: bool
@@ -61,7 +61,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenEvent:
     """An event, the objective that it was best for, and how often it happened in the draws that chose it."""
 
     event: Event
@@ -77,8 +77,8 @@ class Choice:
     ``finalists`` are the good ones for each objective, of all sizes: a larger sample may prefer another one of them.
     """
 
-    bound: Chosen
-    contradiction: Chosen | None
+    bound: ChosenEvent
+    contradiction: ChosenEvent | None
     finalists: tuple[tuple[Event, ...], ...]
 
     @property
@@ -189,7 +189,7 @@ def decided(choice: Choice, inside: Mapping[Event, tuple[int, int]], draws: int,
         for event in finalists:
             p, q = inside[event] if event.first else inside[event][::-1]
             worth = float(merit(np.array([float(p)]), np.array([float(q)]), draws)[0])
-            found.append(Chosen(event, worth, p / draws, q / draws))
+            found.append(ChosenEvent(event, worth, p / draws, q / draws))
         best.append(_preferred(found, merit))
     return Choice(bound=best[0], contradiction=best[1] if len(best) > 1 else None, finalists=choice.finalists)
 
@@ -199,7 +199,7 @@ class _Tried:
     """A kind of score, and the events that it makes for each objective, best first."""
 
     recipe: Recipe
-    best: tuple[list[Chosen], ...]
+    best: tuple[list[ChosenEvent], ...]
 
 
 def _tried(
@@ -227,7 +227,7 @@ def _leading(tried: list[_Tried], place: int) -> list[_Tried]:
     return sorted(tried, key=lambda one: -one.best[place][0].merit)[:LEADING]
 
 
-def _preferred(found: list[Chosen], merit: Merit) -> Chosen:
+def _preferred(found: list[ChosenEvent], merit: Merit) -> ChosenEvent:
     """The best, where a later one of another score is more complicated and must be better by more than a trifle."""
     best = found[0]
     for one in found[1:]:
@@ -239,7 +239,7 @@ def _preferred(found: list[Chosen], merit: Merit) -> Chosen:
 def simplified(event: Event) -> Event:
     """The same event as a half line, where the bins that it is made of are one."""
     score = event.score
-    if not isinstance(score, Ratio) or not isinstance(score.coding, Between) or score.coding.edges.size == 0:
+    if not isinstance(score, LikelihoodRatio) or not isinstance(score.coding, Between) or score.coding.edges.size == 0:
         return event
     bins = np.arange(score.coding.edges.size + 1)
     place = np.minimum(np.searchsorted(score.keys, bins), score.keys.size - 1)
@@ -251,7 +251,7 @@ def simplified(event: Event) -> Event:
     return Event(Value(score.coding.column, missing=False), cut, bool(inside[0]), event.first)
 
 
-def _finalists(tried: list[_Tried], best: Chosen, place: int) -> tuple[Event, ...]:
+def _finalists(tried: list[_Tried], best: ChosenEvent, place: int) -> tuple[Event, ...]:
     """The best one, those of other sizes by the same score, and the best ones by a few other scores."""
     same = next(one.best[place] for one in tried if one.best[place][0] is best)
     others = [one.best[place][0] for one in _leading(tried, place)[:3]]
@@ -268,11 +268,11 @@ class _Counted:
     draws: int
 
 
-def _counted(score: Score, sample: tuple[Columns, Columns]) -> _Counted:
+def _counted(score: OutputScore, sample: tuple[Columns, Columns]) -> _Counted:
     a, b = (np.sort(score.of(columns)) for columns in sample)
     both = np.concatenate([a, b])
     both = both[both > -np.inf]
-    if isinstance(score, Ratio):
+    if isinstance(score, LikelihoodRatio):
         cuts = np.unique(score.ratios)
         cuts = cuts if cuts.size <= FEW_CUTS else cuts[:: cuts.size // FEW_CUTS]
     elif both.size <= FEW_CUTS:
@@ -290,13 +290,13 @@ def _counted(score: Score, sample: tuple[Columns, Columns]) -> _Counted:
     )
 
 
-def _best_cuts(score: Score, counted: _Counted, merit: Merit) -> list[Chosen]:
+def _best_cuts(score: OutputScore, counted: _Counted, merit: Merit) -> list[ChosenEvent]:
     """Over both sides of each cut and both orders of the inputs: the best of each size, best first.
 
     Small samples can't tell well how large the best event is, so one of each size is kept.
     """
     n = counted.draws
-    best: dict[int, Chosen] = {}
+    best: dict[int, ChosenEvent] = {}
     for below in (False, True):
         a, b = (n - counted.first, n - counted.second) if below else (counted.first, counted.second)
         for first in (True, False):
@@ -308,7 +308,7 @@ def _best_cuts(score: Score, counted: _Counted, merit: Merit) -> list[Chosen]:
                 place = int(here[np.argmax(merits[here])])
                 if size not in best or merits[place] > best[size].merit:
                     event = simplified(Event(score, float(counted.cuts[place]), below, first))
-                    best[size] = Chosen(event, float(merits[place]), float(p[place]) / n, float(q[place]) / n)
+                    best[size] = ChosenEvent(event, float(merits[place]), float(p[place]) / n, float(q[place]) / n)
     return sorted(best.values(), key=lambda chosen: -chosen.merit)
 
 
@@ -326,7 +326,7 @@ def sketch_of(event: Event, sample: tuple[Columns, Columns]) -> Sketch:
     edges = np.linspace(low, high, BARS + 1)
     x, other = (np.histogram(np.clip(v[np.isfinite(v)], low, high), edges)[0].astype(np.float64) for v in values)
     hits = np.histogram(np.clip(both[finite & inside], low, high), edges)[0]
-    half_line = axis is None or not isinstance(event.score, Ratio)
+    half_line = axis is None or not isinstance(event.score, LikelihoodRatio)
     return Sketch(
         label="score of the event" if axis is None else axis.name,
         edges=edges,

@@ -35,7 +35,7 @@ NO_BIT, NEGATIVE_ZERO = 9999, 9998
 Keys = npt.NDArray[Any]
 
 
-class Score(Protocol):
+class OutputScore(Protocol):
     """Large where the first input is more likely, or just a number of the output."""
 
     def of(self, columns: Columns) -> Floats:
@@ -51,16 +51,16 @@ class Score(Protocol):
         ...
 
     @property
-    def axis(self) -> Column | None:
+    def axis(self) -> Feature | None:
         """The column that a plot of this event would show, if the score is a function of one."""
-        ...
+        return None
 
 
 # ------------------------------------------------------------------ numbers of an output
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class Feature:
     """A number of the output: a column, the difference of two, or the sum of several; or a flag, 1 or 0."""
 
     name: str
@@ -69,7 +69,7 @@ class Column:
     flag: bool = False
 
     def of(self, columns: Columns) -> Floats:
-        """The numbers."""
+        """The sum of the columns in ``plus`` less those in ``minus``, for each output."""
         if len(self.plus) == 1 and not self.minus:
             return columns.numbers[self.plus[0]]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -80,14 +80,25 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
+class OfFeature:
+    """What is about one number of the output, and shows in its plot."""
+
+    column: Feature
+
+    @property
+    def axis(self) -> Feature:
+        """The number that it is about."""
+        return self.column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value(OfFeature):
     """The number itself: its two tails are the oldest events of all. NaN lies below everything."""
 
-    column: Column
     missing: bool
 
     def of(self, columns: Columns) -> Floats:
-        """The number."""
+        """The number of each output, −∞ where it is NaN."""
         numbers = self.column.of(columns)
         return np.where(np.isnan(numbers), -np.inf, numbers) if self.missing or np.isnan(numbers).any() else numbers
 
@@ -98,15 +109,10 @@ class Value:
         return f"{self.column.name} ≥ {cut:.6g}"
 
     def below(self, cut: float) -> str:
-        """The other one."""
+        """The other half line, or that it isn't there."""
         if self.column.flag and 0 < cut <= 1:
             return f"not {self.column.name}"
         return f"{self.column.name} < {cut:.6g}" + (" or missing" if self.missing else "")
-
-    @property
-    def axis(self) -> Column:
-        """The number."""
-        return self.column
 
 
 # ------------------------------------------------------------------ likelihood ratios of codes
@@ -124,13 +130,13 @@ class Coding(Protocol):
         ...
 
     @property
-    def axis(self) -> Column | None:
+    def axis(self) -> Feature | None:
         """The column that decides, if one does."""
-        ...
+        return None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ratio:
+class LikelihoodRatio:
     """The logarithm of how much more often a kind of output was seen under the first input."""
 
     coding: Coding
@@ -138,7 +144,7 @@ class Ratio:
     ratios: Floats
 
     @classmethod
-    def fitted(cls, coding: Coding, first: Columns, second: Columns) -> Ratio:
+    def fitted(cls, coding: Coding, first: Columns, second: Columns) -> LikelihoodRatio:
         """Counted on a sample of each input, with half a draw added to each kind."""
         mine, others = coding.codes(first), coding.codes(second)
         keys, places = np.unique(np.concatenate([mine, others]), return_inverse=True)
@@ -153,28 +159,27 @@ class Ratio:
         return np.where(self.keys[place] == codes, self.ratios[place], 0.0)
 
     def above(self, cut: float) -> str:
-        """The kinds."""
+        """That the output is of a kind whose ratio reaches the cut."""
         return self.coding.words(self.keys[self.ratios >= cut].tolist())
 
     def below(self, cut: float) -> str:
-        """The other kinds."""
+        """That the output is of a kind seen whose ratio is below the cut."""
         return self.coding.words(self.keys[self.ratios < cut].tolist())
 
     @property
-    def axis(self) -> Column | None:
-        """Of the coding."""
+    def axis(self) -> Feature | None:
+        """The column that decides the kind, if one does."""
         return self.coding.axis
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Between:
+class Between(OfFeature):
     """Quantile bins of a number; NaN and the infinities are kinds of their own."""
 
-    column: Column
     edges: Floats
 
     @classmethod
-    def of(cls, column: Column, first: Columns, second: Columns) -> Between | None:
+    def of(cls, column: Feature, first: Columns, second: Columns) -> Between | None:
         """Edges at the quantiles of both samples together."""
         both = np.concatenate([column.of(first), column.of(second)])
         finite = both[np.isfinite(both)]
@@ -183,7 +188,7 @@ class Between:
         return cls(column, np.unique(np.quantile(finite, np.linspace(0, 1, BINS + 1)[1:-1])))
 
     def codes(self, columns: Columns) -> Keys:
-        """The number of the bin."""
+        """The bin of each output, or a code of its own for NaN and the infinities."""
         numbers = self.column.of(columns)
         codes = np.searchsorted(self.edges, numbers, side="right")
         if not np.isfinite(numbers).all():
@@ -207,11 +212,6 @@ class Between:
             parts.append(f"in one of {len(runs) - 4} more intervals")
         return f"{self.column.name} is " + " or ".join(parts)
 
-    @property
-    def axis(self) -> Column:
-        """The number."""
-        return self.column
-
 
 def _runs(codes: list[int]) -> Iterator[tuple[int, int]]:
     start = 0
@@ -222,14 +222,13 @@ def _runs(codes: list[int]) -> Iterator[tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Atoms:
+class Atoms(OfFeature):
     """Values that were drawn more than once; all others are one kind."""
 
-    column: Column
     values: Floats
 
     @classmethod
-    def of(cls, column: Column, first: Columns, second: Columns) -> Atoms | None:
+    def of(cls, column: Feature, first: Columns, second: Columns) -> Atoms | None:
         """The values that repeat in the samples, if there are any and not too many."""
         both = np.concatenate([column.of(first), column.of(second)])
         values, counts = np.unique(both[np.isfinite(both)], return_counts=True)
@@ -243,17 +242,12 @@ class Atoms:
         return np.where(self.values[place] == numbers, place, -1)
 
     def words(self, codes: list[int]) -> str:
-        """The values."""
+        """That the number is one of these values; a few are named."""
         named = [f"{self.values[code]:.10g}" for code in codes if code >= 0]
         few = ", ".join(named[:5]) + (f" and {len(named) - 5} more" if len(named) > 5 else "")
         rest = "none of the values that repeat" if -1 in codes else ""
         some = (f"{few}" if len(named) == 1 else f"one of {few}") if named else ""
         return f"{self.column.name} is " + " or ".join(part for part in (some, rest) if part)
-
-    @property
-    def axis(self) -> Column:
-        """The number."""
-        return self.column
 
 
 def lowest_bit(numbers: Floats) -> npt.NDArray[np.int64]:
@@ -270,10 +264,10 @@ def lowest_bit(numbers: Floats) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LowestBit:
+class LowestBit(Coding):
     """Where the lowest bit of a number is, and with ``magnitude`` also between which powers of two the number lies."""
 
-    column: Column
+    column: Feature
     magnitude: bool
 
     def codes(self, columns: Columns) -> Keys:
@@ -286,7 +280,7 @@ class LowestBit:
         return (size + 5000) * 20_000 + bits
 
     def words(self, codes: list[int]) -> str:
-        """The bits; few enough kinds are listed."""
+        """That the lowest bit is one of these; few enough are listed."""
         what = f"the lowest bit of {self.column.name}"
         if self.magnitude:
             if len(codes) > 3:
@@ -303,21 +297,16 @@ class LowestBit:
             parts.insert(0, f"{what} is " + " or ".join(spans))
         return " or ".join(parts)
 
-    @property
-    def axis(self) -> None:
-        """Not to be seen in the number."""
-        return None
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class CodeColumn(Coding):
     """A column of codes: texts, keys, shapes, the whole output."""
 
     name: str
     layout: Layout
 
     def codes(self, columns: Columns) -> Keys:
-        """As they are."""
+        """The codes that the layout gave."""
         return columns.kinds[self.name]
 
     def words(self, codes: list[int]) -> str:
@@ -329,14 +318,9 @@ class Kind:
             return f"{self.name} is one of {len(codes)} that were found"
         return f"{self.name} is {few}" + (f" or one of {more} more" if more else "")
 
-    @property
-    def axis(self) -> None:
-        """No number."""
-        return None
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Anything:
+class Anything(OutputScore):
     """The score of outputs that are all alike."""
 
     def of(self, columns: Columns) -> Floats:
@@ -344,24 +328,19 @@ class Anything:
         return np.zeros(columns.size)
 
     def above(self, cut: float) -> str:
-        """All or nothing."""
+        """Every output scores 0, so all belong to the event or none."""
         return "any output" if cut <= 0 else "no output"
 
     def below(self, cut: float) -> str:
-        """Nothing or all."""
+        """The complement: none or all."""
         return "any output" if cut > 0 else "no output"
-
-    @property
-    def axis(self) -> None:
-        """Nothing to see."""
-        return None
 
 
 # ------------------------------------------------------------------ learned from all numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learned:
+class Learned(OutputScore):
     """For what no single number shows: logistic regression on all of them, their sizes, and products where few."""
 
     columns: tuple[str, ...]
@@ -419,17 +398,12 @@ class Learned:
         return f"a learned score of {width} numbers (mostly {most})"
 
     def above(self, cut: float) -> str:
-        """In terms of the score."""
+        """That the learned score reaches the cut, or doesn't, with the columns that weigh most."""
         return f"{self._words()} is at least {cut:.4g}"
 
     def below(self, cut: float) -> str:
-        """In terms of the score."""
+        """That the learned score reaches the cut, or doesn't, with the columns that weigh most."""
         return f"{self._words()} is below {cut:.4g}"
-
-    @property
-    def axis(self) -> None:
-        """Many columns."""
-        return None
 
 
 def _squares(design: Floats, weights: Floats) -> Floats:
@@ -447,22 +421,22 @@ def _squares(design: Floats, weights: Floats) -> Floats:
 
 
 # How to fit a score on a sample of each input; None where the sample has nothing of the kind.
-Recipe = Callable[[Columns, Columns], "Score | None"]
+Recipe = Callable[[Columns, Columns], "OutputScore | None"]
 
 
 def recipes(layout: Layout, first: Columns, second: Columns) -> Iterator[Recipe]:
     """Scores worth fitting on samples like these, the simple and promising ones first."""
     names = _promising(first, second)
-    single = [Column(name, (name,), flag=name in first.flags) for name in names[:MOST_SINGLE]]
+    single = [Feature(name, (name,), flag=name in first.flags) for name in names[:MOST_SINGLE]]
     derived = []
     if len(names) > 1:
         few = names[:MOST_PAIRED]
-        derived = [Column(f"{a} − {b}", (a,), (b,)) for place, a in enumerate(few) for b in few[:place]]
-        derived.append(Column("the sum of all numbers", tuple(first.numbers)))
+        derived = [Feature(f"{a} − {b}", (a,), (b,)) for place, a in enumerate(few) for b in few[:place]]
+        derived.append(Feature("the sum of all numbers", tuple(first.numbers)))
     for column in single:
         yield partial(_value, column)
     for name in first.kinds:
-        yield partial(_ratio, Kind(name, layout))
+        yield partial(_ratio, CodeColumn(name, layout))
     for column in derived:
         yield partial(_value, column)
     for column in single:
@@ -478,15 +452,15 @@ def recipes(layout: Layout, first: Columns, second: Columns) -> Iterator[Recipe]
         yield _anything
 
 
-def _shapes(column: Column, first: Columns, second: Columns) -> Iterator[Recipe]:
+def _shapes(column: Feature, first: Columns, second: Columns) -> Iterator[Recipe]:
     """Scores of a number beyond its half lines; where it has few values, how often each occurs says it all."""
     if not _few_values(column, first, second):
-        yield partial(_between, column)
+        yield partial(_of, Between, column)
         yield partial(_ratio, LowestBit(column, magnitude=False))
-    yield partial(_atoms, column)
+    yield partial(_of, Atoms, column)
 
 
-def _few_values(column: Column, first: Columns, second: Columns) -> bool:
+def _few_values(column: Feature, first: Columns, second: Columns) -> bool:
     """Whether a number is one of a few, all finite and none of them −0."""
     both = np.concatenate([column.of(sample.head(FIRST_LOOK)) for sample in (first, second)])
     if not np.isfinite(both).all() or np.any((both == 0) & np.signbit(both)):
@@ -498,22 +472,17 @@ def _anything(first: Columns, second: Columns) -> Anything:  # noqa: ARG001
     return Anything()
 
 
-def _value(column: Column, first: Columns, second: Columns) -> Value:
+def _value(column: Feature, first: Columns, second: Columns) -> Value:
     return Value(column, bool(np.isnan(column.of(first)).any() or np.isnan(column.of(second)).any()))
 
 
-def _ratio(coding: Coding, first: Columns, second: Columns) -> Ratio | None:
-    ratio = Ratio.fitted(coding, first, second)
+def _ratio(coding: Coding, first: Columns, second: Columns) -> LikelihoodRatio | None:
+    ratio = LikelihoodRatio.fitted(coding, first, second)
     return ratio if ratio.keys.size > 1 else None
 
 
-def _between(column: Column, first: Columns, second: Columns) -> Ratio | None:
-    coding = Between.of(column, first, second)
-    return None if coding is None else _ratio(coding, first, second)
-
-
-def _atoms(column: Column, first: Columns, second: Columns) -> Ratio | None:
-    coding = Atoms.of(column, first, second)
+def _of(kind: type[Between | Atoms], column: Feature, first: Columns, second: Columns) -> LikelihoodRatio | None:
+    coding = kind.of(column, first, second)
     return None if coding is None else _ratio(coding, first, second)
 
 

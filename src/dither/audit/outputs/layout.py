@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dither.audit.outputs.flatten import OUTPUT, SHAPE, Leaves, canonical, code_of, taken_apart
+from dither.audit.outputs._flatten import OUTPUT, SHAPE, Leaves, canonical, code_of, taken_apart
 from dither.errors import InvalidData
 from dither.mechanisms.base import Floats
 

@@ -94,7 +94,7 @@ class QueryAudit:
 
     @property
     def verdict(self) -> str:
-        """In a sentence."""
+        """Whether the price held, and the evidence, as a sentence."""
         if self.neighbours.broken:
             return "BROKEN. One unit moves more than was paid for: the pairs of tables above prove it"
         if self.broken:
@@ -145,9 +145,20 @@ def audit_query(
 ) -> QueryAudit:
     """Audit one question on made-up tables; opens neither the owner's data nor the ledger, and charges nothing.
 
-    Without ``epsilon`` it is the policy's default, or else the most that a question may cost. ``pairs`` is how many
-    pairs of tables the neighbour test looks at, ``budget`` the time for everything. The same seed makes the same
-    tables; noise is always fresh. Raises Refused where the question would be refused.
+    Args:
+        policy: The policy, or its file; only what it states as public is used.
+        sql: The question.
+        epsilon: How much it would spend; else the policy's default, or the most that a question may cost.
+        analyst: Who would ask.
+        pairs: How many pairs of made-up tables the neighbour test measures, if the time allows.
+        confidence: The probability with which all bounds hold at once; what the neighbour test finds is certain.
+        budget: Wall-clock time for everything.
+        seed: Makes the tables; noise is always fresh.
+        workers: How many processes count at once, as for ``lower_bound``.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+
+    Raises:
+        Refused: Where the question would be refused.
     """
     clock = _Clock(seconds_of(budget))
     positive_int(pairs, "pairs")

@@ -42,17 +42,13 @@ BUDGET = QueryBudget(kind="zcdp", main=Fraction(1), delta=Fraction(1, 10**6))
 SALT = b"the same salt for both"
 
 
-class Fault(Enum):
-    """What one unit did that the price doesn't cover."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """Two databases that differ in one unit: the tables by name, once with and once without it or with its like."""
 
-    CELL = "a cell moved further than one unit's part in it"
-    L1 = "all groups of a cell together moved further than claimed in l1"
-    L2 = "all groups of a cell together moved further than claimed in l2"
-    GROUPS = "more groups moved than one unit may be in"
-    HISTOGRAM = "a histogram moved by more rows than one unit may have in a group"
-    ONE_WAY = "a unit that leaves made a count larger"
-    SELECTION = "the number of units of a group moved by more than one"
-    KEYS = "a group has a key that isn't public"
+    before: Mapping[str, pa.Table]
+    after: Mapping[str, pa.Table]
+    adjacency: Adjacency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +64,17 @@ class Breach:
     found: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbours:
-    """Two databases that differ in one unit: the tables by name, once with and once without it or with its like."""
+class Fault(Enum):
+    """What one unit did that the price doesn't cover."""
 
-    before: Mapping[str, pa.Table]
-    after: Mapping[str, pa.Table]
-    adjacency: Adjacency
+    CELL = "a cell moved further than one unit's part in it"
+    L1 = "all groups of a cell together moved further than claimed in l1"
+    L2 = "all groups of a cell together moved further than claimed in l2"
+    GROUPS = "more groups moved than one unit may be in"
+    HISTOGRAM = "a histogram moved by more rows than one unit may have in a group"
+    ONE_WAY = "a unit that leaves made a count larger"
+    SELECTION = "the number of units of a group moved by more than one"
+    KEYS = "a group has a key that isn't public"
 
 
 def neighbour_of(
@@ -109,7 +109,14 @@ def neighbour_of(
 def check_question(sql: str, schema: Schema, neighbours: Neighbours, *, salt: bytes = SALT) -> tuple[Breach, ...]:
     """Bind, price and measure a question on both neighbours with the DuckDB engine; what the claims don't cover.
 
-    Raises Refused where the question would be refused. Tables have Arrow types that suit the schema's kinds.
+    Args:
+        sql: The question.
+        schema: What is public about the tables.
+        neighbours: Both databases; the tables have Arrow types that suit the schema's kinds.
+        salt: Decides which groups and rows of a unit count, the same ones on both sides.
+
+    Raises:
+        Refused: Where the question would be refused.
 
     Example:
         >>> from dither.query.kinds import Kind

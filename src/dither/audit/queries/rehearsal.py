@@ -37,7 +37,7 @@ AT_ONCE = 10
 def rehearsed(policy: Policy, tables: Mapping[str, pa.Table], folder: Path) -> Policy:
     """The policy on made-up tables, which are written to a folder; tables that aren't given are empty.
 
-    Answers aren't delayed: a rehearsal has nobody who could time them.
+    Answers aren't delayed: nothing of the owner's could be told by timing them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = {}

@@ -15,18 +15,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from dither.query.kinds import Expression, Interval, Kind, Literal, columns
-from dither.query.plan.plan import (
-    Aggregation,
-    Distinct,
-    FilterRows,
-    JoinRows,
-    PerUnit,
-    Project,
-    Relation,
-    Scan,
-    Union,
-    Window,
-)
+from dither.query.plan import plan
 from dither.query.schema import ColumnFacts
 
 Made: TypeAlias = bool | int | float | str | dt.date | dt.datetime | None
@@ -36,7 +25,7 @@ DAY_ZERO = dt.date(1970, 1, 1)
 TIME_ZERO = dt.datetime(1970, 1, 1)  # noqa: DTZ001  timestamps without a zone are read as UTC
 FIRST_MOMENT, LAST_MOMENT = (dt.datetime.combine(day, dt.time()) for day in (dt.date.min, dt.date.max))
 SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
-# How often a value is taken from what nobody declared: missing, not a number, infinite, beyond the bounds.
+# How often a value is undeclared: missing, not a number, infinite, beyond the bounds.
 AWKWARD_SHARE = 0.2
 LONG = 40
 ODD_IDS = ("", " ", "a", "A", "é", "É")
@@ -163,7 +152,7 @@ def unit_id(number: int, kind: Kind, *, odd: bool) -> Made:
             return TIME_ZERO + dt.timedelta(seconds=number)
 
 
-def constants_of(aggregation: Aggregation) -> tuple[Literal, ...]:
+def constants_of(aggregation: plan.Aggregation) -> tuple[Literal, ...]:
     """The constants that a question mentions, each once, and the ends of the bounds that it states."""
     bounds = (argument.facts.bounds for aggregate in aggregation.aggregates for argument in aggregate.arguments)
     ends = [Literal(end, Kind.DOUBLE) for stated in bounds if stated is not None for end in (stated.low, stated.high)]
@@ -171,12 +160,12 @@ def constants_of(aggregation: Aggregation) -> tuple[Literal, ...]:
     return tuple({(part.kind, part.value): part for part in (*mentioned, *ends)}.values())
 
 
-def tables_of(aggregation: Aggregation) -> tuple[str, ...]:
+def tables_of(aggregation: plan.Aggregation) -> tuple[str, ...]:
     """The tables that a question reads, public ones too."""
-    return tuple(sorted({part.table for part in _parts(aggregation) if isinstance(part, Scan)}))
+    return tuple(sorted({part.table for part in _parts(aggregation) if isinstance(part, plan.Scan)}))
 
 
-def key_columns(aggregation: Aggregation) -> frozenset[tuple[str, str]]:
+def key_columns(aggregation: plan.Aggregation) -> frozenset[tuple[str, str]]:
     """The columns of tables, as (table, column), on which the keys of the groups depend."""
     origins = _origins(aggregation.relation)
     return frozenset(place for key in aggregation.keys for place in _of(key.expression, origins))
@@ -187,30 +176,30 @@ def _of(expression: Expression | None, origins: Origins) -> frozenset[tuple[str,
     return frozenset(place for name in names for place in origins.get(name, ()))
 
 
-def _origins(relation: Relation) -> Origins:
+def _origins(relation: plan.Relation) -> Origins:
     """For each name of a relation, the columns of tables that it is computed from."""
     match relation:
-        case Scan():
+        case plan.Scan():
             return {name: frozenset({(relation.table, column)}) for name, column in relation.columns}
-        case FilterRows() | Distinct():
+        case plan.FilterRows() | plan.Distinct():
             return _origins(relation.input)
-        case JoinRows():
+        case plan.JoinRows():
             return {**_origins(relation.left), **_origins(relation.right)}
-        case Union():
+        case plan.Union():
             found: dict[str, frozenset[tuple[str, str]]] = {}
             for part in relation.inputs:
                 below = _origins(part)
                 for given, field in zip(part.fields, relation.fields, strict=True):
                     found[field.name] = found.get(field.name, frozenset()) | below.get(given.name, frozenset())
             return found
-        case Project():
+        case plan.Project():
             below = _origins(relation.input)
             return {f.name: _of(e, below) for f, e in zip(relation.fields, relation.expressions, strict=True)}
-        case PerUnit():
+        case plan.PerUnit():
             below = _origins(relation.input)
             parts = (*relation.keys, *(aggregate.argument for aggregate in relation.aggregates))
             return {f.name: _of(e, below) for f, e in zip(relation.fields, parts, strict=True)}
-        case Window():
+        case plan.Window():
             below = _origins(relation.input)
             added = relation.fields[len(relation.input.fields) :]
             arguments = (i.argument if i.aggregate is None else i.aggregate.argument for i in relation.items)

@@ -2,8 +2,8 @@
 
 In each world one unit is heavy: it has rows in more groups than it may count with, and more rows there, at the ends of
 the bounds, since claims are tight there and a choice must be made. Another one that stays is as heavy, since its choice
-must not change. Others are few and awkward: missing values, values that nobody declared, rows
-of nobody. Where keys must be discovered, a crowd shares the heavy unit's rows, so that its groups are shown.
+must not change. Others are few and awkward: missing values, undeclared values, rows with a NULL
+unit id. Where keys must be discovered, a crowd shares the heavy unit's rows, so that its groups are shown.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from dither.audit.report.pictures import by_part, draw_bounds, draw_histograms
+from dither.audit.report._pictures import by_part, draw_bounds, draw_histograms
 from dither.audit.suite.run import Part, Row
 from dither.errors import InvalidParameter
 from dither.pages import page, table
@@ -106,9 +106,8 @@ def _told(row: Row) -> list[str]:
         f"Claim: {row.claim}. Lower bound: {_bound(row)} with confidence {_percent(bound.confidence)}.",
         f"Event: {bound.event}. Probability {_between(bound.p)} under {first}, {_between(bound.q)} under {other}.",
         f"{bound.draws:,} draws, {row.seconds:.1f} s.",
+        *bound.caveats,
     ]
-    if bound.assumption is not None:
-        told.append(f"This rests on an assumption: {bound.assumption.value}.")
     if row.neighbours is not None:
         test = row.neighbours
         moved = "; ".join(f"{each.what} {100 * each.share:.0f}%" for each in test.movements)

@@ -48,19 +48,17 @@ name = "shop"
 """
 
 
-class Currency(Enum):
-    """What the shop's budget adds up, and against which change its customers are protected."""
+class ShopBudget(Enum):
+    """What the shop's budget adds up, and against which change its customers are protected: as the policy says it."""
 
-    ZCDP = "zCDP"
-    PURE = "pure ε"
-    REPLACED = "zCDP, replace"
+    ZCDP = "epsilon_budget = 8\ndelta_budget = 1e-6"
+    PURE = "epsilon_budget = 8"
+    REPLACED = 'epsilon_budget = 8\ndelta_budget = 1e-6\nadjacency = "replace"'
 
 
-_BUDGETS = {
-    Currency.ZCDP: "epsilon_budget = 8\ndelta_budget = 1e-6",
-    Currency.PURE: "epsilon_budget = 8",
-    Currency.REPLACED: 'epsilon_budget = 8\ndelta_budget = 1e-6\nadjacency = "replace"',
-}
+def shop(currency: ShopBudget) -> Policy:
+    """The policy of the shop; there is no data behind it."""
+    return Policy.parse(f'{_SOURCE}\n[budget]\nanalysts = "any"\n{currency.value}\n{_TABLES}', base="nowhere")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +68,8 @@ class Asked:
     name: str
     sql: str
     aggregates: tuple[str, ...]
-    currency: Currency = Currency.ZCDP
+    currency: ShopBudget = ShopBudget.ZCDP
     epsilon: str = "4"
-
-
-def shop(currency: Currency) -> Policy:
-    """The policy of the shop; there is no data behind it."""
-    return Policy.parse(f'{_SOURCE}\n[budget]\nanalysts = "any"\n{_BUDGETS[currency]}\n{_TABLES}', base="nowhere")
 
 
 QUESTIONS: tuple[Asked, ...] = (
@@ -124,19 +117,19 @@ QUESTIONS: tuple[Asked, ...] = (
             "GROUP BY city"
         ),
         aggregates=("count", "sum", "median", "mode"),
-        currency=Currency.PURE,
+        currency=ShopBudget.PURE,
         epsilon="2",
     ),
     Asked(
         name="by public keys, replace",
         sql="SELECT city, COUNT(*) AS n, SUM(amount) AS s FROM orders GROUP BY city",
         aggregates=("count", "sum"),
-        currency=Currency.REPLACED,
+        currency=ShopBudget.REPLACED,
     ),
     Asked(
         name="by discovered keys, replace",
         sql="SELECT product, COUNT(*) AS n FROM orders GROUP BY product",
         aggregates=("count",),
-        currency=Currency.REPLACED,
+        currency=ShopBudget.REPLACED,
     ),
 )

@@ -6,9 +6,10 @@ One false alarm anywhere in the table has a chance of at most 1 − confidence: 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import Enum
+from functools import partial
 
 from dither.audit.claims import Claim, telling_delta
 from dither.audit.lower_bound import Budget, seconds_of
@@ -32,7 +33,9 @@ class Part(Enum):
     """What a row of the table is about, and what is expected of it."""
 
     MECHANISMS = "mechanisms of dither"
+    """Every mechanism that is exported: its loss must hold."""
     QUESTIONS = "questions in SQL"
+    """Every aggregate of SQL: what it is charged must hold."""
     RIGHT = "zoo: right ones, to be left alone"
     BROKEN = "zoo: broken ones, to be caught"
 
@@ -73,7 +76,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """In a word or two."""
+        """Whether it was caught, held or is broken; in capitals where that wasn't expected."""
         if self.part is Part.BROKEN:
             return "caught" if self.broken else "NOT CAUGHT"
         return "BROKEN" if self.broken else "held"
@@ -116,25 +119,21 @@ def _works(part: Part) -> Iterator[_Work]:
     """What is to be done for a part, row by row; nothing is audited yet."""
     match part:
         case Part.MECHANISMS:
-            yield from (_mechanism(each) for each in subjects())
+            yield from (partial(_mechanism, each) for each in subjects())
         case Part.QUESTIONS:
-            yield from (_question(each) for each in QUESTIONS)
+            yield from (partial(_question, each) for each in QUESTIONS)
         case Part.RIGHT | Part.BROKEN:
-            yield from (_specimen(each, part) for each in specimens() if each.broken == (part is Part.BROKEN))
+            yield from (partial(_specimen, each) for each in specimens() if each.broken == (part is Part.BROKEN))
 
 
 def _named(watch: Watch, name: str) -> Watch:
     return lambda share, doing: watch(share, f"{name}: {doing}")
 
 
-def _mechanism(subject: Subject) -> _Work:
-    def work(seconds: float, confidence: float, workers: int | None, watch: Watch) -> Row:
-        bound = audit_subject(
-            subject, budget=seconds, confidence=confidence, workers=workers, watch=_named(watch, subject.name)
-        )
-        return _row(subject.name, Part.MECHANISMS, subject.about, Claim(subject.claim), bound)
-
-    return work
+def _mechanism(subject: Subject, seconds: float, confidence: float, workers: int | None, watch: Watch) -> Row:
+    watch = _named(watch, subject.name)
+    bound = audit_subject(subject, budget=seconds, confidence=confidence, workers=workers, watch=watch)
+    return _row(subject.name, Part.MECHANISMS, subject.about, Claim(subject.claim), bound)
 
 
 def audit_subject(
@@ -158,44 +157,30 @@ def audit_subject(
     )
 
 
-def _question(asked: Asked) -> _Work:
-    def work(seconds: float, confidence: float, workers: int | None, watch: Watch) -> Row:
-        audit = audit_query(
-            shop(asked.currency),
-            asked.sql,
-            epsilon=asked.epsilon,
-            pairs=FEW_PAIRS,
-            confidence=confidence,
-            budget=seconds,
-            workers=workers,
-            watch=_named(watch, asked.name),
-        )
-        bound = max(audit.bounds, key=lambda each: (each.broken, each.epsilon))
-        return Row(
-            name=asked.name,
-            part=Part.QUESTIONS,
-            about=asked.sql,
-            claim=audit.claim,
-            bound=bound,
-            neighbours=audit.neighbours,
-            broken=audit.broken,
-            seconds=audit.seconds,
-        )
-
-    return work
+def _question(asked: Asked, seconds: float, confidence: float, workers: int | None, watch: Watch) -> Row:
+    audit = audit_query(
+        shop(asked.currency),
+        asked.sql,
+        epsilon=asked.epsilon,
+        pairs=FEW_PAIRS,
+        confidence=confidence,
+        budget=seconds,
+        workers=workers,
+        watch=_named(watch, asked.name),
+    )
+    bound = max(audit.bounds, key=lambda each: (each.broken, each.epsilon))
+    row = _row(asked.name, Part.QUESTIONS, asked.sql, audit.claim, bound)
+    return replace(row, neighbours=audit.neighbours, broken=audit.broken, seconds=audit.seconds)
 
 
-def _specimen(specimen: Specimen, part: Part) -> _Work:
-    def work(seconds: float, confidence: float, workers: int | None, watch: Watch) -> Row:
-        # a broken one may take the time that it needs: it stops as soon as it is caught
-        allowed = max(seconds, CAUGHT_WITHIN * specimen.seconds) if specimen.broken else seconds
-        bound = audit_specimen(
-            specimen, budget=allowed, confidence=confidence, workers=workers, watch=_named(watch, specimen.name)
-        )
-        about = specimen.mistake or specimen.remark or f"the right twin; {specimen.source}"
-        return _row(specimen.name, part, about, Claim(specimen.claim), bound)
-
-    return work
+def _specimen(specimen: Specimen, seconds: float, confidence: float, workers: int | None, watch: Watch) -> Row:
+    # a broken one may take the time that it needs: it stops as soon as it is caught
+    allowed = max(seconds, CAUGHT_WITHIN * specimen.seconds) if specimen.broken else seconds
+    watch = _named(watch, specimen.name)
+    bound = audit_specimen(specimen, budget=allowed, confidence=confidence, workers=workers, watch=watch)
+    part = Part.BROKEN if specimen.broken else Part.RIGHT
+    about = specimen.mistake or specimen.remark or f"the right twin; {specimen.source}"
+    return _row(specimen.name, part, about, Claim(specimen.claim), bound)
 
 
 def audit_named_specimen(
@@ -204,9 +189,8 @@ def audit_named_specimen(
     """One specimen of the zoo by its name, for so long or for what its entry states."""
     for specimen in specimens():
         if specimen.name == name:
-            part = Part.BROKEN if specimen.broken else Part.RIGHT
             seconds = CAUGHT_WITHIN * specimen.seconds if budget is None else seconds_of(budget)
-            return _specimen(specimen, part)(seconds, confidence, None, watch)
+            return _specimen(specimen, seconds, confidence, None, watch)
     close = ", ".join(get_close_matches(name, [specimen.name for specimen in specimens()]))
     hint = f"did you mean {close}?" if close else "dither audit zoo lists all"
     raise InvalidParameter(f"{name!r} isn't in the zoo; {hint}")

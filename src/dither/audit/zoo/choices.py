@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,15 +23,9 @@ def _one_against(others: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def exponential() -> tuple[Specimen, ...]:
     """The exponential mechanism at ε = 1 for scores that move by up to 1, either way."""
-    twin = Specimen(
-        name="exponential",
-        family="exponential",
-        source="dither.Exponential; McSherry & Talwar 2007",
-        mechanism=one_by_one(Exponential(scale=2).release),
-        pairs=(_one_against(1), _one_against(9)),
-        claim=Exponential(scale=2).loss(ONE),
-        seconds=10.0,
-    )
+    exact, source = Exponential(scale=2), "dither.Exponential; McSherry & Talwar 2007"
+    pairs, draw = (_one_against(1), _one_against(9)), one_by_one(exact.release)
+    twin = Specimen.right("exponential", exact, ONE, *pairs, draw=draw, source=source, seconds=10.0)
     broken = twin.spoilt(
         name="exponential-without-the-two",
         mistake="Candidates are drawn in proportion to e^{ε·score/Δ}; one score may rise while the others fall, so "
@@ -39,7 +34,6 @@ def exponential() -> tuple[Specimen, ...]:
         mechanism=batched(_by_weight),
         pairs=(_one_against(9),),
         typically="one candidate is chosen",
-        seconds=10.0,
     )
     return broken, twin
 
@@ -60,25 +54,23 @@ def _largest(scale: float) -> Batched:
 
 def noisy_max() -> tuple[Specimen, ...]:
     """Report noisy max at ε = 1."""
-    twin = Specimen(
-        name="noisy-max",
-        family="noisy-max",
+    anyhow, monotone = NoisyMax(scale=2), NoisyMax(scale=1, monotone=True)
+    twin = Specimen.right(
+        "noisy-max",
+        anyhow,
+        ONE,
+        _one_against(9),
+        draw=one_by_one(anyhow.release),
         source="dither.NoisyMax; Dwork & Roth 2014, claim 3.9",
-        mechanism=one_by_one(NoisyMax(scale=2).release),
-        pairs=(_one_against(9),),
-        claim=NoisyMax(scale=2).loss(ONE),
         seconds=10.0,
         remark="Lap(2/ε) for queries that move either way.",
     )
-    monotone = NoisyMax(scale=1, monotone=True)
-    counts = Specimen(
+    counts = replace(
+        twin,
         name="noisy-max-of-counts",
-        family="noisy-max",
-        source="dither.NoisyMax; Dwork & Roth 2014, claim 3.9",
         mechanism=one_by_one(monotone.release),
         pairs=(((0.0,) * 10, (0.0, *[1.0] * 9)),),
         claim=monotone.loss(ONE),
-        seconds=10.0,
         remark="Lap(1/ε) is right for counts: a person who is added lowers none of them.",
     )
     halved = twin.spoilt(
@@ -88,7 +80,6 @@ def noisy_max() -> tuple[Specimen, ...]:
         mechanism=_largest(1.0),
         pairs=(_one_against(9), ((3.0, 0.0), (2.0, 1.0))),
         typically="one candidate wins",
-        seconds=10.0,
     )
     told = twin.spoilt(
         name="noisy-max-that-tells-the-value",
@@ -98,7 +89,6 @@ def noisy_max() -> tuple[Specimen, ...]:
         mechanism=batched(lambda scores, n: rounded(_noisy(scores, n, 2.0).max(axis=1))),
         pairs=(((0.0,) * 10, (1.0,) * 10),),
         typically="a low maximum",
-        seconds=10.0,
     )
     return halved, told, twin, counts
 

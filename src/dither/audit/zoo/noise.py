@@ -6,6 +6,7 @@ Also printed, and private though wasteful: σ = 2·ln(1.25/δ)·Δ/ε, from whic
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -24,15 +25,7 @@ EPSILON, DELTA = 12, Fraction(1, 100_000)
 
 def laplace() -> tuple[Specimen, ...]:
     """Laplace noise at ε = 1 on a number that one person moves by 1."""
-    twin = Specimen(
-        name="laplace",
-        family="laplace",
-        source="dither.Laplace",
-        mechanism=Laplace(1),
-        pairs=((0.0, 1.0),),
-        claim=Laplace(1).loss(Sensitivity.l1(1)),
-        seconds=5.0,
-    )
+    twin = Specimen.right("laplace", Laplace(1), Sensitivity.l1(1), (0.0, 1.0))
     return (
         *(_short(twin, percent, seconds) for percent, seconds in ((20, 10.0), (10, 10.0), (2, 30.0))),
         twin.spoilt(
@@ -42,7 +35,6 @@ def laplace() -> tuple[Specimen, ...]:
             source="Mironov 2012; Haney et al. 2022",
             mechanism=batched(lambda x, n: x + careless().laplace(0.0, 1.0, n)),
             typically="the lowest set bit of the output",
-            seconds=10.0,
         ),
         twin.spoilt(
             name="laplace-with-one-seed",
@@ -50,7 +42,6 @@ def laplace() -> tuple[Specimen, ...]:
             source="Garfinkel & Leclerc 2020",
             mechanism=batched(_one_seed),
             typically="the one output that this input has, which the other never gives",
-            seconds=10.0,
         ),
         twin,
     )
@@ -76,15 +67,12 @@ def _one_seed(x: float, n: int) -> Floats:
 def factor() -> tuple[Specimen, ...]:
     """(ε, δ)-privacy printed as P ≤ ε·Q + δ; the factor is e^ε."""
     likelier = 2
-    honest = Laplace(1 / Fraction(log_up(Fraction(likelier))))
-    twin = Specimen(
-        name="laplace-at-most-twice",
+    twin = Specimen.right(
+        "laplace-at-most-twice",
+        Laplace(1 / Fraction(log_up(Fraction(likelier)))),
+        Sensitivity.l1(1),
+        (0.0, 1.0),
         family="factor",
-        source="dither.Laplace",
-        mechanism=honest,
-        pairs=((0.0, 1.0),),
-        claim=honest.loss(Sensitivity.l1(1)),
-        seconds=5.0,
         remark="Scale 1/ln 2: no output is more than twice as likely.",
     )
     broken = twin.spoilt(
@@ -94,29 +82,19 @@ def factor() -> tuple[Specimen, ...]:
         source="lecture notes; compare Dwork, Kenthapadi, McSherry, Mironov & Naor 2006",
         mechanism=laplace_of(float, 1 / likelier),
         typically="an output beyond one of the two answers",
-        seconds=10.0,
     )
     return broken, twin
 
 
 def geometric() -> tuple[Specimen, ...]:
     """Whole-number noise at ε = 1 on a count."""
-    twin = Specimen(
-        name="geometric",
-        family="geometric",
-        source="dither.DiscreteLaplace",
-        mechanism=DiscreteLaplace(1),
-        pairs=((0, 1),),
-        claim=DiscreteLaplace(1).loss(Sensitivity.l1(1)),
-        seconds=5.0,
-    )
+    twin = Specimen.right("geometric", DiscreteLaplace(1), Sensitivity.l1(1), (0, 1))
     broken = twin.spoilt(
         name="geometric-10-percent-short",
         mistake="The ratio of the geometric noise is e^−1.1 where e^−1 was claimed.",
         source="Ghosh, Roughgarden & Sundararajan 2009",
         mechanism=_two_geometric(1.1),
         typically="an output beyond one of the two answers",
-        seconds=10.0,
     )
     return broken, twin
 
@@ -135,23 +113,13 @@ def _normal(scale: float) -> Batched:
 
 def gaussian() -> tuple[Specimen, ...]:
     """Gaussian noise against its own curve."""
-    twin = Specimen(
-        name="gaussian",
-        family="gaussian",
-        source="dither.Gaussian",
-        mechanism=Gaussian(1),
-        pairs=((0.0, 1.0),),
-        claim=Gaussian(1).loss(Sensitivity.l2(1)),
-        delta=1e-3,
-        seconds=5.0,
-    )
+    twin = Specimen.right("gaussian", Gaussian(1), Sensitivity.l2(1), (0.0, 1.0), delta=1e-3)
     broken = twin.spoilt(
         name="gaussian-10-percent-short",
         mistake="σ is 10% below the one whose curve is claimed.",
         source="Balle & Wang 2018",
         mechanism=_normal(0.9),
         typically="an output on the far side of one of the two answers",
-        seconds=10.0,
     )
     return broken, twin
 
@@ -172,20 +140,14 @@ def gaussian_calibration() -> tuple[Specimen, ...]:
         pairs=((0.0, 1.0),),
         claim=ApproximateLoss(EPSILON, DELTA),
         delta=float(DELTA),
-        seconds=5.0,
         assuming=Assumption.NORMAL,
         remark="σ = 0.4316: the smallest that is (12, 1e-5)-private.",
     )
-    wasteful = Specimen(
+    wasteful = replace(
+        twin,
         name="gaussian-without-the-root",
-        family="gaussian-calibration",
         source="lecture notes; compare Dwork & Roth 2014, theorem A.1",
         mechanism=_normal(square / EPSILON),
-        pairs=twin.pairs,
-        claim=twin.claim,
-        delta=twin.delta,
-        seconds=5.0,
-        assuming=Assumption.NORMAL,
         remark="σ = 2·ln(1.25/δ)/ε, a square root missing: printed wrong, private all the same, and far too noisy.",
     )
     broken = twin.spoilt(
@@ -195,7 +157,6 @@ def gaussian_calibration() -> tuple[Specimen, ...]:
         source="Dwork & Roth 2014, theorem A.1; Balle & Wang 2018",
         mechanism=_normal(math.sqrt(square) / EPSILON),
         typically="the ratio of shift to standard deviation, assuming normal outputs",
-        seconds=10.0,
     )
     return broken, twin, wasteful
 

@@ -26,42 +26,32 @@ PEOPLE, LARGEST, PENALTY = 4, 1, Fraction(1, 2)
 def _right(
     name: str,
     family: str,
-    pairs: tuple[tuple[Values, Values], ...],
     sensitivity: Sensitivity,
-    *,
+    *pairs: tuple[Values, Values],
     remark: str,
     exact: Callable[[Any], Any] = math.fsum,
     wider: int = 1,
 ) -> Specimen:
     """Laplace noise at ε = 1 for a sensitivity that holds."""
-    laplace = Laplace(wider * sensitivity.l1_bound())
-    return Specimen(
-        name=name,
-        family=family,
-        source="dither.Laplace",
-        mechanism=released(exact, laplace.release),
-        pairs=pairs,
-        claim=Laplace(sensitivity.l1_bound()).loss(sensitivity),
-        seconds=5.0,
-        remark=remark,
-    )
+    width = sensitivity.l1_bound()
+    draw = released(exact, Laplace(wider * width).release)
+    return Specimen.right(name, Laplace(width), sensitivity, *pairs, draw=draw, family=family, remark=remark)
 
 
 def far_from_zero() -> tuple[Specimen, ...]:
     """A sum over [10, 12]: replacing somebody moves it by 2, adding or removing them by 12."""
-    one_more = (((10.0, 12.0), (10.0, 12.0, 12.0)),)
     added = _right(
         "sum-far-from-zero-under-add-remove",
         "sum-far-from-zero",
-        one_more,
         Sensitivity.l1(12),
+        ((10.0, 12.0), (10.0, 12.0, 12.0)),
         remark="Values in [10, 12]: somebody who comes or goes takes up to 12 along.",
     )
     replaced = _right(
         "sum-far-from-zero-under-replace",
         "sum-far-from-zero",
-        (((10.0, 12.0), (12.0, 12.0)),),
         Sensitivity.l1(2, adjacency=REPLACE),
+        ((10.0, 12.0), (12.0, 12.0)),
         remark="Values in [10, 12]: somebody else's value differs by at most 2.",
     )
     broken = added.spoilt(
@@ -71,26 +61,24 @@ def far_from_zero() -> tuple[Specimen, ...]:
         source="Kifer & Machanavajjhala 2011, on the two kinds of neighbours",
         mechanism=laplace_of(math.fsum, 2.0),
         typically="an output beyond one of the two sums",
-        seconds=10.0,
     )
     return broken, added, replaced
 
 
 def around_zero() -> tuple[Specimen, ...]:
     """A sum over [−1, 1]: adding or removing somebody moves it by 1, replacing them by 2."""
-    turned = (((-1.0, 0.5), (1.0, 0.5)),)
     replaced = _right(
         "sum-around-zero-under-replace",
         "sum-around-zero",
-        turned,
         Sensitivity.l1(2, adjacency=REPLACE),
+        ((-1.0, 0.5), (1.0, 0.5)),
         remark="Values in [−1, 1]: from one end to the other is 2.",
     )
     added = _right(
         "sum-around-zero-under-add-remove",
         "sum-around-zero",
-        (((0.5,), (0.5, 1.0)),),
         Sensitivity.l1(1),
+        ((0.5,), (0.5, 1.0)),
         remark="Values in [−1, 1]: somebody who comes or goes takes up to 1 along.",
     )
     broken = replaced.spoilt(
@@ -100,7 +88,6 @@ def around_zero() -> tuple[Specimen, ...]:
         source="Kifer & Machanavajjhala 2011, on the two kinds of neighbours",
         mechanism=laplace_of(math.fsum, 1.0),
         typically="an output beyond one of the two sums",
-        seconds=10.0,
     )
     return broken, replaced, added
 
@@ -119,14 +106,13 @@ def means() -> tuple[Specimen, ...]:
         mechanism=released(lambda values: np.array([math.fsum(values), len(values)]), half.release),
         pairs=(((1.0,), (1.0, 1.0)),),
         claim=2 * half.loss(Sensitivity.l1(1)),
-        seconds=5.0,
         remark="Under add_remove the sum and the count each get half of ε; their quotient is post-processing.",
     )
     public = _right(
         "mean-of-a-public-number",
         "mean",
-        (((0.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)),),
         Sensitivity.l1("1/4", adjacency=REPLACE),
+        ((0.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)),
         remark="Under replace the number m of values is public, and the mean moves by at most b/m.",
         exact=_mean,
     )
@@ -138,7 +124,6 @@ def means() -> tuple[Specimen, ...]:
         mechanism=batched(_noisy_mean),
         pairs=(((1.0,), (1.0, 0.0)), ((1.0, 1.0, 1.0), (1.0, 1.0))),
         typically="an output far out",
-        seconds=10.0,
     )
     return broken, both, public
 
@@ -150,7 +135,7 @@ def _noisy_mean(values: Sequence[float], n: int) -> Floats:
 def minimisers() -> tuple[Specimen, ...]:
     """The minimiser of (1/n)·Σ −xᵢ·w + (λ/2)·w², |xᵢ| ≤ G, which is Σxᵢ/(nλ) and moves by 2G/(nλ) under replace."""
     share = 1 / (PEOPLE * PENALTY)
-    turned = (((-1.0, 0.5, 0.5, 0.0), (1.0, 0.5, 0.5, 0.0)),)
+    turned = ((-1.0, 0.5, 0.5, 0.0), (1.0, 0.5, 0.5, 0.0))
     tight = Sensitivity.l1(2 * LARGEST * share, adjacency=REPLACE)
 
     def minimiser(values: Sequence[float]) -> float:
@@ -159,16 +144,16 @@ def minimisers() -> tuple[Specimen, ...]:
     twin = _right(
         "regularised-minimiser",
         "regularised-minimiser",
-        turned,
         tight,
+        turned,
         exact=minimiser,
         remark="With the penalty (λ/2)·w² the tight sensitivity is 2G/(nλ).",
     )
     wasteful = _right(
         "regularised-minimiser-with-4g",
         "regularised-minimiser",
-        turned,
         tight,
+        turned,
         exact=minimiser,
         wider=2,
         remark="The printed 4G/(nλ) is an upper bound, so this is private, with twice the noise that is needed.",
@@ -179,7 +164,6 @@ def minimisers() -> tuple[Specimen, ...]:
         source="folklore; compare Chaudhuri, Monteleoni & Sarwate 2011, who have λ/2",
         mechanism=laplace_of(minimiser, float(LARGEST * share)),
         typically="an output beyond one of the two minimisers",
-        seconds=10.0,
     )
     return broken, twin, wasteful
 

@@ -25,7 +25,6 @@ def two_queries() -> tuple[Specimen, ...]:
         mechanism=released(np.array, half.release),
         pairs=(((0.0, 0.0), (1.0, 1.0)),),
         claim=2 * half.loss(Sensitivity.l1(1)),
-        seconds=5.0,
     )
 
     def draw(answers: tuple[float, float], n: int) -> Any:
@@ -38,7 +37,6 @@ def two_queries() -> tuple[Specimen, ...]:
         mechanism=batched(draw),
         pairs=(((0.0, 0.0), (1.0, 0.0)), ((0.0, 0.0), (1.0, 1.0))),
         typically="the difference of the two outputs",
-        seconds=10.0,
     )
     return broken, twin
 
@@ -55,7 +53,6 @@ def discovered_keys() -> tuple[Specimen, ...]:
         pairs=(alone, ({"common": 5}, {"common": 4})),
         claim=selection.loss(),
         delta=1e-3,
-        seconds=5.0,
         remark="A key that one person alone holds is shown with probability δ.",
     )
     broken = twin.spoilt(
@@ -65,7 +62,6 @@ def discovered_keys() -> tuple[Specimen, ...]:
         mechanism=batched(_counted),
         pairs=(alone,),
         typically="the key is listed",
-        seconds=10.0,
     )
     return broken, twin
 

@@ -6,7 +6,7 @@ Numbered as in figure 1 of Lyu, Su & Li 2017, at ε = 1, sensitivity 1 and thres
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,15 +77,8 @@ def _dither(mechanism: SparseVector) -> Batched:
 def specimens() -> tuple[Specimen, ...]:
     """All of this file."""
     exact = SparseVector(threshold_scale=2, query_scale=4)
-    twin = Specimen(
-        name="sparse-vector",
-        family="sparse-vector",
-        source="dither.SparseVector; Lyu, Su & Li 2017, algorithm 7",
-        mechanism=_dither(exact),
-        pairs=(_turned(6, 1),),
-        claim=exact.loss(ONE),
-        seconds=10.0,
-    )
+    source = "dither.SparseVector; Lyu, Su & Li 2017, algorithm 7"
+    twin = Specimen.right("sparse-vector", exact, ONE, _turned(6, 1), draw=_dither(exact), source=source, seconds=10.0)
     first = Specimen(
         name="sparse-vector-1",
         family="sparse-vector",
@@ -93,16 +86,13 @@ def specimens() -> tuple[Specimen, ...]:
         mechanism=batched(Variant(threshold_scale=2, query_scale=4).transcripts),
         pairs=twin.pairs,
         claim=PureLoss(1),
-        seconds=5.0,
     )
-    second = Specimen(
+    second = replace(
+        first,
         name="sparse-vector-2",
-        family="sparse-vector",
         source="Lyu, Su & Li 2017, algorithm 2; Dwork & Roth 2014",
         mechanism=batched(Variant(threshold_scale=4, query_scale=8, count=2, fresh_threshold=True).transcripts),
         pairs=(_turned(4, 1, times=2),),
-        claim=PureLoss(1),
-        seconds=5.0,
         remark="A fresh threshold after every hit costs noise and isn't needed.",
     )
     third = first.spoilt(

@@ -15,7 +15,7 @@ from dither.audit.result import Assumption, LowerBound
 from dither.audit.search import search
 from dither.errors import InvalidParameter
 from dither.mechanisms.base import Floats
-from dither.privacy import PrivacyLoss
+from dither.privacy import PrivacyLoss, Sensitivity
 from dither.progress import Watch, unwatched
 
 Pair: TypeAlias = tuple[Any, Any]
@@ -41,7 +41,7 @@ class Specimen:
     mechanism: Any
     pairs: tuple[Pair, ...]
     claim: PrivacyLoss
-    seconds: float
+    seconds: float = 5.0
     mistake: str = ""
     typically: str = ""
     remark: str = ""
@@ -57,6 +57,33 @@ class Specimen:
         if not self.seconds > 0:
             raise InvalidParameter(f"{self.name}: seconds must be greater than 0; got {self.seconds!r}")
 
+    @classmethod
+    def right(
+        cls,
+        name: str,
+        mechanism: Any,
+        moved: Sensitivity | None,
+        *pairs: Pair,
+        draw: Batched | None = None,
+        family: str = "",
+        source: str = "",
+        remark: str = "",
+        delta: float = 0.0,
+        seconds: float = 5.0,
+    ) -> Specimen:
+        """A mechanism of dither that claims its own loss; ``draw`` is how many outputs are drawn at once."""
+        return cls(
+            name=name,
+            family=family or name,
+            source=source or f"dither.{type(mechanism).__name__}",
+            mechanism=draw or mechanism,
+            pairs=pairs,
+            claim=mechanism.loss() if moved is None else mechanism.loss(moved),
+            seconds=seconds,
+            remark=remark,
+            delta=delta,
+        )
+
     def spoilt(
         self,
         *,
@@ -64,7 +91,7 @@ class Specimen:
         mistake: str,
         source: str,
         typically: str,
-        seconds: float,
+        seconds: float = 10.0,
         mechanism: Any = None,
         pairs: tuple[Pair, ...] = (),
         claim: PrivacyLoss | None = None,

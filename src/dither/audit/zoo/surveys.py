@@ -24,14 +24,14 @@ PRESENT: tuple[int, ...] = (1, 0, 1)
 def one_answer() -> tuple[Specimen, ...]:
     """One yes/no answer by coins, claimed at ln 3."""
     fair = RandomizedResponse(LIE)
-    twin = Specimen(
-        name="fair-coins",
+    twin = Specimen.right(
+        "fair-coins",
+        fair,
+        None,
+        (1, 0),
+        draw=released(int, fair.release),
         family="one-answer",
         source="dither.RandomizedResponse; Warner 1965",
-        mechanism=released(int, fair.release),
-        pairs=((1, 0),),
-        claim=fair.loss(),
-        seconds=5.0,
         remark="Heads: the truth; tails: a second coin answers, so that it lies in both directions.",
     )
     broken = twin.spoilt(
@@ -40,7 +40,6 @@ def one_answer() -> tuple[Specimen, ...]:
         source="lecture notes; compare Warner 1965",
         mechanism=batched(lambda truth, n: careless().integers(0, 2, n) | truth),
         typically="the answer no",
-        seconds=10.0,
     )
     return broken, twin
 
@@ -61,25 +60,23 @@ def participation() -> tuple[Specimen, ...]:
         broken=True,
         seconds=10.0,
     )
-    replaced = Specimen(
-        name="randomised-response-under-replace",
+    replaced = Specimen.right(
+        "randomised-response-under-replace",
+        fair,
+        None,
+        (PRESENT, (*PRESENT[:-1], 1 - PRESENT[-1])),
+        draw=_answers(fair),
         family="participation",
-        source="dither.RandomizedResponse",
-        mechanism=_answers(fair),
-        pairs=((PRESENT, (*PRESENT[:-1], 1 - PRESENT[-1])),),
-        claim=fair.loss(),
-        seconds=5.0,
         remark="The same answers under replace: the number of participants is public.",
     )
     slots = tuple(int(Slot.YES if answer else Slot.NO) for answer in PRESENT)
-    invited = Specimen(
-        name="participation-response",
+    invited = Specimen.right(
+        "participation-response",
+        hidden,
+        None,
+        (slots, (*slots[:-1], int(Slot.ABSENT))),
+        draw=released(np.array, hidden.release),
         family="participation",
-        source="dither.ParticipationResponse",
-        mechanism=released(np.array, hidden.release),
-        pairs=((slots, (*slots[:-1], int(Slot.ABSENT))),),
-        claim=hidden.loss(),
-        seconds=5.0,
         remark="Under add_remove: absent invitees have a slot too, randomised like the others.",
     )
     return broken, replaced, invited
@@ -98,22 +95,14 @@ def _answers(response: RandomizedResponse) -> Batched:
 def several_answers() -> tuple[Specimen, ...]:
     """One answer out of ten at ε = 1."""
     fair = KaryResponse.for_epsilon(CATEGORIES, epsilon=1)
-    twin = Specimen(
-        name="kary-response",
-        family="several-answers",
-        source="dither.KaryResponse; Kairouz, Oh & Viswanath 2014",
-        mechanism=released(int, fair.release),
-        pairs=((0, 1),),
-        claim=fair.loss(),
-        seconds=5.0,
-    )
+    draw, source = released(int, fair.release), "dither.KaryResponse; Kairouz, Oh & Viswanath 2014"
+    twin = Specimen.right("kary-response", fair, None, (0, 1), draw=draw, family="several-answers", source=source)
     broken = twin.spoilt(
         name="kary-response-10-percent-short",
         mistake="The truth is e^1.1 times as likely as each lie, where e was claimed.",
         source="Kairouz, Oh & Viswanath 2014",
         mechanism=_kary(1.1),
         typically="the answer that is true for one of the two",
-        seconds=10.0,
     )
     return broken, twin
 

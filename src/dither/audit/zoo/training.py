@@ -52,7 +52,6 @@ def clipping() -> tuple[Specimen, ...]:
         pairs=(((*ORDINARY, OUTLIER), ORDINARY),),
         claim=noise.loss(Sensitivity.l2(CLIP)),
         delta=1e-3,
-        seconds=5.0,
         remark="Clip each gradient, add them up, add noise, divide by a public number.",
     )
 
@@ -67,7 +66,6 @@ def clipping() -> tuple[Specimen, ...]:
         source="folklore; compare Abadi et al. 2016, algorithm 1",
         mechanism=batched(late),
         typically="the direction of the noisy gradient",
-        seconds=10.0,
     )
     return broken, twin
 
@@ -103,7 +101,6 @@ def sampling() -> tuple[Specimen, ...]:
         mechanism=batched(draw),
         claim=PureLoss("3/10"),
         typically="an output that only a sampled row explains",
-        seconds=10.0,
     )
     return broken, twin
 

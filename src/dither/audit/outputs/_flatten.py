@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from dither.errors import InvalidData
+from dither.numeric.rounding import near_float
 
 OUTPUT = "output"
 SHAPE = "the shape of the output"
@@ -57,7 +58,7 @@ def taken_apart(value: Any) -> Leaves:
 def _take(value: Any, path: str, leaves: Leaves, depth: int) -> None:
     value = _plain(value)
     if isinstance(value, NUMBERS):
-        leaves.numbers[path] = _as_float(value)
+        leaves.numbers[path] = near_float(value)
         if isinstance(value, Decimal | Fraction):
             # how many digits are written, or how large the denominator is, may tell what the number doesn't
             leaves.numbers[f"the length of {path}"] = float(len(str(value)))
@@ -86,7 +87,7 @@ def _take(value: Any, path: str, leaves: Leaves, depth: int) -> None:
 
 def _take_list(value: tuple[Any, ...], path: str, leaves: Leaves, depth: int) -> None:
     leaves.numbers[f"the length of {path}"] = float(len(value))
-    numbers = [_as_float(item) for item in map(_plain, value) if isinstance(item, NUMBERS)]
+    numbers = [near_float(item) for item in map(_plain, value) if isinstance(item, NUMBERS)]
     if numbers:
         # infinities of both signs have no sum; NaN says so
         leaves.numbers[f"the sum of {path}"] = float(np.sum(numbers)) if np.isfinite(numbers).all() else math.nan
@@ -170,15 +171,6 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 def _listed(slots: Any) -> tuple[str, ...]:
     return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def _as_float(value: float | Decimal | Fraction) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-    except ValueError:  # a signalling NaN
-        return math.nan
 
 
 def _on_the_clock(value: dt.date | dt.time | dt.timedelta) -> float:

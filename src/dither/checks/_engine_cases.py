@@ -9,23 +9,7 @@ from typing import Any
 from dither.checks.engine_tables import DA, HIGHEST, INF, LOWEST, NAN, TS, B, D, I, T, field, scan
 from dither.query.kinds import Call, Column, Expression, Kind, Literal
 from dither.query.measure.measures import Bins, Cap, DistinctValues, Measurement, Total
-from dither.query.plan.plan import (
-    Distinct,
-    FilterRows,
-    Gridded,
-    Inner,
-    InnerAggregate,
-    JoinKind,
-    JoinRows,
-    Key,
-    Ordering,
-    PerUnit,
-    Project,
-    Relation,
-    Union,
-    Window,
-    Windowed,
-)
+from dither.query.plan import plan
 
 VISITS, PEOPLE, PLACES = scan('vis"its'), scan("people", prefix="d"), scan("places", prefix="e")
 NOTES, NOTHING_AT_ALL = scan("notes"), scan("nothing")
@@ -43,14 +27,15 @@ def call(function: str, kind: Kind, *arguments: Expression) -> Call:
     return Call(function, arguments, kind)
 
 
+UP_TO_NINE = Bins(grid=plan.Gridded(expression=Column("c2", D), step=Fraction(1), low=0, high=9))
 COUNT = Total(factors=(), present=(), low=0, high=3, cap=Cap.CLAMP)
 UNITS_ONLY = Total(factors=(), present=(), low=0, high=1, cap=Cap.CLAMP)
-FINE = Gridded(expression=X, step=Fraction(1, 1024), low=-2048, high=102400)
-CENTRED = Gridded(expression=X, step=Fraction(1, 100), low=-400, high=10000, offset=4800)
-WHOLE = Gridded(expression=N, step=Fraction(1), low=-10, high=10)
-COARSE = Gridded(expression=N, step=Fraction(3, 2), low=-(2**28), high=2**28)
-HUGE_DOUBLE = Gridded(expression=call("to_double", D, N), step=Fraction(1), low=LOWEST + 1, high=HIGHEST)
-HUGE = Gridded(expression=N, step=Fraction(1), low=LOWEST + 1, high=HIGHEST)
+FINE = plan.Gridded(expression=X, step=Fraction(1, 1024), low=-2048, high=102400)
+CENTRED = plan.Gridded(expression=X, step=Fraction(1, 100), low=-400, high=10000, offset=4800)
+WHOLE = plan.Gridded(expression=N, step=Fraction(1), low=-10, high=10)
+COARSE = plan.Gridded(expression=N, step=Fraction(3, 2), low=-(2**28), high=2**28)
+HUGE_DOUBLE = plan.Gridded(expression=call("to_double", D, N), step=Fraction(1), low=LOWEST + 1, high=HIGHEST)
+HUGE = plan.Gridded(expression=N, step=Fraction(1), low=LOWEST + 1, high=HIGHEST)
 SUM = Total(factors=(FINE,), present=(), low=-4096, high=204800, cap=Cap.CLAMP)
 MEAN = Total(factors=(CENTRED,), present=(N,), low=-10400, high=10400, cap=Cap.MEAN)
 COUNT_MEAN = Total(factors=(), present=(X, N), low=0, high=2, cap=Cap.MEAN)
@@ -63,51 +48,53 @@ WIDEST_DOUBLE = Total(factors=(HUGE_DOUBLE,), present=(), low=-(2**57), high=2**
 ALL_TOTALS = (WIDEST_DOUBLE, COUNT, UNITS_ONLY, SUM, MEAN, COUNT_MEAN, SQUARE, PRODUCT, ABOVE, WIDE, WIDEST)
 
 
-def key(expression: Expression, values: tuple[Any, ...] | None = None) -> Key:
+def key(expression: Expression, values: tuple[Any, ...] | None = None) -> plan.Key:
     """A group key, public if it has values."""
-    return Key(expression=expression, kind=expression.kind, values=values)
+    return plan.Key(expression=expression, kind=expression.kind, values=values)
 
 
-def measure(relation: Relation, keys: tuple[Key, ...] = (), **changes: Any) -> Measurement:
+def measure(relation: plan.Relation, keys: tuple[plan.Key, ...] = (), **changes: Any) -> Measurement:
     """A measurement of units, with two groups of two rows each where nothing else is said."""
     settings: dict[str, Any] = {"units": "column", "groups": 2, "rows": 2, "totals": (COUNT,)} | changes
     return Measurement(relation=relation, keys=keys, **settings)
 
 
-def _aggregate(function: Inner, argument: Expression | None = None, grid: Gridded | None = None) -> InnerAggregate:
-    return InnerAggregate(function=function, argument=argument, grid=grid)
+def _aggregate(
+    function: plan.Inner, argument: Expression | None = None, grid: plan.Gridded | None = None
+) -> plan.InnerAggregate:
+    return plan.InnerAggregate(function=function, argument=argument, grid=grid)
 
 
-def _window(function: Any, argument: Expression | None = None, **changes: Any) -> Windowed:
+def _window(function: Any, argument: Expression | None = None, **changes: Any) -> plan.Windowed:
     settings: dict[str, Any] = {"aggregate": None, "offset": 1, "partition": (), "order": ()} | changes
-    return Windowed(function=function, argument=argument, **settings)
+    return plan.Windowed(function=function, argument=argument, **settings)
 
 
 _INNER = (
-    (_aggregate(Inner.COUNT), I),
-    (_aggregate(Inner.COUNT, X), I),
-    (_aggregate(Inner.COUNT_DISTINCT, X), I),
-    (_aggregate(Inner.SUM, N), I),
-    (_aggregate(Inner.SUM, X, FINE), D),
-    (_aggregate(Inner.AVG, X, FINE), D),
-    (_aggregate(Inner.AVG, N), D),
-    (_aggregate(Inner.SUM, N, Gridded(expression=N, step=Fraction(5), low=-10, high=10)), I),
-    (_aggregate(Inner.MIN, X), D),
-    (_aggregate(Inner.MAX, X), D),
-    (_aggregate(Inner.MAX, PLACE), T),
-    (_aggregate(Inner.MIN, DAY), DA),
+    (_aggregate(plan.Inner.COUNT), I),
+    (_aggregate(plan.Inner.COUNT, X), I),
+    (_aggregate(plan.Inner.COUNT_DISTINCT, X), I),
+    (_aggregate(plan.Inner.SUM, N), I),
+    (_aggregate(plan.Inner.SUM, X, FINE), D),
+    (_aggregate(plan.Inner.AVG, X, FINE), D),
+    (_aggregate(plan.Inner.AVG, N), D),
+    (_aggregate(plan.Inner.SUM, N, plan.Gridded(expression=N, step=Fraction(5), low=-10, high=10)), I),
+    (_aggregate(plan.Inner.MIN, X), D),
+    (_aggregate(plan.Inner.MAX, X), D),
+    (_aggregate(plan.Inner.MAX, PLACE), T),
+    (_aggregate(plan.Inner.MIN, DAY), DA),
 )
 
 
-def _per_unit(keys: tuple[Expression, ...]) -> PerUnit:
+def _per_unit(keys: tuple[Expression, ...]) -> plan.PerUnit:
     fields = [field(f"g{i}", expression.kind) for i, expression in enumerate(keys)]
     fields += [field(f"a{i}", kind) for i, (_, kind) in enumerate(_INNER)]
-    return PerUnit(input=VISITS, keys=keys, aggregates=tuple(a for a, _ in _INNER), fields=tuple(fields))
+    return plan.PerUnit(input=VISITS, keys=keys, aggregates=tuple(a for a, _ in _INNER), fields=tuple(fields))
 
 
-def _windows() -> Window:
-    by_x = (Ordering(expression=X, descending=True, nulls_first=True),)
-    by_day = (Ordering(expression=DAY), Ordering(expression=N, descending=True))
+def _windows() -> plan.Window:
+    by_x = (plan.Ordering(expression=X, descending=True, nulls_first=True),)
+    by_day = (plan.Ordering(expression=DAY), plan.Ordering(expression=N, descending=True))
     items = (
         (_window("row_number"), I),
         (_window("row_number", order=by_x, partition=(OK,)), I),
@@ -116,13 +103,13 @@ def _windows() -> Window:
         (_window("lag", PLACE, order=by_day), T),
         (_window("lead", X, order=by_x, offset=2), D),
         (_window("first_value", N, order=by_day), I),
-        (_window("aggregate", aggregate=_aggregate(Inner.SUM, N)), I),
-        (_window("aggregate", aggregate=_aggregate(Inner.AVG, X, FINE), order=by_day), D),
-        (_window("aggregate", aggregate=_aggregate(Inner.COUNT_DISTINCT, X), order=by_x), I),
-        (_window("aggregate", aggregate=_aggregate(Inner.MAX, PLACE), partition=(DAY,)), T),
+        (_window("aggregate", aggregate=_aggregate(plan.Inner.SUM, N)), I),
+        (_window("aggregate", aggregate=_aggregate(plan.Inner.AVG, X, FINE), order=by_day), D),
+        (_window("aggregate", aggregate=_aggregate(plan.Inner.COUNT_DISTINCT, X), order=by_x), I),
+        (_window("aggregate", aggregate=_aggregate(plan.Inner.MAX, PLACE), partition=(DAY,)), T),
     )
     fields = tuple(field(f"w{i}", kind) for i, (_, kind) in enumerate(items))
-    return Window(input=VISITS, items=tuple(item for item, _ in items), fields=VISITS.fields + fields)
+    return plan.Window(input=VISITS, items=tuple(item for item, _ in items), fields=VISITS.fields + fields)
 
 
 def relations() -> dict[str, Measurement]:
@@ -130,20 +117,21 @@ def relations() -> dict[str, Measurement]:
     place = key(PLACE, LISTED)
     at_place = call("equal", B, PLACE, Column("e0", T))
     windows, per_unit, per_place = _windows(), _per_unit(()), _per_unit((PLACE,))
-    doubled = Project(
+    doubled = plan.Project(
         input=VISITS,
         expressions=(PLACE, call("multiply", D, X, lit(2.0, D)), N),
         fields=(field("c1", T), field("c3", D), field("c2", D)),
     )
-    union = Union(inputs=(doubled, doubled), fields=(field("c1", T), field("c3", D), field("c9", D)))
+    above = plan.FilterRows(input=VISITS, predicate=call("greater", B, X, lit(0.0, D)))
+    union = plan.Union(inputs=(doubled, doubled), fields=(field("c1", T), field("c3", D), field("c9", D)))
     joins = {
         f"{kind.value} join {name}": measure(
-            JoinRows(left=VISITS, right=right, kind=kind, on_unit=on_unit, condition=condition),
-            (key(PLACE),) if kind in (JoinKind.SEMI, JoinKind.ANTI) else (key(PLACE), key(column)),
+            plan.JoinRows(left=VISITS, right=right, kind=kind, on_unit=on_unit, condition=condition),
+            (key(PLACE),) if kind in (plan.JoinKind.SEMI, plan.JoinKind.ANTI) else (key(PLACE), key(column)),
             groups=100,
             totals=(COUNT, SUM),
         )
-        for kind in JoinKind
+        for kind in plan.JoinKind
         for name, right, column, on_unit, condition in (
             ("on the unit", PEOPLE, Column("d1", T), True, None),
             ("on the unit and more", PEOPLE, Column("d1", T), True, call("less", B, N, Column("d2", I))),
@@ -155,7 +143,7 @@ def relations() -> dict[str, Measurement]:
         "nothing at all, by key": measure(
             NOTHING_AT_ALL,
             (key(Column("c1", T)),),
-            bins=(Bins(grid=Gridded(expression=Column("c2", D), step=Fraction(1), low=0, high=9)),),
+            bins=(UP_TO_NINE,),
             distinct=(DistinctValues(expression=Column("c2", D)),),
         ),
         "all totals": measure(VISITS, totals=ALL_TOTALS),
@@ -173,25 +161,16 @@ def relations() -> dict[str, Measurement]:
         "bins by key, all groups": measure(VISITS, (place,), groups=8, rows=3, bins=(Bins(grid=CENTRED),)),
         "distinct values": measure(VISITS, rows=3, distinct=(DistinctValues(expression=X),)),
         "distinct texts by key": measure(VISITS, (key(OK),), groups=1, distinct=(DistinctValues(expression=PLACE),)),
-        "units that are texts": measure(
-            NOTES,
-            (key(Column("c1", T)),),
-            groups=3,
-            totals=(COUNT,),
-            bins=(Bins(grid=Gridded(expression=Column("c2", D), step=Fraction(1), low=0, high=9)),),
-        ),
+        "units that are texts": measure(NOTES, (key(Column("c1", T)),), groups=3, bins=(UP_TO_NINE,)),
         "bins of units that are texts": measure(
-            NOTES, totals=(), bins=(Bins(grid=Gridded(expression=Column("c2", D), step=Fraction(1), low=0, high=9)),)
+            NOTES,
+            totals=(),
+            bins=(UP_TO_NINE,),
         ),
-        "filter": measure(
-            FilterRows(input=VISITS, predicate=call("greater", B, X, lit(0.0, D))),
-            (place,),
-            groups=8,
-            totals=(COUNT, SUM),
-        ),
+        "filter": measure(above, (place,), groups=8, totals=(COUNT, SUM)),
         "project": measure(doubled, (key(Column("c3", D)),), groups=100),
         "union": measure(union, (key(Column("c9", D)),), groups=100, rows=4),
-        "distinct rows": measure(Distinct(input=VISITS), (place,), groups=8, totals=(COUNT, SUM)),
+        "distinct rows": measure(plan.Distinct(input=VISITS), (place,), groups=8, totals=(COUNT, SUM)),
         "per unit and place": measure(
             per_place, tuple(key(Column(f.name, f.kind)) for f in per_place.fields), groups=100
         ),
@@ -206,10 +185,10 @@ def relations() -> dict[str, Measurement]:
 def of_rows() -> dict[str, Measurement]:
     """Measurements in which every row is a unit."""
     place = key(PLACE, LISTED)
-    joined = JoinRows(
+    joined = plan.JoinRows(
         left=VISITS,
         right=PLACES,
-        kind=JoinKind.SEMI,
+        kind=plan.JoinKind.SEMI,
         on_unit=False,
         condition=call("equal", B, PLACE, Column("e0", T)),
     )
@@ -243,17 +222,9 @@ def functions() -> dict[str, Call]:
     result += [call(n, k, a, b) for n in ("greatest", "least") for k, a, b in ((T, PLACE, lit("m", T)), (I, N, one))]
     comparisons = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "distinct_from")
     noon = lit(dt.datetime(2024, 1, 1), TS)  # noqa: DTZ001
-    pairs = (
-        (X, lit(NAN, D)),
-        (X, lit(0.0, D)),
-        (X, N),
-        (N, one),
-        (PLACE, lit("north", T)),
-        (DAY, AT),
-        (DAY, noon),
-        (OK, OK),
-    )
-    result += [call(name, B, a, b) for name in comparisons for a, b in (*pairs, (N, lit(None, I)))]
+    pairs = [*((X, other) for other in (lit(NAN, D), lit(0.0, D), N)), *((N, other) for other in (one, lit(None, I)))]
+    pairs += [(PLACE, lit("north", T)), (DAY, AT), (DAY, noon), (OK, OK)]
+    result += [call(name, B, a, b) for name in comparisons for a, b in pairs]
     result += [
         call("in", B, X, lit(NAN, D), lit(-0.0, D)),
         call("in", B, PLACE, lit("o'neil", T), lit(None, T)),
@@ -300,48 +271,15 @@ def functions() -> dict[str, Call]:
         for a, b in ((DAY, AT), (AT, noon), (lit(dt.date(2024, 1, 7), DA), DAY))
     ]
     written = call("to_text", T, X)
-    forms = [
-        " 12 ",
-        "+7",
-        "1_000",
-        "1e3",
-        "0x10",
-        "12.5",
-        ".5",
-        "nan",
-        "inf",
-        "1e999",
-        str(HIGHEST),
-        str(HIGHEST + 1),
-        "TRUE",
-    ]
-    forms += [
-        "t",
-        "yes",
-        "2024-02-29",
-        "2023-02-29",
-        "2024-1-5",
-        "0000-01-01",
-        "infinity",
-        "2024-02-29 23:59:59.5",
-        "2024-02-29T24:00",
-    ]
-    forms += ["2024-02-29 12:30", "2024-02-29 12:30:61", "10000-01-01", "", "é", "12\n"]
+    forms = ["", " 12 ", "+7", "1_000", "1e3", "0x10", "12.5", ".5", "nan", "inf", "1e999", "TRUE", "t", "yes"]
+    forms += ["infinity", "é", "12\n"]
+    forms += [str(HIGHEST), str(HIGHEST + 1), "2024-02-29", "2023-02-29", "2024-1-5", "0000-01-01", "10000-01-01"]
+    forms += ["2024-02-29 12:30", "2024-02-29 12:30:61", "2024-02-29 23:59:59.5", "2024-02-29T24:00"]
     for name, kind in (("to_boolean", B), ("to_integer", I), ("to_double", D), ("to_date", DA), ("to_timestamp", TS)):
         result += [call(name, kind, call("concat", T, call("left", T, region, zero), lit(form, T))) for form in forms]
         result += [call(name, kind, region)]
     result += [call("to_boolean", B, N), call("to_boolean", B, OK), call("to_integer", I, X), call("to_integer", I, OK)]
-    result += [
-        call("to_double", D, N),
-        call("to_double", D, OK),
-        call("to_double", D, written),
-        call("to_integer", I, written),
-    ]
+    result += [*(call("to_double", D, value) for value in (N, OK, written)), call("to_integer", I, written)]
     result += [call("to_text", T, column) for column in (N, X, OK, DAY, AT, PLACE)]
-    result += [
-        call("to_date", DA, AT),
-        call("to_date", DA, DAY),
-        call("to_timestamp", TS, DAY),
-        call("to_timestamp", TS, AT),
-    ]
+    result += [call(name, kind, when) for name, kind in (("to_date", DA), ("to_timestamp", TS)) for when in (AT, DAY)]
     return {f"{i} {expression.function}": expression for i, expression in enumerate(result)}
