@@ -13,23 +13,9 @@ from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 from dither.entropy import SYSTEM, DiscreteGaussianSampler, Source, gaussian_sampler
 from dither.errors import InvalidParameter, NotPrivate
 from dither.mechanisms import grid
-from dither.mechanisms.base import (
-    NoiseMechanism,
-    RealLaw,
-    failure_probability,
-    per_coordinate,
-)
+from dither.mechanisms.base import NoiseMechanism, RealLaw, failure_probability, per_coordinate
 from dither.numeric import Number, fraction_up, positive, positive_int, smallest_true, up
-from dither.privacy import (
-    Adjacency,
-    Array,
-    Cells,
-    Direction,
-    Guarantee,
-    PrivacyLoss,
-    Sensitivity,
-    mirrored,
-)
+from dither.privacy import Adjacency, Array, Cells, Direction, Guarantee, PrivacyLoss, Sensitivity, mirrored
 from dither.privacy.renyi import check_order
 from dither.privacy.sensitivity import expect_sensitivity
 

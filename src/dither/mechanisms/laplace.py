@@ -11,25 +11,10 @@ import numpy as np
 
 from dither.entropy import SYSTEM, DiscreteLaplaceSampler, Source, laplace_sampler
 from dither.mechanisms import grid
-from dither.mechanisms.base import (
-    Floats,
-    NoiseMechanism,
-    RealLaw,
-    failure_probability,
-    per_coordinate,
-)
+from dither.mechanisms.base import Floats, NoiseMechanism, RealLaw, failure_probability, per_coordinate
 from dither.numeric import Number, fraction_down, fraction_up, positive, positive_int, up
 from dither.numeric.rounding import SLACK
-from dither.privacy import (
-    Adjacency,
-    Array,
-    Cells,
-    Direction,
-    Guarantee,
-    PrivacyLoss,
-    Sensitivity,
-    mirrored,
-)
+from dither.privacy import Adjacency, Array, Cells, Direction, Guarantee, PrivacyLoss, Sensitivity, mirrored
 from dither.privacy.renyi import check_order, pure_renyi
 from dither.privacy.sensitivity import expect_sensitivity
 

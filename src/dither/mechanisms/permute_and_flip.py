@@ -12,14 +12,7 @@ from scipy.special import roots_legendre
 
 from dither.entropy import SYSTEM, Source, permute_and_flip
 from dither.mechanisms.base import FiniteLaw, Floats, failure_probability
-from dither.mechanisms.exponential import (
-    Exponential,
-    balanced_scores,
-    checked_counts,
-    raised,
-    score_array,
-    score_range,
-)
+from dither.mechanisms.exponential import Exponential, balanced_scores, checked_counts, raised, score_array, score_range
 from dither.numeric import Number, fraction_up, positive, up
 from dither.privacy import Guarantee, PureLoss, Sensitivity
 

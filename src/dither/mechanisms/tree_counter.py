@@ -59,13 +59,7 @@ class TreeCounter:
     _mechanism: DiscreteLaplace | Gaussian = field(init=False, repr=False, compare=False)
 
     def __init__(
-        self,
-        scale: Number,
-        horizon: int,
-        *,
-        noise: Noise = "laplace",
-        step: Number = 1,
-        bound: Number | None = None,
+        self, scale: Number, horizon: int, *, noise: Noise = "laplace", step: Number = 1, bound: Number | None = None
     ) -> None:
         if noise not in get_args(Noise):
             raise InvalidParameter(f'noise must be "laplace" or "gaussian"; got {noise!r}')

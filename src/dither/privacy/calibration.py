@@ -80,11 +80,7 @@ def calibrate(
 
 
 def _for_guarantee(
-    mechanism: Callable[..., M],
-    guarantee: Guarantee,
-    sensitivity: Sensitivity,
-    plan: Plan | None,
-    tolerance: float,
+    mechanism: Callable[..., M], guarantee: Guarantee, sensitivity: Sensitivity, plan: Plan | None, tolerance: float
 ) -> M:
     from scipy.optimize import brentq  # slow to import, and closed forms don't need it
 

@@ -246,10 +246,7 @@ class ZcdpOdometer(_Spending):
     """
 
     def __init__(
-        self,
-        delta: Number,
-        first: Number = Fraction(1, 1000),
-        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        self, delta: Number, first: Number = Fraction(1, 1000), adjacency: Adjacency = Adjacency.ADD_REMOVE
     ) -> None:
         super().__init__(adjacency)
         self.delta = float(positive(delta, "delta"))
@@ -292,10 +289,7 @@ class RenyiOdometer(_ByOrder):
     """
 
     def __init__(
-        self,
-        delta: Number,
-        orders: Sequence[float] = FILTER_ORDERS,
-        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        self, delta: Number, orders: Sequence[float] = FILTER_ORDERS, adjacency: Adjacency = Adjacency.ADD_REMOVE
     ) -> None:
         super().__init__(adjacency)
         self._open(delta, orders)
@@ -316,10 +310,7 @@ class RenyiOdometer(_ByOrder):
 
 
 def epsilon_so_far(
-    *,
-    pure: Fraction | None,
-    divergences: Iterable[tuple[int, Fraction | None, Fraction]],
-    cap: Fraction | None = None,
+    *, pure: Fraction | None, divergences: Iterable[tuple[int, Fraction | None, Fraction]], cap: Fraction | None = None
 ) -> float:
     """What was spent by now, as an ε that may be read at any moment, also at one that the answers chose.
 

@@ -232,12 +232,7 @@ class PrivacyLoss(ABC):
             >>> PureLoss("1/2").to_json()
             {'version': 1, 'kind': 'pure', 'adjacency': 'add_remove', 'epsilon': '1/2'}
         """
-        return {
-            "version": JSON_VERSION,
-            "kind": self.kind,
-            "adjacency": self.adjacency.value,
-            **self.parameters(),
-        }
+        return {"version": JSON_VERSION, "kind": self.kind, "adjacency": self.adjacency.value, **self.parameters()}
 
     @staticmethod
     def from_json(form: object) -> PrivacyLoss:

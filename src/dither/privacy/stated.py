@@ -27,14 +27,7 @@ def randomized_response_cells(pure: float, edges: Array) -> Cells:
     """Two point masses: e^ε/(1+e^ε) at ε, the rest at −ε."""
     nothing = np.zeros(edges.size - 1)
     high = 1 / (1 + math.exp(-pure))
-    return Cells(
-        nothing,
-        nothing,
-        0.0,
-        np.array([pure, -pure]),
-        np.array([high, math.exp(-pure) * high]),
-        4e-16,
-    )
+    return Cells(nothing, nothing, 0.0, np.array([pure, -pure]), np.array([high, math.exp(-pure) * high]), 4e-16)
 
 
 def nonnegative(value: Number, name: str) -> Fraction:

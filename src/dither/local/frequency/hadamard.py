@@ -14,14 +14,7 @@ from dither.errors import InvalidParameter
 from dither.local.clients.base import Domain, bytes_for
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads
 from dither.local.frequency.kary import BLOCK_PEOPLE
-from dither.local.frequency.oracle import (
-    FEW,
-    Ints,
-    Label,
-    checked_domain,
-    number_rows,
-    row_numbers,
-)
+from dither.local.frequency.oracle import FEW, Ints, Label, checked_domain, number_rows, row_numbers
 from dither.local.frequency.parts import NamingOracle
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, as_fraction

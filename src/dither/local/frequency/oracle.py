@@ -138,12 +138,7 @@ class FrequencyOracle(Supporting):
         return float(share_variance(positive_int(n, "n"), theta, self.hit, self.miss, target))
 
     def error(
-        self,
-        confidence: Number = 0.95,
-        *,
-        n: int,
-        simultaneous: bool = True,
-        target: Target = Target.POPULATION,
+        self, confidence: Number = 0.95, *, n: int, simultaneous: bool = True, target: Target = Target.POPULATION
     ) -> float:
         """The error that no value's estimate exceeds with this confidence (or a given one's), whatever the shares."""
         failure = failure_probability(confidence) / (self.comparisons if simultaneous else 1)

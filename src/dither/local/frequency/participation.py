@@ -17,15 +17,7 @@ from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Domain
 from dither.local.core.columns import column_of
 from dither.local.core.losses import response_loss
-from dither.local.core.protocol import (
-    DOMAIN,
-    Aggregator,
-    Counts,
-    Floats,
-    Payloads,
-    Protocol,
-    collection_field,
-)
+from dither.local.core.protocol import DOMAIN, Aggregator, Counts, Floats, Payloads, Protocol, collection_field
 from dither.local.frequency.choose import best_oracle
 from dither.local.frequency.oracle import (
     FrequencyAggregator,

@@ -19,13 +19,7 @@ from dither.local.clients.base import Domain, bytes_for
 from dither.local.clients.projective import LARGEST_PRIME, dimension_for, is_prime, number_of_points
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads, number_field
 from dither.local.frequency.kary import BLOCK_PEOPLE
-from dither.local.frequency.oracle import (
-    Ints,
-    Label,
-    checked_domain,
-    number_rows,
-    row_numbers,
-)
+from dither.local.frequency.oracle import Ints, Label, checked_domain, number_rows, row_numbers
 from dither.local.frequency.parts import NamingOracle
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.mechanisms.response_estimates import Target, share_variance
@@ -152,9 +146,7 @@ class ProjectiveResponse(
         inside = bernoulli_many(self.keep, people, source)
         # both are drawn: orthogonal vectors that aren't all zero, or any with product 1
         free = np.where(
-            inside,
-            below_many(q ** (t - 1) - 1, people, source) + 1,
-            below_many(q ** (t - 1), people, source),
+            inside, below_many(q ** (t - 1) - 1, people, source) + 1, below_many(q ** (t - 1), people, source)
         )
         rest = _digits(free, q, t - 1)
         named = np.zeros((t, people), dtype=np.int64)

@@ -22,14 +22,7 @@ from dither.local.core.protocol import Floats, Payloads, Protocol, protocol_of
 from dither.local.frequency.attributes import Attributes
 from dither.local.frequency.choose import best_oracle
 from dither.local.frequency.kary import Kary
-from dither.local.frequency.oracle import (
-    FEW,
-    FrequencyOracle,
-    Ints,
-    Label,
-    checked_domain,
-    places,
-)
+from dither.local.frequency.oracle import FEW, FrequencyOracle, Ints, Label, checked_domain, places
 from dither.local.frequency.parts import PartsAggregator
 from dither.local.frequency.unary import Unary
 from dither.local.means.mean import checked_steps

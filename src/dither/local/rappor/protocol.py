@@ -86,14 +86,7 @@ class Rappor(
     q: Fraction
 
     def __init__(
-        self,
-        *,
-        bits: int = 128,
-        hashes: int = 2,
-        cohorts: int = 64,
-        f: Number,
-        p: Number = 0,
-        q: Number = 1,
+        self, *, bits: int = 128, hashes: int = 2, cohorts: int = 64, f: Number, p: Number = 0, q: Number = 1
     ) -> None:
         put = object.__setattr__
         put(self, "hashes", _within(hashes, "hashes", 1, LARGEST_HASHES))

@@ -25,17 +25,7 @@ from dither.local.shuffling.curve import LARGEST_ODDS, Randomiser, ShuffledCurve
 from dither.local.shuffling.views import LOWEST, Chords
 from dither.mechanisms.kary_response import KaryResponseLoss
 from dither.mechanisms.randomized_response import RandomizedResponseLoss, check_odds
-from dither.numeric import (
-    Number,
-    exp_up,
-    fraction_down,
-    fraction_up,
-    largest_true,
-    log_up,
-    positive,
-    positive_int,
-    up,
-)
+from dither.numeric import Number, exp_up, fraction_down, fraction_up, largest_true, log_up, positive, positive_int, up
 from dither.numeric.rounding import SLACK
 from dither.privacy import Adjacency, Array, Direction, Json, PrivacyLoss, PureLoss, at_least_nothing, mirrored
 

@@ -239,12 +239,7 @@ class SequenceFragments(
         return np.ascontiguousarray(payloads[:, 1:cut]), np.ascontiguousarray(payloads[:, cut:])
 
     def detection_limit(
-        self,
-        n: int,
-        confidence: Number = 0.95,
-        *,
-        squares: Number = "1/100",
-        largest: Number = "1/10",
+        self, n: int, confidence: Number = 0.95, *, squares: Number = "1/100", largest: Number = "1/10"
     ) -> float:
         """The share from which on a word is found with this confidence, from ``n`` reports; for planning.
 

@@ -102,10 +102,7 @@ def upper(loss: Curve, direction: Direction, step: float, tail: float) -> Lattic
     kept = np.flatnonzero(masses)
     first, last = (int(kept[0]), int(kept[-1])) if kept.size else (0, 0)
     return Lattice(
-        step=step,
-        first=first - (left.size - 1),
-        masses=masses[first : last + 1] * lift,
-        infinite=infinite * lift,
+        step=step, first=first - (left.size - 1), masses=masses[first : last + 1] * lift, infinite=infinite * lift
     )
 
 
