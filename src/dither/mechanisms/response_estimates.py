@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from scipy.special import betainc
 
+from dither.brief import SentenceEnum
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import Floats, Ints
 from dither.numeric import fraction_down, smallest_true, up
@@ -37,23 +37,11 @@ _LEFT_OUT = 1e-30
 _LARGEST_EXACT = 10_000_000
 
 
-class Target(Enum):
+class Target(SentenceEnum):
     """Whose share an estimate is about."""
 
-    POPULATION = "population"
-    RESPONDENTS = "respondents"
-
-    @property
-    def sentence(self) -> str:
-        """What the variance and the interval account for.
-
-        Example:
-            >>> Target.RESPONDENTS.sentence
-            'the share among those who answered; only the lies are random'
-        """
-        if self is Target.POPULATION:
-            return "the share in the population that the respondents are an independent sample of"
-        return "the share among those who answered; only the lies are random"
+    POPULATION = "population", "the share in the population that the respondents are an independent sample of"
+    RESPONDENTS = "respondents", "the share among those who answered; only the lies are random"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import IntEnum
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 
-from dither.brief import brief
+from dither.brief import SentenceEnum, brief
 from dither.entropy import SYSTEM, Source, permutation
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import FiniteLaw, Ints
@@ -23,26 +23,12 @@ from dither.privacy import Adjacency, PrivacyLoss, compose
 NOT_ASKED = -1
 
 
-class Strategy(Enum):
+class Strategy(SentenceEnum):
     """How one budget covers several attributes."""
 
-    SPLIT = "split"
-    SAMPLE = "sample"
-    JOINT = "joint"
-
-    @property
-    def sentence(self) -> str:
-        """What is asked, in words.
-
-        Example:
-            >>> Strategy.SAMPLE.sentence
-            'one attribute, picked by public coins, with the whole ε'
-        """
-        return {
-            Strategy.SPLIT: "every attribute by itself, each with an equal part of ε",
-            Strategy.SAMPLE: "one attribute, picked by public coins, with the whole ε",
-            Strategy.JOINT: "all attributes as one answer among all their combinations",
-        }[self]
+    SPLIT = "split", "every attribute by itself, each with an equal part of ε"
+    SAMPLE = "sample", "one attribute, picked by public coins, with the whole ε"
+    JOINT = "joint", "all attributes as one answer among all their combinations"
 
 
 @dataclass(frozen=True, slots=True, init=False)
