@@ -55,24 +55,16 @@ class BoundedRangeLoss(PrivacyLoss, kind="bounded_range"):
     exact_range: Fraction
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
+    # the curve is the same both ways, but the pairs it bounds aren't their own mirror images: sampling would otherwise
+    # apply a theorem on such pairs to the Rényi view, which is beyond what any single pair has
+    symmetric = False
+    tight = False
+
     def __post_init__(self) -> None:
         exact = as_fraction(self.exact_range, "range")
         if exact < 0:
             raise InvalidParameter(f"range must not be negative; got {self.exact_range!r}")
         object.__setattr__(self, "exact_range", exact)
-
-    @property
-    def symmetric(self) -> bool:
-        """False: the curve is the same both ways, but the pairs it bounds aren't their own mirror images.
-
-        Sampling would otherwise apply a theorem on such pairs to the Rényi view, which is no single pair's.
-        """
-        return False
-
-    @property
-    def tight(self) -> bool:
-        """The Rényi view is beyond what the curve's pair has."""
-        return False
 
     def pure(self) -> float:
         """The interval contains 0, so no loss exceeds its length."""
@@ -178,16 +170,27 @@ def checked_counts(candidates: int, optimal: int) -> tuple[int, int]:
     return all_of_them - best, best
 
 
-def balanced_scores(sensitivity: Sensitivity, *, monotone: bool) -> tuple[Floats, Floats]:
-    """Two candidates' scores before and after, as far apart as the sensitivity allows."""
-    step = fraction_down(sensitivity.linf_bound())
-    if monotone and sensitivity.adjacency is Adjacency.ADD_REMOVE:
-        return np.array([0.0, step / 2]), np.array([step, step / 2])
-    return np.array([0.0, step]), np.array([step, 0.0])
+@dataclass(frozen=True, slots=True, init=False)
+class ScoreMechanism:
+    """A mechanism that chooses a candidate by its score; ``monotone``: a unit moves all scores the same way."""
+
+    scale: Fraction
+    monotone: bool = False
+
+    def __init__(self, scale: Number, *, monotone: bool = False) -> None:
+        object.__setattr__(self, "scale", positive(scale, "scale"))
+        object.__setattr__(self, "monotone", bool(monotone))
+
+    def worst_pair(self, sensitivity: Sensitivity) -> tuple[Floats, Floats]:
+        """Two candidates that change places, as far apart as the sensitivity allows."""
+        step = fraction_down(sensitivity.linf_bound())
+        if self.monotone and sensitivity.adjacency is Adjacency.ADD_REMOVE:
+            return np.array([0.0, step / 2]), np.array([step, step / 2])
+        return np.array([0.0, step]), np.array([step, 0.0])
 
 
-@dataclass(frozen=True, slots=True)
-class Exponential:
+@dataclass(frozen=True, slots=True, init=False)
+class Exponential(ScoreMechanism):
     """Chooses a candidate with probability exactly proportional to e^{score/scale}.
 
     Guarantee: 2Δ/scale-private for scores that each move by at most Δ (McSherry & Talwar 2007), Δ/scale-private with
@@ -209,13 +212,6 @@ class Exponential:
         Traceback (most recent call last):
         dither.errors.InvalidData: scores must be finite, or -inf for a candidate that is never chosen; ...
     """
-
-    scale: Fraction
-    monotone: bool = False
-
-    def __init__(self, scale: Number, *, monotone: bool = False) -> None:
-        object.__setattr__(self, "scale", positive(scale, "scale"))
-        object.__setattr__(self, "monotone", bool(monotone))
 
     def loss(self, sensitivity: Sensitivity) -> BoundedRangeLoss:
         """All losses lie in an interval of length 2Δ∞/scale, or Δ∞/scale for monotone scores under add_remove."""
@@ -290,10 +286,6 @@ class Exponential:
             logs = logs + np.array([math.log(int(w)) if w else -math.inf for w in weights])
         shares = np.exp(logs - logs.max())
         return FiniteLaw(shares / shares.sum())
-
-    def worst_pair(self, sensitivity: Sensitivity) -> tuple[Floats, Floats]:
-        """Two candidates that change places; the loss's curve is attained at ε = 0."""
-        return balanced_scores(sensitivity, monotone=self.monotone)
 
     @classmethod
     def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:

@@ -55,6 +55,8 @@ class KaryResponseLoss(PrivacyLoss, kind="kary_response"):
     categories: int
     adjacency: Adjacency = Adjacency.REPLACE
 
+    symmetric = True  # exchanging the two categories swaps the pair
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", check_odds(self.odds))
         positive_int(self.categories, "categories", least=2)
@@ -63,11 +65,6 @@ class KaryResponseLoss(PrivacyLoss, kind="kary_response"):
     def weight(self) -> Fraction:
         """The probability of one given lie."""
         return 1 / (self.odds + self.categories - 1)
-
-    @property
-    def symmetric(self) -> bool:
-        """Exchanging the two categories swaps the pair."""
-        return True
 
     def pure(self) -> float:
         """The logarithm of the odds."""

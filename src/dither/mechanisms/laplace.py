@@ -26,13 +26,10 @@ class LaplaceLoss(PrivacyLoss, kind="laplace"):
     exact_epsilon: Fraction
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
+    symmetric = True  # reflection swaps the pair
+
     def __post_init__(self) -> None:
         positive(self.exact_epsilon, "epsilon")
-
-    @property
-    def symmetric(self) -> bool:
-        """Reflection swaps the pair."""
-        return True
 
     def pure_exactly(self) -> Fraction:
         """As it was stated."""
@@ -155,6 +152,8 @@ class DiscreteLaplaceLoss(PrivacyLoss, kind="discrete_laplace"):
     shift: int
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
+    symmetric = True  # reflection swaps the pair
+
     def __post_init__(self) -> None:
         positive(self.scale, "scale")
         positive_int(self.shift, "shift")
@@ -168,11 +167,6 @@ class DiscreteLaplaceLoss(PrivacyLoss, kind="discrete_laplace"):
     def exact_epsilon(self) -> Fraction:
         """Sensitivity over scale."""
         return self.shift / self.scale
-
-    @property
-    def symmetric(self) -> bool:
-        """Reflection swaps the pair."""
-        return True
 
     def pure_exactly(self) -> Fraction:
         """As it was stated."""

@@ -72,13 +72,10 @@ class RandomizedResponseLoss(PrivacyLoss, kind="randomized_response"):
     odds: Fraction
     adjacency: Adjacency = Adjacency.REPLACE
 
+    symmetric = True  # exchanging yes and no swaps the pair
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", check_odds(self.odds))
-
-    @property
-    def symmetric(self) -> bool:
-        """Exchanging yes and no swaps the pair."""
-        return True
 
     def pure(self) -> float:
         """The logarithm of the odds."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import betainc
@@ -44,6 +44,18 @@ class Target(SentenceEnum):
     RESPONDENTS = "respondents", "the share among those who answered; only the lies are random"
 
 
+class ReadOnlyArrays:
+    """A dataclass whose arrays can't be written to."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for field in fields(cast("Any", self)):
+            array = getattr(self, field.name)
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareEstimate:
     """A share read off randomised answers: unbiased unless clipped, with an interval that covers.
@@ -61,7 +73,7 @@ class ShareEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SharesEstimate:
+class SharesEstimate(ReadOnlyArrays):
     """The shares of all categories, which sum to 1; the intervals hold for all of them together."""
 
     values: Floats
@@ -70,10 +82,6 @@ class SharesEstimate:
     confidence: float
     answers: int
     target: Target
-
-    def __post_init__(self) -> None:
-        for array in (self.values, self.variances, self.intervals):
-            array.flags.writeable = False
 
 
 def check_counts(counts: Any, categories: int) -> Ints:

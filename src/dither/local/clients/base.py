@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from importlib import import_module
@@ -218,6 +218,11 @@ class Domain:
         if place is None:
             raise InvalidData(f"the value must be one of the {self.size} labels; nothing was drawn")
         return place
+
+    @property
+    def values(self) -> Sequence[str | int]:
+        """All values, in order."""
+        return range(self.size) if self.labels is None else self.labels
 
     def to_json(self) -> int | list[str | int]:
         """As it stands in a description."""

@@ -237,6 +237,11 @@ class Aggregator(ABC, Generic[E_co]):
     def estimate(self, confidence: float = 0.95) -> E_co:
         """What the reports say about the population, with intervals at this confidence."""
 
+    def expect_reports(self) -> None:
+        """Raise InvalidData if there is nothing to estimate from."""
+        if not self.reports:
+            raise InvalidData("there are no reports to estimate from")
+
     def state(self) -> dict[str, Counts]:
         """The state by name: integer arrays that add up."""
         return dict(self.counters)

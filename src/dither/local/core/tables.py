@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dither.brief import printable
+from dither.mechanisms.response_estimates import ReadOnlyArrays
 
 # A table shows so many rows; whoever wants all of them has the arrays.
 MOST_ROWS = 20
@@ -81,7 +82,7 @@ class Table:
         return f"<div>{table}<small>{foot}</small></div>"
 
 
-class Shown:
+class Shown(ReadOnlyArrays):
     """An estimate that is a table when it is printed. Its subclasses are dataclasses with ``repr=False``."""
 
     __slots__ = ()

@@ -9,7 +9,7 @@ estimates have no bias at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
@@ -18,14 +18,13 @@ import numpy.typing as npt
 
 from dither.entropy import Source
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain, bytes_for
+from dither.local.clients.base import bytes_for
+from dither.local.core.bits import BLOCK_BYTES
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads, number_field
-from dither.local.frequency.kary import BLOCK_PEOPLE, respond
+from dither.local.frequency.kary import respond
 from dither.local.frequency.oracle import (
-    BLOCK_BYTES,
     FrequencyOracle,
     Ints,
-    Label,
     checked_domain,
     number_rows,
     row_numbers,
@@ -68,11 +67,9 @@ class LocalHashing(
         Fraction(1, 8)
     """
 
-    domain: int | tuple[Label, ...]
     buckets: int
     keep: Fraction
     word: int
-    _known: Domain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, *, buckets: int, keep: Number, word: int | None = None) -> None:
         size = self._set_domain(domain).size
@@ -115,11 +112,6 @@ class LocalHashing(
         return Fraction(more * (each + 1) ** 2 + (self.buckets - more) * each**2, hashes**2)
 
     @property
-    def hit(self) -> Fraction:
-        """The probability that the bucket of the truth is named."""
-        return self.keep
-
-    @property
     def miss(self) -> Fraction:
         """The probability that the bucket of a given other value is named: it may be that of the truth."""
         return self.keep * self.collision + self._lie * (1 - self.collision)
@@ -148,21 +140,14 @@ class LocalHashing(
     def _word_bytes(self) -> int:
         return bytes_for(2**self.word)
 
-    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
-        """Payloads of many people, one row each, from the indices of their values."""
-        rows = np.empty((truths.size, self.width), dtype=np.uint8)
+    def draw(self, truths: Ints, source: Source) -> Payloads:
+        """Hashes, and the buckets that are named."""
         each = self._word_bytes
-        for start in range(0, truths.size, BLOCK_PEOPLE):
-            block = truths[start : start + BLOCK_PEOPLE]
-            seeds = source.fill(2 * each * block.size).reshape(block.size, 2 * each)
-            if self.word % 8:
-                seeds = seeds & np.frombuffer(2 * (2**self.word - 1).to_bytes(each, "little"), dtype=np.uint8)
-            factors, offsets = self._seeds(seeds)
-            hashed = self._bucket(factors, offsets, block)
-            part = rows[start : start + BLOCK_PEOPLE]
-            part[:, : 2 * each] = seeds
-            part[:, 2 * each :] = number_rows(respond(hashed, self.buckets, self.keep, source), bytes_for(self.buckets))
-        return rows
+        seeds = source.fill(2 * each * truths.size).reshape(truths.size, 2 * each)
+        if self.word % 8:
+            seeds = seeds & np.frombuffer(2 * (2**self.word - 1).to_bytes(each, "little"), dtype=np.uint8)
+        named = respond(self._bucket(*self._seeds(seeds), truths), self.buckets, self.keep, source)
+        return np.concatenate([seeds, number_rows(named, bytes_for(self.buckets))], axis=1)
 
     def _seeds(self, rows: Payloads) -> tuple[Words, Words]:
         """Factors and offsets at the upper end of machine words, whose arithmetic then is that mod 2^word."""

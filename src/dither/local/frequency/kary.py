@@ -5,7 +5,7 @@ Warner's survey (1965) is the case of two values. Proof in ``frequencies.md``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
@@ -14,14 +14,11 @@ import numpy.typing as npt
 
 from dither.entropy import Source, below_many, bernoulli_many
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain, bytes_for
+from dither.local.clients.base import bytes_for
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads
-from dither.local.frequency.oracle import FEW, FrequencyOracle, Ints, Label, checked_domain, number_rows, row_numbers
+from dither.local.frequency.oracle import FEW, FrequencyOracle, Ints, checked_domain, number_rows, row_numbers
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, as_fraction
-
-# As many people at a time as keep all arrays in the cache.
-BLOCK_PEOPLE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -40,9 +37,7 @@ class Kary(FrequencyOracle, name="kary", fields={"domain": DOMAIN, "keep": FRACT
         True
     """
 
-    domain: int | tuple[Label, ...]
     keep: Fraction
-    _known: Domain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, keep: Number) -> None:
         size = self._set_domain(domain).size
@@ -59,11 +54,6 @@ class Kary(FrequencyOracle, name="kary", fields={"domain": DOMAIN, "keep": FRACT
         """The most honest response whose loss is no more than ``epsilon``: ``keep`` is rounded down."""
         odds = odds_for_epsilon(epsilon)
         return cls(domain, odds / (odds + checked_domain(domain).size - 1))
-
-    @property
-    def hit(self) -> Fraction:
-        """The probability of the truth."""
-        return self.keep
 
     @property
     def miss(self) -> Fraction:
@@ -90,13 +80,9 @@ class Kary(FrequencyOracle, name="kary", fields={"domain": DOMAIN, "keep": FRACT
         """As many bytes as the largest index needs."""
         return bytes_for(self.size)
 
-    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
-        """Payloads of many people, one row each, from the indices of their values."""
-        rows = np.empty((truths.size, self.width), dtype=np.uint8)
-        for start in range(0, truths.size, BLOCK_PEOPLE):
-            block = truths[start : start + BLOCK_PEOPLE]
-            rows[start : start + BLOCK_PEOPLE] = number_rows(respond(block, self.size, self.keep, source), self.width)
-        return rows
+    def draw(self, truths: Ints, source: Source) -> Payloads:
+        """The numbers of the values that are named."""
+        return number_rows(respond(truths, self.size, self.keep, source), self.width)
 
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """Rows that are the index of a value."""

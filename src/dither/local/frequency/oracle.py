@@ -9,7 +9,7 @@ number of supporting reports is binomial: variances and intervals are those of `
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Domain
+from dither.local.core.bits import in_blocks
 from dither.local.core.columns import column_of
 from dither.local.core.consistent import Consistency, make_consistent
 from dither.local.core.losses import response_loss
@@ -41,8 +42,8 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 # An aggregate holds one counter for each value; a larger domain is a matter for heavy hitters.
 LARGEST_DOMAIN = 2**24
-# Work is done in blocks of about this many bytes, which stay in the second-level cache.
-BLOCK_BYTES = 1 << 20
+# As many people at a time as keep all arrays in the cache.
+BLOCK_PEOPLE = 1 << 16
 # A domain of so many values is small enough that all laws of a client can be listed.
 FEW = 4
 
@@ -50,10 +51,12 @@ FEW = 4
 class Supporting(Protocol):
     """A collection whose reports support some values and not others, and whose loss follows from how often they do."""
 
+    keep: Fraction
+
     @property
-    @abstractmethod
     def hit(self) -> Fraction:
         """The probability that a report supports the value of the person who sends it."""
+        return self.keep
 
     @property
     @abstractmethod
@@ -75,10 +78,11 @@ class Supporting(Protocol):
         return response_loss(self.odds, self.weight)
 
 
+@dataclass(frozen=True, slots=True, init=False)
 class FrequencyOracle(Supporting):
     """Estimates the shares of all values of a public list.
 
-    A subclass is a frozen dataclass with a field ``domain``: the number of values, or their labels.
+    A subclass is a frozen dataclass; ``domain`` is the number of values, or their labels.
 
     Guarantee: the curve of one report is weight·(odds − e^ε)₊ for every two values, so ε = ln(odds) under REPLACE.
     Assumes: the list is public, and every report is of another person; m reports of one cost m times as much.
@@ -86,13 +90,13 @@ class FrequencyOracle(Supporting):
     """
 
     domain: int | tuple[Label, ...]
-    _known: Domain
+    _known: Domain = field(init=False, repr=False, compare=False)
 
     # ------------------------------------------------------------------ what a subclass says
 
     @abstractmethod
-    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
-        """Payloads of many people, one row each, from the indices of their values."""
+    def draw(self, truths: Ints, source: Source) -> Payloads:
+        """Payloads of as many people as fit into the cache, one row each, from the indices of their values."""
 
     @abstractmethod
     def support(self, payloads: Payloads) -> Counts:
@@ -121,11 +125,20 @@ class FrequencyOracle(Supporting):
 
     def inputs(self) -> list[Label]:
         """All values."""
-        return list(range(self.size) if self.labels is None else self.labels)
+        return list(self._known.values)
 
     def places(self, values: Any) -> Ints:
         """The index of every value; the message of the error doesn't repeat any."""
         return places(values, self._known)
+
+    @property
+    def block(self) -> int:
+        """How many people's payloads are drawn at a time."""
+        return BLOCK_PEOPLE
+
+    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
+        """Payloads of many people, one row each, from the indices of their values."""
+        return in_blocks(truths, self.width, self.block, lambda some: self.draw(some, source))
 
     def randomize(self, values: Any, *, source: Source = SYSTEM) -> Payloads:
         """Payloads of many people, one row each, of the same law as the client's."""
@@ -183,8 +196,7 @@ class FrequencyAggregator(Aggregator["Shares"]):
         Unbiased, so a share may be negative, unless ``consistent`` names a rule. All intervals hold together
         (Bonferroni) if ``simultaneous``, else each by itself.
         """
-        if not self.reports:
-            raise InvalidData("there are no reports to estimate from")
+        self.expect_reports()
         oracle = self.protocol
         return shares_from_supports(
             self.supports(),
@@ -219,10 +231,6 @@ class Shares(Shown):
     target: Target
     labels: tuple[Label, ...] | None = None
     rule: Consistency | None = None
-
-    def __post_init__(self) -> None:
-        for array in (self.values, self.variances, self.intervals):
-            array.flags.writeable = False
 
     @property
     def counts(self) -> Floats:

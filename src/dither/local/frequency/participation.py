@@ -109,7 +109,7 @@ class Participation(
 
     def inputs(self) -> list[Any]:
         """Every answer, and ``None``."""
-        return [*(range(self._known.size) if self._known.labels is None else self._known.labels), None]
+        return [*self._known.values, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

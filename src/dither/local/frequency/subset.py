@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
@@ -11,10 +11,9 @@ import numpy.typing as npt
 
 from dither.entropy import Source, below_many, bernoulli_many
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain
-from dither.local.core.bits import Bits, coin_rows, column_sums, packed, padding_is_zero
+from dither.local.core.bits import BLOCK_BYTES, coin_rows, column_sums, packed, padding_is_zero
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads, number_field
-from dither.local.frequency.oracle import BLOCK_BYTES, FEW, FrequencyOracle, Ints, Label, checked_domain
+from dither.local.frequency.oracle import FEW, FrequencyOracle, Ints, checked_domain
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.mechanisms.response_estimates import Target, share_variance
 from dither.numeric import Number, as_fraction, positive_int
@@ -40,10 +39,8 @@ class SubsetSelection(
         (27, True)
     """
 
-    domain: int | tuple[Label, ...]
     subset: int
     keep: Fraction
-    _known: Domain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, *, subset: int, keep: Number) -> None:
         size = self._set_domain(domain).size
@@ -69,11 +66,6 @@ class SubsetSelection(
         return min(oracles, key=lambda o: share_variance(1, Fraction(0), o.hit, o.miss, Target.POPULATION))
 
     @property
-    def hit(self) -> Fraction:
-        """The probability that the truth is named."""
-        return self.keep
-
-    @property
     def miss(self) -> Fraction:
         """The probability that a given other value is named: subset − 1 of the others with the truth, else subset."""
         return (self.subset - self.keep) / (self.size - 1)
@@ -93,15 +85,12 @@ class SubsetSelection(
         """One bit for each value."""
         return -(-self.size // 8)
 
-    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
-        """Payloads of many people, one row each, from the indices of their values."""
-        rows = np.empty((truths.size, self.width), dtype=np.uint8)
-        block = max(1, min(max(FEWEST_ROWS, BLOCK_BYTES // self.size), LARGEST_BLOCK // self.size))
-        for start in range(0, truths.size, block):
-            rows[start : start + block] = packed(self._subsets(truths[start : start + block], source))
-        return rows
+    @property
+    def block(self) -> int:
+        """As many people as have a byte for each bit in the cache, but enough for a step to be worth its call."""
+        return max(1, min(max(FEWEST_ROWS, BLOCK_BYTES // self.size), LARGEST_BLOCK // self.size))
 
-    def _subsets(self, truths: Ints, source: Source) -> Bits:
+    def draw(self, truths: Ints, source: Source) -> Payloads:
         """Uniform subsets of stated sizes: coins for all, then random members taken out or others put in.
 
         Coins make every set of one size alike. To take out a uniform member, or to put in a uniform other, keeps it so:
@@ -122,7 +111,7 @@ class SubsetSelection(
             surplus[rows] += np.where(taking, -1, 1)
             active = active[surplus[active] != 0]
         bits[people, truths] = kept
-        return bits
+        return packed(bits)
 
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """As many bits as the subset has values, none beyond the last."""

@@ -61,10 +61,8 @@ class PiecewiseMean(
     keep: Fraction
 
     def __init__(self, bounds: tuple[Number, Number], *, steps: int, window: int, keep: Number) -> None:
-        object.__setattr__(self, "bounds", checked_bounds(bounds))
-        object.__setattr__(self, "steps", checked_steps(steps, LARGEST_STEPS))
-        object.__setattr__(self, "window", checked_steps(window, LARGEST_STEPS, "window"))
-        object.__setattr__(self, "keep", as_fraction(keep, "keep"))
+        cells = {"steps": checked_steps(steps, LARGEST_STEPS), "window": checked_steps(window, LARGEST_STEPS, "window")}
+        self._put(bounds=checked_bounds(bounds), keep=as_fraction(keep, "keep"), **cells)
         check_window(self.keep, self.steps, self.window)
 
     @classmethod
@@ -173,10 +171,7 @@ class HybridMean(LocalMean, name="hybrid_mean"):
     bit: OneBitMean
 
     def __init__(self, *, share: Number, piecewise: PiecewiseMean, bit: OneBitMean) -> None:
-        object.__setattr__(self, "bounds", piecewise.bounds)
-        object.__setattr__(self, "share", as_fraction(share, "share"))
-        object.__setattr__(self, "piecewise", piecewise)
-        object.__setattr__(self, "bit", bit)
+        self._put(bounds=piecewise.bounds, share=as_fraction(share, "share"), piecewise=piecewise, bit=bit)
         check_share(self.share)
         if piecewise.bounds != bit.bounds:
             raise InvalidParameter("both parts must have the same bounds")

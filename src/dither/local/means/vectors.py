@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.entropy import SYSTEM, Source, below_many, bernoulli_many
-from dither.errors import InvalidData, InvalidParameter
+from dither.errors import InvalidParameter
 from dither.local.clients.base import bytes_for
 from dither.local.clients.means import check_bit
 from dither.local.clients.vectors import LARGEST_DIMENSION
-from dither.local.core.bits import column_sums, packed, padding_is_zero
+from dither.local.core.bits import BLOCK_BYTES, column_sums, in_blocks, packed, padding_is_zero
 from dither.local.core.losses import response_loss
 from dither.local.core.protocol import (
     FRACTION,
@@ -30,7 +30,7 @@ from dither.local.core.protocol import (
     total,
 )
 from dither.local.core.tables import MOST_ROWS, Row, Shown, Table, meaning
-from dither.local.frequency.oracle import BLOCK_BYTES, Ints, number_rows, row_numbers
+from dither.local.frequency.oracle import Ints, number_rows, row_numbers
 from dither.local.means.choose import best_mean
 from dither.local.means.mean import BOUNDS, UNIT, LocalMean, checked_bounds, checked_numbers, checked_steps, points_of
 from dither.mechanisms.base import failure_probability
@@ -86,10 +86,6 @@ class VectorEstimate(Shown):
     confidence: float
     simultaneous: bool
     reports: int
-
-    def __post_init__(self) -> None:
-        for array in (self.values, self.variances, self.intervals):
-            array.flags.writeable = False
 
     def table(self) -> Table:
         """The first coordinates."""
@@ -174,19 +170,18 @@ class OneBitVector(
 
     def randomize(self, values: Any, *, source: Source = SYSTEM) -> Payloads:
         """Payloads of many people, one row each; ``values`` has a column for each coordinate."""
-        table, d = checked_numbers(values, self.dimension), self.dimension
-        rows = np.empty((table.shape[0], self.width), dtype=np.uint8)
-        block = max(1, BLOCK_BYTES // (8 * d))
-        for start in range(0, table.shape[0], block):
-            part = table[start : start + block]
+        d = self.dimension
+
+        def draw(part: Floats) -> Payloads:
             truth = points_of(part, self.bounds, 1, source).astype(np.bool_)
             words = source.fill(part.shape[0] * self.width).reshape(part.shape[0], self.width)
             corners = np.unpackbits(words, axis=1, count=d, bitorder="little").view(np.bool_)
             balance = d - 2 * np.count_nonzero(corners ^ truth, axis=1)
             wanted = bernoulli_many(self.keep, part.shape[0], source)
             turn = (balance != 0) & ((balance > 0) != wanted)
-            rows[start : start + block] = packed(corners ^ turn[:, None])
-        return rows
+            return packed(corners ^ turn[:, None])
+
+        return in_blocks(checked_numbers(values, d), self.width, max(1, BLOCK_BYTES // (8 * d)), draw)
 
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """Any bits, but none beyond the last coordinate."""
@@ -215,8 +210,7 @@ class OneBitVectorAggregator(Aggregator[VectorEstimate]):
 
     def estimate(self, confidence: Number = 0.95, *, simultaneous: bool = True) -> VectorEstimate:
         """The mean of every coordinate: a bit is 1 with probability (1−gap)/2 + gap·(mean position), so binomial."""
-        if not self.reports:
-            raise InvalidData("there are no reports to estimate from")
+        self.expect_reports()
         protocol, gap = self.protocol, self.protocol.gap
         hit, miss = (1 + gap) / 2, (1 - gap) / 2
         failure = failure_probability(confidence) / (protocol.dimension if simultaneous else 1)
@@ -258,11 +252,11 @@ class SampledVector(
     mean: LocalMean
 
     def __init__(self, dimension: int, *, coordinates: int, mean: LocalMean) -> None:
-        object.__setattr__(self, "dimension", checked_steps(dimension, LARGEST_DIMENSION, "dimension"))
-        object.__setattr__(self, "coordinates", checked_steps(coordinates, self.dimension, "coordinates"))
+        size = checked_steps(dimension, LARGEST_DIMENSION, "dimension")
+        some = checked_steps(coordinates, size, "coordinates")
         if not isinstance(mean, LocalMean):
             raise InvalidParameter("mean must be a protocol for a number, such as HybridMean.for_epsilon((0, 1), 2)")
-        object.__setattr__(self, "mean", mean)
+        self._put(dimension=size, coordinates=some, mean=mean)
 
     @classmethod
     def for_epsilon(
@@ -375,8 +369,7 @@ class SampledVectorAggregator(Aggregator[VectorEstimate]):
 
     def estimate(self, confidence: Number = 0.95, *, simultaneous: bool = True) -> VectorEstimate:
         """The mean of every coordinate, from those who were asked for it; nobody knows one that nobody was asked."""
-        if not self.reports:
-            raise InvalidData("there are no reports to estimate from")
+        self.expect_reports()
         protocol = self.protocol
         comparisons = protocol.dimension if simultaneous else 1
         low, high = (float(end) for end in protocol.ends)

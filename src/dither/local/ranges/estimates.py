@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dither.errors import InvalidData, InvalidParameter
+from dither.errors import InvalidParameter
 from dither.local.clients.base import Domain
-from dither.local.core.protocol import Floats
+from dither.local.core.protocol import Floats, Protocol
 from dither.local.core.tables import Row, Shown, Table, meaning
 from dither.local.frequency.oracle import Label
 from dither.numeric import Number, as_fraction
@@ -20,6 +20,22 @@ from dither.numeric import Number, as_fraction
 TENTHS = 10
 # From two places, first and one beyond the last: the estimate, and the middle and half the width of its interval.
 RangeOf: TypeAlias = Callable[[int, int], tuple[float, float, float]]
+
+
+class OrderedRanges(Protocol):
+    """A protocol for an ordered list of values."""
+
+    _known: Domain
+
+    @property
+    def size(self) -> int:
+        """The number of values."""
+        return self._known.size
+
+    @property
+    def ordered(self) -> Domain:
+        """The values in their order."""
+        return self._known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +73,6 @@ class RangeEstimates(Shown):
     reports: int
     domain: Domain
     range_of: RangeOf
-
-    def __post_init__(self) -> None:
-        for array in (self.cumulative, self.centres, self.errors):
-            array.flags.writeable = False
 
     def share(self, first: Label, last: Label) -> RangeShare:
         """The share of the values from ``first`` to ``last``, both included; its interval holds by itself."""
@@ -125,13 +137,7 @@ class RangeEstimates(Shown):
         )
 
     def _label(self, place: int) -> Label:
-        return place if self.domain.labels is None else self.domain.labels[place]
-
-
-def expect_reports(reports: int) -> None:
-    """Refuse to estimate from nothing."""
-    if not reports:
-        raise InvalidData("there are no reports to estimate from")
+        return self.domain.values[place]
 
 
 def unbiased(counts: Floats, reports: int, hit: Fraction, miss: Fraction) -> Floats:

@@ -18,15 +18,15 @@ from dither.errors import InvalidParameter
 from dither.local.clients.base import Domain, whole
 from dither.local.clients.ranges import LARGEST_LEVELS, levels_of
 from dither.local.clients.wire import Json
-from dither.local.core.protocol import Floats, Payloads, Protocol, protocol_of
+from dither.local.core.protocol import Floats, Payloads, protocol_of
 from dither.local.frequency.attributes import Attributes
 from dither.local.frequency.choose import best_oracle
 from dither.local.frequency.kary import Kary
-from dither.local.frequency.oracle import FEW, FrequencyOracle, Ints, Label, checked_domain, places
+from dither.local.frequency.oracle import FEW, FrequencyOracle, Ints, Label, checked_domain, places, values_of
 from dither.local.frequency.parts import PartsAggregator
 from dither.local.frequency.unary import Unary
 from dither.local.means.mean import checked_steps
-from dither.local.ranges.estimates import QuantileEstimate, RangeEstimates, RangeShare, expect_reports, unbiased
+from dither.local.ranges.estimates import OrderedRanges, QuantileEstimate, RangeEstimates, RangeShare, unbiased
 from dither.local.ranges.wavelet import WaveletRanges
 from dither.mechanisms.base import failure_probability
 from dither.mechanisms.response_surveys import Strategy
@@ -37,7 +37,7 @@ __all__ = ["HierarchicalRanges", "QuantileEstimate", "RangeEstimates", "RangeSha
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
+class HierarchicalRanges(OrderedRanges, name="hierarchical_ranges"):
     """Counts ranges of an ordered domain: everybody reports their node at one level of a tree, drawn by chance.
 
     ``oracles`` has one frequency oracle for each level, from the coarsest; that of level l, from 1, has branching^l
@@ -66,8 +66,7 @@ class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
         if [getattr(oracle, "domain", None) for oracle in oracles] != wanted:
             raise InvalidParameter(f"oracles must have {', '.join(map(str, wanted))} values: one for each level")
         inner = Attributes({_level(place): oracle for place, oracle in enumerate(oracles)}, Strategy.SAMPLE)
-        _fill(self, domain=known.size if known.labels is None else known.labels, branching=branches)
-        _fill(self, oracles=tuple(oracles), _known=known, _inner=inner)
+        self._put(domain=values_of(known), branching=branches, oracles=tuple(oracles), _known=known, _inner=inner)
 
     @classmethod
     def for_epsilon(cls, domain: Any, epsilon: Number, *, branching: int = 2) -> Self:
@@ -75,16 +74,6 @@ class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
         levels = levels_of(checked_domain(domain).size, checked_branching(branching))
         oracles = tuple(best_oracle(epsilon, branching ** (level + 1)).best for level in range(levels))
         return cls(domain, branching=branching, oracles=oracles)
-
-    @property
-    def size(self) -> int:
-        """The number of values."""
-        return self._known.size
-
-    @property
-    def ordered(self) -> Domain:
-        """The values in their order."""
-        return self._known
 
     @property
     def levels(self) -> int:
@@ -167,7 +156,7 @@ class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
 
     def inputs(self) -> list[Label]:
         """The first values and the last."""
-        labels = self._known.labels or range(self.size)
+        labels = self._known.values
         return [*labels[:FEW], *labels[max(FEW, self.size - 1) :]]
 
 
@@ -185,7 +174,7 @@ class HierarchicalAggregator(PartsAggregator[RangeEstimates]):
         Values are those of the consistent tree. Intervals are around sums of the fewest nodes, whose errors are known,
         so they needn't be centred on the values.
         """
-        expect_reports(self.reports)
+        self.expect_reports()
         protocol, failure = self.protocol, failure_probability(confidence)
         reports = np.array([part.reports for part in self._parts], dtype=np.float64)
         levels = [
@@ -296,11 +285,6 @@ def _coin_proxy(hit: Any, miss: Any) -> float:
 
 def _level(place: int) -> str:
     return f"level {place + 1}"
-
-
-def _fill(protocol: HierarchicalRanges, **fields: Any) -> None:
-    for name, value in fields.items():
-        object.__setattr__(protocol, name, value)
 
 
 def checked_branching(branching: int) -> int:

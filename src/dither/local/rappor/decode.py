@@ -100,10 +100,6 @@ class Decoding(Shown):
     confidence: float
     control: Control
 
-    def __post_init__(self) -> None:
-        for array in (self.shares, self.standard_errors, self.p_values, self.intervals, self.present):
-            array.flags.writeable = False
-
     @property
     def counts(self) -> Floats:
         """The shares times the number of reports."""

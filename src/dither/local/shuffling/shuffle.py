@@ -62,6 +62,8 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
     users: int
     adjacency: Adjacency = Adjacency.REPLACE
 
+    symmetric = True  # exchanging the two values swaps the pair
+
     def __post_init__(self) -> None:
         local = self.local
         object.__setattr__(self, "users", positive_int(self.users, "users"))
@@ -76,11 +78,6 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
             raise InvalidParameter("clones must lie above 0 and be at most weight, and 2·clones + common at most 1")
         if local.silent * local.clones > local.odds * local.common * local.weight:
             raise InvalidParameter("silent·clones must be at most odds·common·weight: the rest isn't hidden by anybody")
-
-    @property
-    def symmetric(self) -> bool:
-        """Exchanging the two values swaps the pair."""
-        return True
 
     def pure(self) -> float:
         """That of the report by itself: all others may happen to say the opposite."""

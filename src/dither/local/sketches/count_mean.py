@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from dither.entropy import Source, bernoulli_many
-from dither.local.clients.base import Domain, bytes_for
+from dither.entropy import Source
+from dither.local.clients.base import bytes_for
 from dither.local.clients.sketch import check_bits
-from dither.local.core.bits import coin_rows, column_sums, packed, padding_is_zero
+from dither.local.core.bits import BLOCK_BYTES, column_sums, in_blocks, one_hot_coins, padding_is_zero
 from dither.local.core.protocol import FRACTION, Counts, Floats, Payloads
-from dither.local.frequency.oracle import BLOCK_BYTES, Label
 from dither.local.frequency.unary import BitCoins
 from dither.local.sketches.sketch import TABLE, Sketch, SketchAggregator
 from dither.mechanisms.randomized_response import odds_for_epsilon
@@ -41,13 +40,8 @@ class CountMeanSketch(
         '1.9e-07'
     """
 
-    domain: int | tuple[Label, ...] | None
-    hashes: int
-    buckets: int
-    seed: str
     keep: Fraction
     noise: Fraction
-    _known: Domain | None = field(init=False, repr=False, compare=False)
 
     def __init__(
         self,
@@ -92,14 +86,10 @@ class CountMeanSketch(
 
     def randomize_buckets(self, truths: npt.NDArray[Any], source: Source) -> Payloads:
         """Rows of bits."""
-        rows = np.empty((truths.size, -(-self.buckets // 8)), dtype=np.uint8)
-        block = max(1, BLOCK_BYTES // self.buckets)
-        for start in range(0, truths.size, block):
-            some = truths[start : start + block]
-            bits = coin_rows(self.noise, some.size, self.buckets, source)
-            bits[np.arange(some.size), some] = bernoulli_many(self.keep, some.size, source)
-            rows[start : start + block] = packed(bits)
-        return rows
+        width, block = -(-self.buckets // 8), max(1, BLOCK_BYTES // self.buckets)
+        return in_blocks(
+            truths, width, block, lambda some: one_hot_coins(some, self.buckets, self.keep, self.noise, source)
+        )
 
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """A function that there is, and no bit beyond the last bucket."""
