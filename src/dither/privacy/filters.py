@@ -151,7 +151,10 @@ class _ByOrder(_Spending):
     spent: tuple[float, ...]
     delta: float
 
-    def _open(self, delta: Number, orders: Sequence[float]) -> None:
+    def __init__(
+        self, delta: Number, orders: Sequence[float] = FILTER_ORDERS, adjacency: Adjacency = Adjacency.ADD_REMOVE
+    ) -> None:
+        super().__init__(adjacency)
         if not orders or any(order <= 1 for order in orders):
             raise InvalidParameter("orders must be a non-empty sequence of numbers above 1")
         self.delta = _delta_above_zero(delta)
@@ -187,8 +190,7 @@ class RenyiFilter(Filter, _ByOrder):
         orders: Sequence[float] = FILTER_ORDERS,
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
     ) -> None:
-        super().__init__(adjacency)
-        self._open(delta, orders)
+        _ByOrder.__init__(self, delta, orders, adjacency)
         self.epsilon = float(positive(epsilon, "epsilon"))
         self.budgets = tuple(self.epsilon - toll for toll in self._tolls())
 
@@ -295,12 +297,6 @@ class RenyiOdometer(_ByOrder):
         >>> meter.record(ZcdpLoss("0.1")); 2 < meter.epsilon() < 3.5
         True
     """
-
-    def __init__(
-        self, delta: Number, orders: Sequence[float] = FILTER_ORDERS, adjacency: Adjacency = Adjacency.ADD_REMOVE
-    ) -> None:
-        super().__init__(adjacency)
-        self._open(delta, orders)
 
     def record(self, loss: PrivacyLoss) -> None:
         """Add a loss."""

@@ -101,6 +101,22 @@ class Client(ABC):
         return wire.to_text(self.report(value, coins))
 
 
+class InnerClient(Client):
+    """A client whose payloads are those of another collection, ``inner``: it only says what that one is asked."""
+
+    inner: Client
+
+    @property
+    def width(self) -> int:
+        """As the inner one."""
+        return self.inner.width
+
+    @property
+    def epsilon(self) -> float:
+        """As the inner one: what it is asked depends on the value alone."""
+        return self.inner.epsilon
+
+
 def client_of(description: object) -> Client:
     """The client of a collection's description.
 
@@ -189,7 +205,7 @@ def whole(description: Mapping[str, Any], name: str, *, least: int, most: int = 
     return value
 
 
-class Domain:
+class ValueDomain:
     """The possible values of a question: 0 … k−1, or a list of labels (texts or numbers), in their order."""
 
     def __init__(self, given: Any) -> None:

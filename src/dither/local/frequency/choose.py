@@ -49,7 +49,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class OracleChoice:
     """The oracle that was chosen, why, and the table that it was chosen from, the smallest variance first."""
 
     best: FrequencyOracle
@@ -65,7 +65,7 @@ class Choice:
         return "\n".join([*rows, self.why])
 
 
-def best_oracle(epsilon: Number, domain: Any, n: int = 1_000_000, *, tolerance: Number = "1/20") -> Choice:
+def best_oracle(epsilon: Number, domain: Any, n: int = 1_000_000, *, tolerance: Number = "1/20") -> OracleChoice:
     """The oracle for ``n`` reports at ``epsilon``, with the table of all.
 
     Whatever has a variance within ``tolerance`` of the smallest counts as equally exact; of those the one with the
@@ -97,7 +97,7 @@ def best_oracle(epsilon: Number, domain: Any, n: int = 1_000_000, *, tolerance: 
     least = found[0].variance
     close = [c for c in found if c.variance <= least * float(1 + spare)]
     best = min(close, key=lambda c: (max(c.width, SMALL_REPORT), max(c.work, QUICK_WORK), c.variance))
-    return Choice(best=best.oracle, why=_why(best, found[0], close), candidates=tuple(found))
+    return OracleChoice(best=best.oracle, why=_why(best, found[0], close), candidates=tuple(found))
 
 
 def _work(oracle: FrequencyOracle, n: int) -> int:

@@ -9,13 +9,12 @@ from typing import Any, Self
 import numpy as np
 
 from dither.entropy import Source, bernoulli_many
-from dither.errors import InvalidParameter
 from dither.local.core.bits import odd_ones
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads
-from dither.local.frequency.oracle import FEW, Ints, checked_domain, number_rows
+from dither.local.frequency.oracle import FEW, Ints, checked_domain, checked_keep, number_rows
 from dither.local.frequency.parts import NamingOracle
 from dither.mechanisms.randomized_response import odds_for_epsilon
-from dither.numeric import Number, as_fraction
+from dither.numeric import Number
 
 HALF = Fraction(1, 2)
 
@@ -55,12 +54,7 @@ class HadamardResponse(SignCoin, NamingOracle, name="hadamard", fields={"domain"
 
     def __init__(self, domain: Any, keep: Number) -> None:
         self._set_domain(domain)
-        exact = as_fraction(keep, "keep")
-        if not HALF < exact < 1:
-            raise InvalidParameter(
-                f"keep must lie above 1/2 and below 1 (an honest answer has no finite ε); got {keep!r}"
-            )
-        self._put(keep=exact)
+        self._put(keep=checked_keep(keep, 1, 2, ""))
 
     @classmethod
     def for_epsilon(cls, domain: Any, epsilon: Number) -> Self:

@@ -21,16 +21,17 @@ from dither.errors import InvalidParameter
 from dither.local.clients.base import bytes_for
 from dither.local.core.bits import BLOCK_BYTES
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads, number_field
-from dither.local.frequency.kary import respond
+from dither.local.frequency.kary import KaryCoin, respond
 from dither.local.frequency.oracle import (
     FrequencyOracle,
     Ints,
     checked_domain,
+    checked_keep,
     number_rows,
     row_numbers,
 )
 from dither.mechanisms.randomized_response import odds_for_epsilon
-from dither.numeric import Number, as_fraction, ceil_div, positive_int
+from dither.numeric import Number, ceil_div, positive_int
 
 Words = npt.NDArray[Any]
 
@@ -45,6 +46,7 @@ COLUMNS = 512
 
 @dataclass(frozen=True, slots=True, init=False)
 class LocalHashing(
+    KaryCoin,
     FrequencyOracle,
     name="local_hashing",
     fields={"domain": DOMAIN, "buckets": number_field(2), "keep": FRACTION, "word": number_field(TINY_WORD, LONG_WORD)},
@@ -82,12 +84,7 @@ class LocalHashing(
                 f"a hash of {bits}-bit words takes up to {most} values to 2 to {min(most, MOST_BUCKETS)} buckets; got "
                 f"{size} values and {buckets} buckets"
             )
-        exact = as_fraction(keep, "keep")
-        if not Fraction(1, buckets) < exact < 1:
-            raise InvalidParameter(
-                f"keep must lie above 1/{buckets}, one over the number of buckets, and below 1 (an honest answer has "
-                f"no finite ε); got {keep!r}"
-            )
+        exact = checked_keep(keep, 1, int(buckets), ", one over the number of buckets,")
         self._put(buckets=int(buckets), keep=exact, word=bits)
 
     @classmethod
@@ -102,6 +99,11 @@ class LocalHashing(
         return cls(domain, buckets=number, keep=odds / (odds + number - 1))
 
     @property
+    def answers(self) -> int:
+        """The buckets."""
+        return self.buckets
+
+    @property
     def collision(self) -> Fraction:
         """The probability that two different values share a bucket: Σ(size of bucket)²/2^word, exactly.
 
@@ -114,22 +116,12 @@ class LocalHashing(
     @property
     def miss(self) -> Fraction:
         """The probability that the bucket of a given other value is named: it may be that of the truth."""
-        return self.keep * self.collision + self._lie * (1 - self.collision)
-
-    @property
-    def _lie(self) -> Fraction:
-        """The probability of one given other bucket."""
-        return (1 - self.keep) / (self.buckets - 1)
-
-    @property
-    def odds(self) -> Fraction:
-        """The true bucket against one given other."""
-        return self.keep / self._lie
+        return self.keep * self.collision + self.lie * (1 - self.collision)
 
     @property
     def weight(self) -> Fraction:
         """The probability that a given other value is in another bucket, and that one is named."""
-        return self._lie * (1 - self.collision)
+        return self.lie * (1 - self.collision)
 
     @property
     def width(self) -> int:

@@ -18,13 +18,13 @@ import numpy.typing as npt
 
 from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Domain
+from dither.local.clients.base import ValueDomain
 from dither.local.core.bits import in_blocks
 from dither.local.core.columns import column_of
 from dither.local.core.consistent import Consistency, make_consistent
 from dither.local.core.losses import response_loss
 from dither.local.core.protocol import Aggregator, Counts, Floats, Payloads, Protocol
-from dither.local.core.tables import MOST_ROWS, Row, Shown, Table, meaning
+from dither.local.core.tables import MOST_ROWS, EstimateRow, Estimates, EstimateTable, meaning
 from dither.mechanisms.base import failure_probability
 from dither.mechanisms.response_estimates import (
     Target,
@@ -90,7 +90,7 @@ class FrequencyOracle(Supporting):
     """
 
     domain: int | tuple[Label, ...]
-    _known: Domain = field(init=False, repr=False, compare=False)
+    _known: ValueDomain = field(init=False, repr=False, compare=False)
 
     # ------------------------------------------------------------------ what a subclass says
 
@@ -108,7 +108,7 @@ class FrequencyOracle(Supporting):
 
     # ------------------------------------------------------------------ what follows for all
 
-    def _set_domain(self, domain: Any) -> Domain:
+    def _set_domain(self, domain: Any) -> ValueDomain:
         known = checked_domain(domain)
         self._put(domain=values_of(known), _known=known)
         return known
@@ -213,7 +213,7 @@ class FrequencyAggregator(Aggregator["Shares"]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Shares(Shown):
+class Shares(Estimates):
     """What the reports say about the share of every value; a table of the largest when printed.
 
     ``values`` are unbiased unless ``rule`` names how they were made consistent; ``variances`` always are unbiased
@@ -222,12 +222,6 @@ class Shares(Shown):
     are then cut to [0, 1]: they cover as stated, but aren't centred on it, and needn't hold it.
     """
 
-    values: Floats
-    variances: Floats
-    intervals: Floats
-    confidence: float
-    simultaneous: bool
-    reports: int
     target: Target
     labels: tuple[Label, ...] | None = None
     rule: Consistency | None = None
@@ -249,17 +243,17 @@ class Shares(Shown):
             for place in order
         ]
 
-    def table(self) -> Table:
+    def table(self) -> EstimateTable:
         """The largest shares."""
         notes = [meaning(self.confidence, simultaneous=self.simultaneous, reports=self.reports)]
         notes += [f"share: {self.target.sentence}"]
         notes += [] if self.rule is None else [f"shares, not intervals, by {self.rule.value}: {self.rule.sentence}"]
         rows = [
-            Row(name=str(label), value=share, interval=ends)
+            EstimateRow(name=str(label), value=share, interval=ends)
             for label, share, ends in (self.top(MOST_ROWS) if self.values.size else [])
         ]
         # what a rule moved is possible, and may be meant to lie outside
-        return Table(
+        return EstimateTable(
             names="value", values="share", rows=rows, number=self.values.size, notes=notes, cut=self.rule is None
         )
 
@@ -317,10 +311,10 @@ def shares_from_supports(
 # ------------------------------------------------------------------ domains and numbers in payloads
 
 
-def checked_domain(domain: Any) -> Domain:
+def checked_domain(domain: Any) -> ValueDomain:
     """The values of a question, as many as an aggregate can count one by one."""
     plain = int(domain) if isinstance(domain, np.integer) else domain
-    known = Domain(plain.tolist() if isinstance(plain, np.ndarray) else plain)
+    known = ValueDomain(plain.tolist() if isinstance(plain, np.ndarray) else plain)
     if known.size > LARGEST_DOMAIN:
         raise InvalidParameter(
             f"a frequency oracle counts at most {LARGEST_DOMAIN} values one by one: find the frequent ones first, with "
@@ -329,12 +323,22 @@ def checked_domain(domain: Any) -> Domain:
     return known
 
 
-def values_of(domain: Domain) -> int | tuple[Label, ...]:
+def checked_keep(keep: Number, part: int, whole: int, what: str, certain: str = "an honest answer") -> Fraction:
+    """The probability of the truth: more than ``what`` the truth is among all reports, part/whole."""
+    exact = as_fraction(keep, "keep")
+    if not Fraction(part, whole) < exact < 1:
+        raise InvalidParameter(
+            f"keep must lie above {part}/{whole}{what} and below 1 ({certain} has no finite ε); got {keep!r}"
+        )
+    return exact
+
+
+def values_of(domain: ValueDomain) -> int | tuple[Label, ...]:
     """A domain as protocols keep it: the number of values, or their labels."""
     return domain.size if domain.labels is None else domain.labels
 
 
-def places(values: Any, domain: Domain) -> Ints:
+def places(values: Any, domain: ValueDomain) -> Ints:
     """The index of every value in a domain."""
     if domain.labels is None:
         array = np.asarray(values)

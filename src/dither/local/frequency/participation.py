@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Domain
+from dither.local.clients.base import ValueDomain
 from dither.local.core.columns import column_of
 from dither.local.core.losses import response_loss
 from dither.local.core.protocol import DOMAIN, Aggregator, Counts, Floats, Payloads, Protocol, collection_field
@@ -55,7 +55,7 @@ class Participation(
 
     domain: int | tuple[Label, ...]
     oracle: FrequencyOracle
-    _known: Domain = field(init=False, repr=False, compare=False)
+    _known: ValueDomain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, oracle: FrequencyOracle) -> None:
         known = checked_domain(domain)

@@ -16,11 +16,11 @@ from dither.entropy import Source, below_many, bernoulli_many
 from dither.errors import InvalidParameter
 from dither.local.clients.projective import LARGEST_PRIME, dimension_for, is_prime, number_of_points
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads, number_field
-from dither.local.frequency.oracle import Ints, checked_domain, number_rows
+from dither.local.frequency.oracle import Ints, checked_domain, checked_keep, number_rows
 from dither.local.frequency.parts import NamingOracle
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.mechanisms.response_estimates import Target, share_variance
-from dither.numeric import Number, as_fraction, positive_int
+from dither.numeric import Number, positive_int
 
 # The transform holds one complex number for every vector: a gigabyte.
 MOST_VECTORS = 2**26
@@ -58,13 +58,7 @@ class ProjectiveResponse(
                 f"{size} values over a field of {prime} are too many to be counted in memory: use another oracle"
             )
         plane, points = number_of_points(prime, dimension - 1), number_of_points(prime, dimension)
-        exact = as_fraction(keep, "keep")
-        if not Fraction(plane, points) < exact < 1:
-            raise InvalidParameter(
-                f"keep must lie above {plane}/{points}, a plane's part of all points, and below 1 (an honest answer "
-                f"has no finite ε); got {keep!r}"
-            )
-        self._put(prime=int(prime), keep=exact)
+        self._put(prime=int(prime), keep=checked_keep(keep, plane, points, ", a plane's part of all points,"))
 
     @classmethod
     def for_epsilon(cls, domain: Any, epsilon: Number) -> Self:

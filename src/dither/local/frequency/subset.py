@@ -13,10 +13,10 @@ from dither.entropy import Source, below_many, bernoulli_many
 from dither.errors import InvalidParameter
 from dither.local.core.bits import BLOCK_BYTES, coin_rows, column_sums, packed, padding_is_zero
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads, number_field
-from dither.local.frequency.oracle import FEW, FrequencyOracle, Ints, checked_domain
+from dither.local.frequency.oracle import FEW, FrequencyOracle, Ints, checked_domain, checked_keep
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.mechanisms.response_estimates import Target, share_variance
-from dither.numeric import Number, as_fraction, positive_int
+from dither.numeric import Number, positive_int
 
 # Rows in one block, where that isn't more than 64 MB: each step of the loop below does something for all of them.
 FEWEST_ROWS = 512
@@ -44,14 +44,10 @@ class SubsetSelection(
 
     def __init__(self, domain: Any, *, subset: int, keep: Number) -> None:
         size = self._set_domain(domain).size
-        exact = as_fraction(keep, "keep")
         if positive_int(subset, "subset") >= size:
             raise InvalidParameter(f"subset must be a number of values below {size}; got {subset}")
-        if not Fraction(int(subset), size) < exact < 1:
-            raise InvalidParameter(
-                f"keep must lie above {subset}/{size}, the part of the values that is named, and below 1 (a value that "
-                f"is surely among them has no finite ε); got {keep!r}"
-            )
+        certain = "a value that is surely among them"
+        exact = checked_keep(keep, int(subset), size, ", the part of the values that is named,", certain)
         self._put(subset=int(subset), keep=exact)
 
     @classmethod

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 from dither.errors import InvalidParameter
 from dither.local.clients.heavy import Spelling
@@ -36,14 +36,23 @@ from dither.numeric import Number, as_fraction, positive
 
 
 class Purpose(Enum):
-    """What reports are collected for."""
+    """What reports are collected for, and what of a ``Wanted`` the protocols for it are made from."""
 
-    SHARES = "shares of listed values"
-    TEXTS = "shares of texts"
-    MEAN = "mean of a number"
-    VECTOR = "mean of a vector"
-    RANGES = "ranges and quantiles"
-    DISCOVERY = "frequent values of an unknown list"
+    SHARES = "shares of listed values", ("domain", "epsilon")
+    TEXTS = "shares of texts", ()
+    MEAN = "mean of a number", ("bounds", "epsilon")
+    VECTOR = "mean of a vector", ("size", "bounds", "epsilon")
+    RANGES = "ranges and quantiles", ("domain", "epsilon")
+    DISCOVERY = "frequent values of an unknown list", ()
+
+    _value_: str
+    choices: tuple[str, ...]
+
+    def __new__(cls, value: Any, choices: tuple[str, ...] = ()) -> Self:
+        """A member; without choices, a maker is given the whole of what is wanted."""
+        made = object.__new__(cls)
+        made._value_, made.choices = value, choices
+        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +85,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class ListedProtocol:
     """A protocol of the list."""
 
     name: str
@@ -87,7 +96,8 @@ class Known:
 
     def make(self, wanted: Wanted) -> Protocol:
         """The protocol for what is wanted."""
-        return self.maker(*_ARGUMENTS[self.purpose](wanted))
+        choices = self.purpose.choices
+        return self.maker(*(getattr(wanted, choice) for choice in choices)) if choices else self.maker(wanted)
 
 
 def _rappor(wanted: Wanted) -> Protocol:
@@ -114,15 +124,6 @@ def _fragments(wanted: Wanted) -> Protocol:
     return SequenceFragments.for_epsilon(wanted.epsilon, length=wanted.length or 8)
 
 
-# What the protocols of a purpose are made from.
-_ARGUMENTS: dict[Purpose, Callable[[Wanted], tuple[Any, ...]]] = {
-    Purpose.SHARES: lambda wanted: (wanted.domain, wanted.epsilon),
-    Purpose.TEXTS: lambda wanted: (wanted,),
-    Purpose.MEAN: lambda wanted: (wanted.bounds, wanted.epsilon),
-    Purpose.VECTOR: lambda wanted: (wanted.size, wanted.bounds, wanted.epsilon),
-    Purpose.RANGES: lambda wanted: (wanted.domain, wanted.epsilon),
-    Purpose.DISCOVERY: lambda wanted: (wanted,),
-}
 # By purpose: name, title, what it is good for, how it is made.
 _ALL: dict[Purpose, tuple[tuple[str, str, str, Callable[..., Protocol]], ...]] = {
     Purpose.SHARES: (
@@ -185,14 +186,14 @@ _ALL: dict[Purpose, tuple[tuple[str, str, str, Callable[..., Protocol]], ...]] =
         ("fragments", "sequence fragments", "new words, put together from their fragments", _fragments),
     ),
 }
-PROTOCOLS: dict[str, Known] = {
-    name: Known(name=name, title=title, purpose=purpose, about=about, maker=maker)
+PROTOCOLS: dict[str, ListedProtocol] = {
+    name: ListedProtocol(name=name, title=title, purpose=purpose, about=about, maker=maker)
     for purpose, rows in _ALL.items()
     for name, title, about, maker in rows
 }
 
 
-def known_protocol(name: str) -> Known:
+def known_protocol(name: str) -> ListedProtocol:
     """The protocol of this name. Raises InvalidParameter with a suggestion if there is none.
 
     Example:

@@ -19,13 +19,13 @@ from dither.errors import InvalidData, InvalidParameter
 from dither.local.core.protocol import Aggregator, Floats, Protocol
 from dither.local.frequency.oracle import FrequencyOracle
 from dither.local.frequency.participation import Participation
-from dither.local.lab.catalogue import Known, Purpose, Wanted
+from dither.local.lab.catalogue import ListedProtocol, Purpose, Wanted
 from dither.local.means.mean import LocalMean
 from dither.local.means.vectors import LocalVector
 from dither.local.ranges.wavelet import WaveletRanges
 from dither.local.rappor.decode import MOST_UNKNOWNS
 from dither.local.rappor.protocol import Rappor, RapporAggregator
-from dither.local.sketches.sketch import Sketch
+from dither.local.sketches.sketch import HashedSketch
 from dither.numeric import positive_int
 from dither.progress import Watch, unwatched
 
@@ -68,7 +68,13 @@ class Simulation:
 
 
 def simulate(
-    known: Known, wanted: Wanted, users: int, *, seed: int = 0, confidence: float = 0.95, watch: Watch = unwatched
+    known: ListedProtocol,
+    wanted: Wanted,
+    users: int,
+    *,
+    seed: int = 0,
+    confidence: float = 0.95,
+    watch: Watch = unwatched,
 ) -> Simulation:
     """Try a protocol on ``users`` made-up people: values by Zipf's law, numbers lopsided between their bounds.
 
@@ -276,7 +282,7 @@ def _theory_of_shares(protocol: Protocol, truth: Floats, people: int) -> float |
         hit, miss = float(oracle.hit), float(oracle.miss)
         reported = miss + (hit - miss) * truth
         return _root_mean(reported * (1 - reported) / (people * (hit - miss) ** 2))
-    if isinstance(oracle, Sketch):
+    if isinstance(oracle, HashedSketch):
         squares = float(np.sum(truth**2))
         return _root_mean([oracle.variance(people, x, concentration=squares - x * x) for x in truth.tolist()])
     return None

@@ -29,7 +29,7 @@ from dither.local.core.protocol import (
     number_field,
     total,
 )
-from dither.local.core.tables import MOST_ROWS, Row, Shown, Table, meaning
+from dither.local.core.tables import MOST_ROWS, Estimates, EstimateTable, meaning, rows_of
 from dither.local.frequency.oracle import Ints, number_rows, row_numbers
 from dither.local.means.choose import best_mean
 from dither.local.means.mean import BOUNDS, UNIT, LocalMean, checked_bounds, checked_numbers, checked_steps, points_of
@@ -73,30 +73,18 @@ class LocalVector(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class VectorEstimate(Shown):
+class VectorEstimate(Estimates):
     """The mean of every coordinate; a table when printed.
 
     The intervals hold at ``confidence``, all together if ``simultaneous``. Values are unbiased, so they may leave the
     bounds; intervals are cut to them.
     """
 
-    values: Floats
-    variances: Floats
-    intervals: Floats
-    confidence: float
-    simultaneous: bool
-    reports: int
-
-    def table(self) -> Table:
+    def table(self) -> EstimateTable:
         """The first coordinates."""
-        rows = [
-            Row(name=str(place), value=float(value), interval=(float(low), float(high)))
-            for place, (value, (low, high)) in enumerate(
-                zip(self.values[:MOST_ROWS], self.intervals[:MOST_ROWS], strict=True)
-            )
-        ]
+        rows = rows_of(range(MOST_ROWS), self.values, self.intervals)
         notes = [meaning(self.confidence, simultaneous=self.simultaneous, reports=self.reports)]
-        return Table(names="coordinate", values="mean", rows=rows, number=self.values.size, notes=notes)
+        return EstimateTable(names="coordinate", values="mean", rows=rows, number=self.values.size, notes=notes)
 
 
 DIMENSION = number_field(1, LARGEST_DIMENSION)

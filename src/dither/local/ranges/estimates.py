@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,10 +11,11 @@ from typing import TypeAlias
 import numpy as np
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain
+from dither.local.clients.base import ValueDomain
 from dither.local.core.protocol import Floats, Protocol
-from dither.local.core.tables import Row, Shown, Table, meaning
+from dither.local.core.tables import EstimateTable, Shown, meaning, rows_of
 from dither.local.frequency.oracle import Label
+from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, as_fraction
 
 # A distribution function is shown at so many values.
@@ -25,7 +27,7 @@ RangeOf: TypeAlias = Callable[[int, int], tuple[float, float, float]]
 class OrderedRanges(Protocol):
     """A protocol for an ordered list of values."""
 
-    _known: Domain
+    _known: ValueDomain
 
     @property
     def size(self) -> int:
@@ -33,9 +35,35 @@ class OrderedRanges(Protocol):
         return self._known.size
 
     @property
-    def ordered(self) -> Domain:
+    def ordered(self) -> ValueDomain:
         """The values in their order."""
         return self._known
+
+    def estimates(
+        self,
+        cumulative: Floats,
+        centres: Floats,
+        proxies: Floats,
+        range_of: RangeOf,
+        *,
+        reports: int,
+        confidence: Number,
+        simultaneous: bool,
+    ) -> RangeEstimates:
+        """The estimates of a cumulative distribution; ``proxies`` stand for variances in Hoeffding's inequality."""
+        # of all values together nothing has to be estimated
+        cumulative[self.size], centres[self.size], proxies[self.size] = 1.0, 1.0, 0.0
+        budget = math.log(2 / failure_probability(confidence) * (self.size - 1 if simultaneous else 1))
+        return RangeEstimates(
+            cumulative=cumulative,
+            centres=centres,
+            errors=np.sqrt(2 * proxies * budget) * (1 + 1e-12),
+            confidence=float(as_fraction(confidence)),
+            simultaneous=simultaneous,
+            reports=reports,
+            domain=self._known,
+            range_of=range_of,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +99,7 @@ class RangeEstimates(Shown):
     confidence: float
     simultaneous: bool
     reports: int
-    domain: Domain
+    domain: ValueDomain
     range_of: RangeOf
 
     def share(self, first: Label, last: Label) -> RangeShare:
@@ -98,22 +126,15 @@ class RangeEstimates(Shown):
         low, high = self.centres[1:] - self.errors[1:], self.centres[1:] + self.errors[1:]
         return np.clip(np.stack([low, high], axis=1), 0.0, 1.0)
 
-    def table(self) -> Table:
+    def table(self) -> EstimateTable:
         """The share at or below the values that end each tenth of the domain."""
         size = self.domain.size
         shown = min(size, TENTHS)
         places = [-(-size * part // shown) - 1 for part in range(1, shown + 1)]
         values, ends = self.cdf(), self.cdf_intervals()
-        rows = [
-            Row(
-                name=str(self._label(place)),
-                value=float(values[place]),
-                interval=(float(ends[place, 0]), float(ends[place, 1])),
-            )
-            for place in places
-        ]
+        rows = rows_of((self._label(place) for place in places), values[places], ends[places])
         notes = [meaning(self.confidence, simultaneous=self.simultaneous, reports=self.reports)]
-        return Table(names="up to", values="share", rows=rows, number=shown, notes=notes)
+        return EstimateTable(names="up to", values="share", rows=rows, number=shown, notes=notes)
 
     def quantile(self, q: Number) -> QuantileEstimate:
         """The q-quantile; the interval holds all values that aren't refuted as such, so it needs no correction.

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain, whole
+from dither.local.clients.base import ValueDomain, whole
 from dither.local.clients.ranges import LARGEST_LEVELS, levels_of
 from dither.local.clients.wire import Json
 from dither.local.core.protocol import Floats, Payloads, protocol_of
@@ -30,7 +30,7 @@ from dither.local.ranges.estimates import OrderedRanges, QuantileEstimate, Range
 from dither.local.ranges.wavelet import WaveletRanges
 from dither.mechanisms.base import failure_probability
 from dither.mechanisms.response_surveys import Strategy
-from dither.numeric import Number, as_fraction, positive_int, up
+from dither.numeric import Number, positive_int, up
 from dither.privacy import PrivacyLoss
 
 __all__ = ["HierarchicalRanges", "QuantileEstimate", "RangeEstimates", "RangeShare", "WaveletRanges"]
@@ -56,7 +56,7 @@ class HierarchicalRanges(OrderedRanges, name="hierarchical_ranges"):
     domain: int | tuple[Label, ...]
     branching: int
     oracles: tuple[FrequencyOracle, ...]
-    _known: Domain = field(init=False, repr=False, compare=False)
+    _known: ValueDomain = field(init=False, repr=False, compare=False)
     _inner: Attributes = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, *, branching: int, oracles: tuple[FrequencyOracle, ...]) -> None:
@@ -194,8 +194,6 @@ class HierarchicalAggregator(PartsAggregator[RangeEstimates]):
         for level in range(protocol.levels):
             table = protocol.proxies(np.arange(protocol.branching), reports)[level]
             proxies += table[nodes[level]]
-        # of all values together nothing has to be estimated
-        cumulative[size], centres[size], proxies[size] = 1.0, 1.0, 0.0
 
         def range_of(start: int, end: int) -> tuple[float, float, float]:
             middle, used = _decompose(levels, protocol.branching, start, end)
@@ -205,16 +203,14 @@ class HierarchicalAggregator(PartsAggregator[RangeEstimates]):
             value = float(cumulative[end] - cumulative[start])
             return value, middle, math.sqrt(2 * total * math.log(2 / failure)) * (1 + 1e-12)
 
-        budget = math.log(2 / failure * (size - 1 if simultaneous else 1))
-        return RangeEstimates(
-            cumulative=cumulative,
-            centres=centres,
-            errors=np.sqrt(2 * proxies * budget) * (1 + 1e-12),
-            confidence=float(as_fraction(confidence)),
-            simultaneous=simultaneous,
+        return protocol.estimates(
+            cumulative,
+            centres,
+            proxies,
+            range_of,
             reports=self.reports,
-            domain=protocol.ordered,
-            range_of=range_of,
+            confidence=confidence,
+            simultaneous=simultaneous,
         )
 
 

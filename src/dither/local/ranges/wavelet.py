@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.entropy import SYSTEM, Source, below_many, bernoulli_many
-from dither.local.clients.base import Domain, bytes_for
+from dither.local.clients.base import ValueDomain, bytes_for
 from dither.local.clients.means import check_bit
 from dither.local.clients.ranges import levels_of
 from dither.local.core.bits import in_blocks, odd_ones
@@ -51,7 +51,7 @@ class WaveletRanges(OrderedRanges, name="wavelet_ranges", fields={"domain": DOMA
 
     domain: int | tuple[Label, ...]
     keep: Fraction
-    _known: Domain = field(init=False, repr=False, compare=False)
+    _known: ValueDomain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, keep: Number) -> None:
         known = checked_domain(domain)
@@ -215,22 +215,19 @@ class WaveletAggregator(Aggregator[RangeEstimates]):
             spread[start : start + BLOCK_PEOPLE] = np.multiply(
                 weights**2, noise[:, None], out=np.zeros(weights.shape), where=weights > 0
             ).sum(axis=0)
-        cumulative[size], spread[size] = 1.0, 0.0
-        budget = math.log(2 / failure * (size - 1 if simultaneous else 1))
 
         def range_of(start: int, end: int) -> tuple[float, float, float]:
             value = float(cumulative[end] - cumulative[start])
             return value, value, _error(protocol, start, end, noise, math.log(2 / failure))
 
-        return RangeEstimates(
-            cumulative=cumulative,
-            centres=cumulative,
-            errors=np.sqrt(2 * spread * budget) * (1 + 1e-12),
-            confidence=float(as_fraction(confidence)),
-            simultaneous=simultaneous,
+        return protocol.estimates(
+            cumulative,
+            cumulative,
+            spread,
+            range_of,
             reports=self.reports,
-            domain=protocol.ordered,
-            range_of=range_of,
+            confidence=confidence,
+            simultaneous=simultaneous,
         )
 
 

@@ -15,7 +15,7 @@ from dither.local.clients.sketch import check_bits
 from dither.local.core.bits import BLOCK_BYTES, column_sums, in_blocks, one_hot_coins, padding_is_zero
 from dither.local.core.protocol import FRACTION, Counts, Floats, Payloads
 from dither.local.frequency.unary import BitCoins
-from dither.local.sketches.sketch import TABLE, Sketch, SketchAggregator
+from dither.local.sketches.sketch import TABLE, HashedSketch, SketchAggregator
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, as_fraction, positive
 
@@ -24,7 +24,7 @@ HALF = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True, init=False)
 class CountMeanSketch(
-    BitCoins, Sketch, name="count_mean_sketch", fields={**TABLE, "keep": FRACTION, "noise": FRACTION}
+    BitCoins, HashedSketch, name="count_mean_sketch", fields={**TABLE, "keep": FRACTION, "noise": FRACTION}
 ):
     """A noisy bit for each bucket: that of the value's bucket is 1 with probability ``keep``, any other with ``noise``.
 

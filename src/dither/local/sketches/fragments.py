@@ -43,7 +43,7 @@ from dither.local.sketches.count_mean import CountMeanSketch
 from dither.local.sketches.hadamard import HadamardSketch
 from dither.local.sketches.sketch import (
     Discovered,
-    Sketch,
+    HashedSketch,
     SketchAggregator,
     concentration,
     found_above_zero,
@@ -64,9 +64,9 @@ LOOSE = 0.01
 LOOKED_UP = 1000
 
 
-def sketch_of(description: object) -> Sketch:
+def sketch_of(description: object) -> HashedSketch:
     """The sketch of a description within another one."""
-    kinds: tuple[type[Sketch], ...] = (CountMeanSketch, HadamardSketch)
+    kinds: tuple[type[HashedSketch], ...] = (CountMeanSketch, HadamardSketch)
     if isinstance(description, Mapping):
         for kind in kinds:
             if description.get("protocol") == kind.name:
@@ -110,15 +110,15 @@ class SequenceFragments(
     length: int
     fragment: int
     tag_bits: int
-    fragments: Sketch
-    words: Sketch
+    fragments: HashedSketch
+    words: HashedSketch
     _letters: Letters = field(init=False, repr=False, compare=False)
 
     def __init__(
         self,
         *,
-        fragments: Sketch,
-        words: Sketch,
+        fragments: HashedSketch,
+        words: HashedSketch,
         alphabet: str = LOWER_CASE,
         length: int = 10,
         fragment: int = 2,
@@ -129,7 +129,7 @@ class SequenceFragments(
         for name, value in (("fragment", fragment), ("tag_bits", tag_bits)):
             put(self, name, positive_int(value, name))
         check_fragments(letters, self.fragment, self.tag_bits)
-        if not all(isinstance(part, Sketch) for part in (fragments, words)):
+        if not all(isinstance(part, HashedSketch) for part in (fragments, words)):
             raise InvalidParameter("fragments and words are sketches: CountMeanSketch or HadamardSketch")
         check_domains([fragments.domain, words.domain], number_of_fragments(letters, self.fragment, self.tag_bits))
         check_counters(length // self.fragment * fragments.hashes * fragments.buckets + words.hashes * words.buckets)

@@ -16,7 +16,7 @@ from dither.local.core.bits import odd_ones
 from dither.local.core.protocol import FRACTION, Counts, Floats, Payloads
 from dither.local.frequency.hadamard import SignCoin
 from dither.local.frequency.oracle import number_rows, row_numbers
-from dither.local.sketches.sketch import TABLE, Sketch, SketchAggregator
+from dither.local.sketches.sketch import TABLE, HashedSketch, SketchAggregator
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, as_fraction
 
@@ -26,7 +26,7 @@ LINES = 32
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class HadamardSketch(SignCoin, Sketch, name="hadamard_sketch", fields={**TABLE, "keep": FRACTION}):
+class HadamardSketch(SignCoin, HashedSketch, name="hadamard_sketch", fields={**TABLE, "keep": FRACTION}):
     """An entry of the Hadamard matrix, in a row that is drawn and the column of the value's bucket; true with ``keep``.
 
     Guarantee: ln(keep/(1−keep))-private under REPLACE: a sign by randomised response.

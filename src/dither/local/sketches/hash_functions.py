@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dither.local.clients.base import Domain
+from dither.local.clients.base import ValueDomain
 from dither.local.clients.rappor import text_of
 from dither.local.clients.sketch import PREFIX
 from dither.local.core.columns import column_of
@@ -99,7 +99,7 @@ def _kept(functions: Functions, values: Sequence[Label]) -> Buckets:
     return functions.table(values)
 
 
-def coded(values: Any, domain: Domain | None) -> tuple[Sequence[Label], Ints]:
+def coded(values: Any, domain: ValueDomain | None) -> tuple[Sequence[Label], Ints]:
     """The different values, and which of them everybody has."""
     if domain is not None:
         return range(domain.size) if domain.labels is None else domain.labels, places(values, domain)

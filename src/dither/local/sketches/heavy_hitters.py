@@ -23,7 +23,14 @@ from dither.local.core.columns import column_of
 from dither.local.core.protocol import Aggregator, Counts, Payloads, Protocol, check_counters, total
 from dither.local.sketches.count_mean import CountMeanSketch
 from dither.local.sketches.fragments import sketch_of
-from dither.local.sketches.sketch import Discovered, Sketch, SketchAggregator, found_above_zero, read, smallest_seen
+from dither.local.sketches.sketch import (
+    Discovered,
+    HashedSketch,
+    SketchAggregator,
+    found_above_zero,
+    read,
+    smallest_seen,
+)
 from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, positive_int
 from dither.privacy import PrivacyLoss
@@ -60,14 +67,14 @@ class HeavyHitters(Protocol, name="heavy_hitters"):
     values: Spelling
     length: int
     step: int
-    sketch: Sketch
+    sketch: HashedSketch
     alphabet: str | None
     _symbols: Symbols = field(init=False, repr=False, compare=False)
 
     def __init__(
-        self, *, sketch: Sketch, values: Spelling, length: int, step: int = 1, alphabet: str | None = None
+        self, *, sketch: HashedSketch, values: Spelling, length: int, step: int = 1, alphabet: str | None = None
     ) -> None:
-        if not all(isinstance(part, kind) for part, kind in ((values, Spelling), (sketch, Sketch))):
+        if not all(isinstance(part, kind) for part, kind in ((values, Spelling), (sketch, HashedSketch))):
             raise InvalidParameter("values is a Spelling, and sketch a CountMeanSketch or HadamardSketch")
         if sketch.domain is not None:
             raise InvalidParameter("the sketch of heavy hitters must have an open domain")

@@ -27,7 +27,7 @@ from scipy.special import betaincinv, ndtri, stdtrit
 
 from dither.entropy import SYSTEM, Source, below_many
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain, bytes_for
+from dither.local.clients.base import ValueDomain, bytes_for
 from dither.local.clients.sketch import (
     LARGEST_BUCKETS,
     LARGEST_HASHES,
@@ -38,7 +38,7 @@ from dither.local.clients.sketch import (
 )
 from dither.local.core.consistent import Consistency
 from dither.local.core.protocol import DOMAIN, GIVEN, Aggregator, Counts, Field, Floats, Payloads, total
-from dither.local.core.tables import Shown, Table
+from dither.local.core.tables import EstimateTable, Shown
 from dither.local.frequency.oracle import (
     BLOCK_PEOPLE,
     FEW,
@@ -80,7 +80,7 @@ TABLE = {"domain": DOMAIN, "hashes": GIVEN, "buckets": GIVEN, "seed": Field(_see
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Sketch(Supporting):
+class HashedSketch(Supporting):
     """Estimates the shares of any values that are asked for, from a table of ``hashes`` × ``buckets`` counters.
 
     A subclass is a frozen dataclass with these fields. ``domain`` is a public list of values (their number, or labels),
@@ -98,7 +98,7 @@ class Sketch(Supporting):
     hashes: int
     buckets: int
     seed: str
-    _known: Domain | None = field(init=False, repr=False, compare=False)
+    _known: ValueDomain | None = field(init=False, repr=False, compare=False)
 
     # ------------------------------------------------------------------ what a subclass says
 
@@ -198,10 +198,10 @@ class Sketch(Supporting):
 class SketchAggregator(Aggregator[Shares]):
     """Counts for every function its reports, and something for each of its buckets or rows."""
 
-    protocol: Sketch
+    protocol: HashedSketch
     unsigned: ClassVar[bool]
 
-    def __init__(self, protocol: Sketch) -> None:
+    def __init__(self, protocol: HashedSketch) -> None:
         sums = np.zeros((protocol.hashes, protocol.buckets), dtype=np.int64)
         super().__init__(protocol, sums=sums, function_reports=np.zeros(protocol.hashes, dtype=np.int64))
 
@@ -283,7 +283,7 @@ class Discovered(Shown):
         """What was found."""
         return self.shares.labels or ()
 
-    def table(self) -> Table:
+    def table(self) -> EstimateTable:
         """The most frequent ones."""
         shares = self.shares.table()
         rest = f"found among {self.tested:,} that were looked up; rarer values aren't found: see detection_limit"
@@ -340,7 +340,7 @@ def read(
 
 
 def shares_of_counts(
-    sketch: Sketch, counts: Counts, n: int, *, even: Concentration, each: float
+    sketch: HashedSketch, counts: Counts, n: int, *, even: Concentration, each: float
 ) -> tuple[Floats, Floats, Floats]:
     """The same from the numbers of reports that support the values."""
     m = sketch.buckets
@@ -362,7 +362,7 @@ def shares_of_counts(
     return values, np.array(variances), intervals
 
 
-def strays(sketch: Sketch, even: Concentration, *, failure: float) -> tuple[float, float]:
+def strays(sketch: HashedSketch, even: Concentration, *, failure: float) -> tuple[float, float]:
     """How far the mass of collisions strays below and above its mean, each but for probability ``failure``.
 
     Above: Bernstein's inequality for independent parts of at most ``largest``/k. Below: parts that aren't negative
@@ -425,7 +425,7 @@ def found_above_zero(
 
 
 def smallest_seen(
-    sketch: Sketch, n: int, *, each: float, confidence: Number, squares: Number, largest: Number
+    sketch: HashedSketch, n: int, *, each: float, confidence: Number, squares: Number, largest: Number
 ) -> float:
     """The share from which on a value is shown, with this confidence, to have one above 0; for planning.
 
