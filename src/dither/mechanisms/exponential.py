@@ -222,6 +222,11 @@ class Exponential(ScoreMechanism):
 
         With weights, ``candidates`` and ``optimal`` are the total weight and that of the best. In the worst case all
         others score exactly x less: (n−k)e^−x/(k + (n−k)e^−x) = β, in scales. The usual ln(n/k) + ln(1/β) is larger.
+
+        Args:
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+            candidates: Number of candidates: public, whatever the data say.
+            optimal: How many candidates are best; more make the bound smaller.
         """
         others, best = checked_counts(candidates, optimal)
         if others == 0:
@@ -242,6 +247,11 @@ class Exponential(ScoreMechanism):
         """The index of the choice, drawn with probability exactly ∝ weights[i]·e^{scores[i]/scale}.
 
         ``weights`` is a public base measure of whole numbers, such as how many alike candidates an index stands for.
+
+        Args:
+            scores: One score for each candidate; −inf closes one, for all neighbours alike.
+            weights: Public multiplicities: how many alike each candidate stands for.
+            source: Source of randomness; anything but the default is for tests.
         """
         return select(score_array(scores), self.scale, source, weights)
 
@@ -252,6 +262,11 @@ class Exponential(ScoreMechanism):
 
         Each point is drawn with probability exactly ∝ e^{score/scale}; lengths are whole numbers of any size. Scores
         and lengths may both depend on the data, as long as the score of every *point* keeps to the sensitivity.
+
+        Args:
+            scores: Score of each interval of candidates that are alike.
+            lengths: How many candidates each has.
+            source: Source of randomness; anything but the default is for tests.
         """
         chosen = self.release(scores, weights=lengths, source=source)
         return chosen, below(int(lengths[chosen]), source)
@@ -271,6 +286,12 @@ class Exponential(ScoreMechanism):
         and the same way. A proposal is accepted with probability e^{(score − best)/scale}, so the number of tries
         depends on the data and shows in the time this takes. It has no limit: what is done at a limit would be part of
         the law.
+
+        Args:
+            propose: Draws a candidate, without looking at the data.
+            score: Its score, read exactly, or −inf.
+            best: Bound of all scores, public; the closer, the fewer draws.
+            source: Source of randomness; anything but the default is for tests.
         """
         ceiling = as_fraction(best, "best")
         while True:
@@ -289,7 +310,13 @@ class Exponential(ScoreMechanism):
 
     @classmethod
     def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
-        """The smallest scale for (ε, δ): the range η that solves (1 − e^{(ε−η)/2})² = δ·(1 − e^−η)."""
+        """The smallest scale for (ε, δ): the range η that solves (1 − e^{(ε−η)/2})² = δ·(1 − e^−η).
+
+        Args:
+            guarantee: What one release may cost.
+            sensitivity: How far one unit moves the scores: l∞.
+            monotone: Promise that a unit moves all scores the same way, as counts do; halves the loss under add_remove.
+        """
         width = largest_range(guarantee)
         return cls(score_range(sensitivity, monotone=monotone) / width, monotone=monotone)
 
@@ -304,6 +331,13 @@ class Exponential(ScoreMechanism):
         monotone: bool = False,
     ) -> Self:
         """The largest scale whose error at this confidence is no more than ``error``.
+
+        Args:
+            error: How far below the best score the choice may fall.
+            candidates: Number of candidates: public, whatever the data say.
+            optimal: How many candidates are best; more make the bound smaller.
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+            monotone: Promise that a unit moves all scores the same way, as counts do; halves the loss under add_remove.
 
         Example:
             >>> Exponential.for_error(10, candidates=1000).error(candidates=1000) <= 10

@@ -70,6 +70,11 @@ class NoisyMax(ScoreMechanism):
 
         A union bound: each of the worse candidates against one of the best. Scores beyond ±2^44 scales are clamped, and
         then compared as such.
+
+        Args:
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+            candidates: Number of candidates: public, whatever the data say.
+            optimal: How many candidates are best; more make the bound smaller.
         """
         others, _ = checked_counts(candidates, optimal)
         if others == 0:
@@ -94,7 +99,13 @@ class NoisyMax(ScoreMechanism):
 
     @classmethod
     def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
-        """The smallest scale for which ε'-privacy implies (ε, δ)."""
+        """The smallest scale for which ε'-privacy implies (ε, δ).
+
+        Args:
+            guarantee: What one release may cost.
+            sensitivity: How far one unit moves the scores: l∞.
+            monotone: Promise that a unit moves all scores the same way, as counts do; halves the loss under add_remove.
+        """
         epsilon = largest_pure(guarantee)
         width = score_range(sensitivity, monotone=monotone)
         least = width / sensitivity.linf_bound() * grid.LEAST_SHARE

@@ -304,7 +304,13 @@ class LaplaceThreshold(_Threshold):
 
     @classmethod
     def for_guarantee(cls, epsilon: Number, delta: Number, *, groups: int = 1) -> Self:
-        """Scale groups/ε and the smallest threshold that meets δ, for units that count once per key."""
+        """Scale groups/ε and the smallest threshold that meets δ, for units that count once per key.
+
+        Args:
+            epsilon: Largest ε of the guarantee.
+            delta: Largest δ: the chance that a key of one unit alone is shown.
+            groups: Most keys in which one unit counts.
+        """
         scale = positive_int(groups, "groups") / positive(epsilon, "epsilon")
         target = positive(delta, "delta")
         low, high = 1, max(2, math.ceil(scale))

@@ -48,6 +48,11 @@ class PermuteAndFlip(ScoreMechanism):
 
         With all others at gap x and q = e^{−x/scale}, one of the k best is taken with probability at least
         (1 − q/(k+1))^{n−k}; and the bound of the exponential mechanism holds too.
+
+        Args:
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+            candidates: Number of candidates: public, whatever the data say.
+            optimal: How many candidates are best; more make the bound smaller.
         """
         others, best = checked_counts(candidates, optimal)
         if others == 0:
@@ -81,7 +86,13 @@ class PermuteAndFlip(ScoreMechanism):
 
     @classmethod
     def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
-        """The smallest scale for which ε'-privacy implies (ε, δ)."""
+        """The smallest scale for which ε'-privacy implies (ε, δ).
+
+        Args:
+            guarantee: What one release may cost.
+            sensitivity: How far one unit moves the scores: l∞.
+            monotone: Promise that a unit moves all scores the same way, as counts do; halves the loss under add_remove.
+        """
         return cls(score_range(sensitivity, monotone=monotone) / largest_pure(guarantee), monotone=monotone)
 
 

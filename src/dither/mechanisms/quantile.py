@@ -112,6 +112,11 @@ class Quantile:
 
         The lower bound is place 0. Places may repeat and come in any order; those beyond the grid count at its ends,
         and a count below 0 as none, so that nothing is refused for what the data says.
+
+        Args:
+            places: Points of the grid, counted from the lower bound.
+            counts: How many values lie on each.
+            source: Source of randomness; anything but the default is for tests.
         """
         held, many = _histogram(places, counts, self._steps)
         return self._draw(*self._cut(held, np.cumsum(many)), source)
@@ -165,6 +170,14 @@ class Quantile:
         rows: int = 1,
     ) -> Self:
         """The smallest scale that meets a guarantee for all quantiles together.
+
+        Args:
+            guarantee: What one release may cost.
+            adjacency: Whether a unit is added or removed, or replaced.
+            bounds: Lower and upper bound, stated without looking at the data.
+            step: Distance of the points of the grid; smaller ones cost no privacy.
+            q: Quantile, or several in ascending order.
+            rows: Most rows of one unit.
 
         Example:
             >>> Quantile.calibrated(Guarantee(epsilon=1), Adjacency.REPLACE, bounds=(0, 1), step="1/10").scale

@@ -78,7 +78,14 @@ class TreeCounter:
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, sensitivity: Sensitivity, *, horizon: int, step: Number = 1) -> Self:
-        """Laplace noise of the scale that costs ``epsilon`` for the whole stream."""
+        """Laplace noise of the scale that costs ``epsilon`` for the whole stream.
+
+        Args:
+            epsilon: ε of the whole stream.
+            sensitivity: How many increments one unit moves, and how far: a contribution.
+            horizon: Most increments; the noise grows with its logarithm.
+            step: Grid of the increments.
+        """
         unit = positive(step, "step")
         levels = positive_int(horizon, "horizon").bit_length()
         # rounded down to a float, so that the sum over the levels is exact

@@ -60,6 +60,15 @@ def poisson(loss: PrivacyLoss, rate: Number) -> PrivacyLoss:
 def without_replacement(loss: PrivacyLoss, *, sample: int, population: int) -> PrivacyLoss:
     """The loss of a mechanism that sees ``sample`` of ``population`` units, every subset being as likely.
 
+    Args:
+        loss: Loss of the mechanism on the sample, stated for replace.
+        sample: Size of the sample.
+        population: Number of units it is drawn from, which is public.
+
+    Raises:
+        IncompatibleLosses: The loss is stated for add_remove.
+        InvalidParameter: The sample is larger than the population.
+
     Example:
         >>> from dither.privacy import PureLoss
         >>> loss = PureLoss(1, Adjacency.REPLACE)

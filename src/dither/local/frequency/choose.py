@@ -72,6 +72,12 @@ def best_oracle(epsilon: Number, domain: Any, n: int = 1_000_000, *, tolerance: 
     shortest reports is taken, where fewer than 16 bytes make no difference, then the one that is counted with the least
     work.
 
+    Args:
+        epsilon: Largest ε that one report may cost (REPLACE).
+        domain: Public list of values: their number, or labels.
+        n: Number of reports that are expected; decides about the work of counting only.
+        tolerance: Variances within this share of the smallest count as equal.
+
     Example:
         >>> best_oracle(1, ["no", "yes"]).best
         Kary(domain=('no', 'yes'), keep=...)

@@ -92,6 +92,11 @@ class LocalHashing(
         """The most honest response whose loss is no more than ``epsilon``; by default g = ⌊e^ε + ½⌋ + 1 buckets.
 
         The variance for rare values, (e^ε + g − 1)²/((e^ε−1)²(g−1)), is smallest at g = e^ε + 1.
+
+        Args:
+            domain: Public list of values: their number, or labels.
+            epsilon: Largest ε that one report may cost (REPLACE).
+            buckets: Buckets of a hash; by default the number of least variance.
         """
         odds = odds_for_epsilon(epsilon)
         number = min(MOST_BUCKETS, int(odds + HALF) + 1) if buckets is None else positive_int(buckets, "buckets")

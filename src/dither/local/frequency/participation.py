@@ -74,7 +74,13 @@ class Participation(
         return response_loss(self.oracle.odds, self.oracle.weight, adjacency)
 
     def variance(self, n: int, share: Number | None = None, *, target: Target = Target.RESPONDENTS) -> float:
-        """The variance of the estimated share of one answer among ``n`` people on the list."""
+        """The variance of the estimated share of one answer among ``n`` people on the list.
+
+        Args:
+            n: Number of people on the list.
+            share: True share to state it for; by default the one where it is largest.
+            target: Whether the share in the population is meant, or that among those who answered.
+        """
         return self.oracle.variance(n, share, target=target)
 
     @property

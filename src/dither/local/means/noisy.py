@@ -139,6 +139,12 @@ class LaplaceMean(
         """The smallest noise whose loss is no more than ``epsilon``: ``decay`` is rounded up.
 
         By default the grid is so fine that rounding to it adds less than a hundredth to the variance.
+
+        Args:
+            bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer
+                one.
+            epsilon: Largest ε that one report may cost (REPLACE).
+            steps: Steps of the grid between the bounds; by default as many as the accuracy needs.
         """
         exact = positive(epsilon, "epsilon")
         wanted = 2 ** math.ceil(math.log2(16 * max(1.0, float(exact))))

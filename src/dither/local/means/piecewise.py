@@ -67,7 +67,14 @@ class PiecewiseMean(
 
     @classmethod
     def for_epsilon(cls, bounds: tuple[Number, Number], epsilon: Number, *, steps: int | None = None) -> Self:
-        """The most honest answer whose loss is no more than ``epsilon``; the window is steps·e^{−ε/2} cells wide."""
+        """The most honest answer whose loss is no more than ``epsilon``; the window is steps·e^{−ε/2} cells wide.
+
+        Args:
+            bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer
+                one.
+            epsilon: Largest ε that one report may cost (REPLACE).
+            steps: Steps of the grid between the bounds; by default as many as the accuracy needs.
+        """
         odds = odds_for_epsilon(epsilon)
         shrink = math.exp(-min(float(as_fraction(epsilon)), 40.0) / 2)
         wanted = 2 ** math.ceil(math.log2(LEAST_WINDOW / shrink))
@@ -178,7 +185,14 @@ class HybridMean(LocalMean, name="hybrid_mean"):
 
     @classmethod
     def for_epsilon(cls, bounds: tuple[Number, Number], epsilon: Number, *, steps: int | None = None) -> Self:
-        """Both parts at ``epsilon``, piecewise with probability 1 − e^{−ε/2}, which makes the variance even."""
+        """Both parts at ``epsilon``, piecewise with probability 1 − e^{−ε/2}, which makes the variance even.
+
+        Args:
+            bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer
+                one.
+            epsilon: Largest ε that one report may cost (REPLACE), above 0.61.
+            steps: Steps of the grid between the bounds; by default as many as the accuracy needs.
+        """
         if positive(epsilon, "epsilon") <= LEAST_HYBRID:
             raise InvalidParameter(
                 f"up to ε = {float(LEAST_HYBRID)} one bit is better than any mixture: use OneBitMean; "

@@ -119,7 +119,14 @@ class OneBitVector(
 
     @classmethod
     def for_epsilon(cls, dimension: int, bounds: tuple[Number, Number], epsilon: Number) -> Self:
-        """The most honest answer whose loss is no more than ``epsilon``: ``keep`` is rounded down."""
+        """The most honest answer whose loss is no more than ``epsilon``: ``keep`` is rounded down.
+
+        Args:
+            dimension: Number of coordinates.
+            bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer
+                one.
+            epsilon: Largest ε that one report may cost (REPLACE).
+        """
         odds = odds_for_epsilon(epsilon)
         return cls(dimension, bounds, odds / (1 + odds))
 
@@ -250,7 +257,15 @@ class SampledVector(
     def for_epsilon(
         cls, dimension: int, bounds: tuple[Number, Number], epsilon: Number, *, coordinates: int | None = None
     ) -> Self:
-        """The best protocol for a number at ε/coordinates; by default one coordinate for every 2.5 of ``epsilon``."""
+        """The best protocol for a number at ε/coordinates; by default one coordinate for every 2.5 of ``epsilon``.
+
+        Args:
+            dimension: Number of coordinates.
+            bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer
+                one.
+            epsilon: Largest ε that one report may cost (REPLACE).
+            coordinates: How many coordinates a person reports, each at an equal part of ε; by default ε/2.5.
+        """
         exact, most = positive(epsilon, "epsilon"), positive_int(dimension, "dimension")
         number = max(1, min(most, int(exact / EPSILON_EACH))) if coordinates is None else coordinates
         each = exact / positive_int(number, "coordinates")
@@ -379,6 +394,11 @@ class SampledVectorAggregator(Aggregator[VectorEstimate]):
 
 def best_vector(epsilon: Number, dimension: int, *, bounds: tuple[Number, Number] = UNIT) -> LocalVector:
     """The protocol whose variance, where it is largest, is smaller; that of the sampling of people is counted too.
+
+    Args:
+        epsilon: Largest ε that one report may cost (REPLACE).
+        dimension: Number of coordinates.
+        bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer one.
 
     Example:
         >>> [type(best_vector(epsilon, 10)).__name__ for epsilon in ("1/2", 5)]

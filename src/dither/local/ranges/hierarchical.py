@@ -70,7 +70,13 @@ class HierarchicalRanges(OrderedRanges, name="hierarchical_ranges"):
 
     @classmethod
     def for_epsilon(cls, domain: Any, epsilon: Number, *, branching: int = 2) -> Self:
-        """With the oracle of smallest variance at ``epsilon`` for each level."""
+        """With the oracle of smallest variance at ``epsilon`` for each level.
+
+        Args:
+            domain: Ordered public list of values: their number, or labels.
+            epsilon: Largest ε that one report may cost (REPLACE).
+            branching: Children of each node of the tree.
+        """
         levels = levels_of(checked_domain(domain).size, checked_branching(branching))
         oracles = tuple(best_oracle(epsilon, branching ** (level + 1)).best for level in range(levels))
         return cls(domain, branching=branching, oracles=oracles)

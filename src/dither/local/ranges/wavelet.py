@@ -97,6 +97,11 @@ class WaveletRanges(OrderedRanges, name="wavelet_ranges", fields={"domain": DOMA
         """The largest variance of a range's share, if ``n`` reports are spread evenly over levels.
 
         Of the range from ``first`` to ``last``, or of the worst one that begins with the first value.
+
+        Args:
+            n: Number of reports.
+            first: First value of the range; by default the worst range that begins the list.
+            last: Last value of the range.
         """
         each = positive_int(n, "n") / self.levels
         if first is not None and last is not None:

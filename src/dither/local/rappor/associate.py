@@ -108,6 +108,12 @@ def associate(
 
     Row i of both payloads is of the same person.
 
+    Args:
+        first: Reports about the first text, with its candidates.
+        second: Reports of the same people about the second.
+        unlisted: Whether values occur that are no candidates.
+        confidence: Of all intervals together.
+
     Assumes: the people who report are an independent sample, one pair of reports each; candidates chosen without
         looking at the reports. A value that isn't a candidate sets bits as a random one would (``unlisted``), or there
         is none. Errors and intervals are those of large samples; of shares near 0 they are rough.

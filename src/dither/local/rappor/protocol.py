@@ -105,6 +105,13 @@ class Rappor(
 
         ``permanent`` is the most that all reports about one value may cost together. Without it, or where it is no more
         than ``epsilon``, there is no second step of noise: one-time RAPPOR, whose reports of one value are all alike.
+
+        Args:
+            epsilon: Largest ε that one report may cost (REPLACE).
+            permanent: Largest ε of all reports about one value together; by default that of one.
+            bits: Bits of a filter.
+            hashes: Bits that one value sets; they share ε.
+            cohorts: Groups with hash functions of their own.
         """
         one = positive(epsilon, "epsilon")
         whole = one if permanent is None else positive(permanent, "permanent")
@@ -154,6 +161,11 @@ class Rappor(
 
         How many reports each value has isn't known here. An even split has the largest ε but not the largest curve, so
         that for several reports of several values the loss is ε alone, with the curve of any ε-private report.
+
+        Args:
+            reports: Number of reports of one person.
+            changes: Whether it is public or secret when the value changes.
+            values: Most different values that they speak of; by default all differ.
         """
         expect_changes(changes)
         times = positive_int(reports, "reports")
@@ -239,6 +251,11 @@ class Rappor(
 
         ``values`` are texts, or whole numbers: places in the list ``candidates`` if one is given, else standing for
         their decimal text.
+
+        Args:
+            values: Texts or whole numbers; with candidates, places in that list.
+            candidates: List of texts that values are places of.
+            source: Source of randomness; anything but the default is for tests.
         """
         texts, codes = _coded(values, candidates)
         cohorts = below_many(self.cohorts, codes.size, source)

@@ -269,6 +269,13 @@ def local_epsilon_for(
     ``make`` turns a local ε into the protocol, such as ``lambda e: Kary.for_epsilon(100, e)``; by default nothing is
     known but ε. What is returned was seen to fit, and is within ``tolerance`` of the largest.
 
+    Args:
+        epsilon: Largest ε of one report among all, to those who see them shuffled.
+        delta: δ of that reading.
+        users: Number of reports; fewer would hide each other less.
+        make: Makes the protocol of a local ε.
+        tolerance: How far below the largest ε the result may be.
+
     Example:
         >>> local = local_epsilon_for(1, delta=1e-6, users=10_000)
         >>> f"{local:.2f}", shuffled(local, 10_000).epsilon(delta=1e-6) <= 1

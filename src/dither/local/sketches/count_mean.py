@@ -61,7 +61,15 @@ class CountMeanSketch(
     def for_epsilon(
         cls, epsilon: Number, *, domain: Any = None, hashes: int = 1024, buckets: int = 1024, seed: str | None = None
     ) -> Self:
-        """Apple's sketch, whose loss is no more than ``epsilon``: every bit is turned round with one probability."""
+        """Apple's sketch, whose loss is no more than ``epsilon``: every bit is turned round with one probability.
+
+        Args:
+            epsilon: Largest ε that one report may cost (REPLACE).
+            domain: Public list of values, or None for an open one.
+            hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
+            buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
+            seed: Chooses the hash functions, 32 hexadecimal digits, public; drawn by default.
+        """
         odds = odds_for_epsilon(positive(epsilon, "epsilon") / 2)
         lie = 1 / (1 + odds)
         return cls(keep=1 - lie, noise=lie, domain=domain, hashes=hashes, buckets=buckets, seed=seed)
@@ -70,7 +78,15 @@ class CountMeanSketch(
     def optimized(
         cls, epsilon: Number, *, domain: Any = None, hashes: int = 1024, buckets: int = 1024, seed: str | None = None
     ) -> Self:
-        """The sketch of the same loss with the least variance for rare values (Wang, Blocki, Li & Jha 2017)."""
+        """The sketch of the same loss with the least variance for rare values (Wang, Blocki, Li & Jha 2017).
+
+        Args:
+            epsilon: Largest ε that one report may cost (REPLACE).
+            domain: Public list of values, or None for an open one.
+            hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
+            buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
+            seed: Chooses the hash functions, 32 hexadecimal digits, public; drawn by default.
+        """
         noise = 1 / (1 + odds_for_epsilon(epsilon))
         return cls(keep=HALF, noise=noise, domain=domain, hashes=hashes, buckets=buckets, seed=seed)
 

@@ -149,7 +149,17 @@ class SequenceFragments(
         hashes: int = 512,
         buckets: int = 256,
     ) -> Self:
-        """A collection whose loss is no more than ``epsilon``: half for the fragment, half for the word."""
+        """A collection whose loss is no more than ``epsilon``: half for the fragment, half for the word.
+
+        Args:
+            epsilon: Largest ε that one report may cost (REPLACE), half of it for each sketch.
+            alphabet: Letters that values are written in; any other becomes one letter.
+            length: Symbols of a value; what is longer is cut.
+            fragment: Letters of a fragment; length is a multiple of it.
+            tag_bits: Bits of the hash by which fragments of one word are recognised.
+            hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
+            buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
+        """
         half = positive(epsilon, "epsilon") / 2
         letters = Letters(alphabet, length)
         check_fragments(letters, positive_int(fragment, "fragment"), positive_int(tag_bits, "tag_bits"))
@@ -245,6 +255,12 @@ class SequenceFragments(
 
         The larger of what fragments need at all positions and what the word needs, by normal approximations;
         ``squares`` and ``largest`` are the sum of squared shares and the largest share that one expects.
+
+        Args:
+            n: Number of reports.
+            confidence: Probability with which the word is found.
+            squares: Sum of squared shares that is expected of the other values.
+            largest: Largest share that is expected of any other value.
         """
         here = max(1, positive_int(n, "n") // self.positions)
         failure = failure_probability(confidence)

@@ -95,7 +95,17 @@ class HeavyHitters(Protocol, name="heavy_hitters"):
         hashes: int = 2048,
         buckets: int = 256,
     ) -> Self:
-        """A collection whose loss is no more than ``epsilon``, with the count-mean sketch of least variance."""
+        """A collection whose loss is no more than ``epsilon``, with the count-mean sketch of least variance.
+
+        Args:
+            epsilon: Largest ε that one report may cost (REPLACE).
+            values: How values are written: whole numbers, UTF-8 or letters.
+            length: Symbols of a value; what is longer is cut.
+            step: Symbols that become known at each level.
+            alphabet: Letters that values are written in; any other becomes one letter.
+            hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
+            buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
+        """
         sketch = CountMeanSketch.optimized(epsilon, hashes=hashes, buckets=buckets)
         return cls(sketch=sketch, values=values, length=length, step=step, alphabet=alphabet)
 
@@ -119,7 +129,13 @@ class HeavyHitters(Protocol, name="heavy_hitters"):
         return 1 + self.sketch.width
 
     def variance(self, n: int, share: Number | None = None, *, concentration: Number | None = None) -> float:
-        """The variance of a share from ``n`` reports, of which one level has n/levels."""
+        """The variance of a share from ``n`` reports, of which one level has n/levels.
+
+        Args:
+            n: Number of reports.
+            share: True share to state it for; by default the one where it is largest.
+            concentration: Sum of the squared shares of all other values; the worst by default.
+        """
         here = max(1, positive_int(n, "n") // self.levels)
         return self.sketch.variance(here, share, concentration=concentration)
 
@@ -130,6 +146,12 @@ class HeavyHitters(Protocol, name="heavy_hitters"):
 
         By normal approximations. ``squares`` and ``largest`` are the sum of squared shares and the largest share, of
         beginnings, that one expects at the last level.
+
+        Args:
+            n: Number of reports.
+            confidence: Probability with which the value is found.
+            squares: Sum of squared shares that is expected of the other values.
+            largest: Largest share that is expected of any other value.
         """
         here = max(1, positive_int(n, "n") // self.levels)
         failure = failure_probability(confidence)
