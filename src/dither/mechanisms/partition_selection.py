@@ -88,6 +88,11 @@ def certified_ladder(epsilon: Fraction, delta: Fraction) -> Ladder:
 class PartitionSelection:
     """Decides which keys found in the data may be shown: the more units hold a key, the likelier it is kept.
 
+    Args:
+        epsilon: ε of the whole selection.
+        delta: δ of the whole selection, below 1.
+        groups: Most keys that one unit holds; more are refused by ``loss``.
+
     Guarantee: (ε, δ) for units that hold up to ``groups`` keys each, under add_remove; no rule that is
         (ε/groups, δ/groups)-private for each key keeps any key with a larger probability (Desfontaines, Voss, Gipson &
         Mandayam 2022). See partition_selection.md.

@@ -36,6 +36,12 @@ class Quantile:
     Values are clamped to the bounds and rounded to the grid; infinities are clamped too, NaN counts as a missing value.
     No value, and no number of them, is refused: an empty table answers as any other.
 
+    Args:
+        scale: Scale of the choice: the larger, the less a release costs.
+        bounds: Lower and upper bound, stated without looking at the data.
+        step: Distance of the points of the grid; smaller ones cost no privacy.
+        q: Quantile strictly between 0 and 1, or several in ascending order.
+
     Guarantee: 2·max(q, 1−q)/scale-private under add_remove and 2/scale-private under replace, for each quantile, with
         the loss of the exponential mechanism (Smith 2011; quantile.md); several quantiles compose.
     Assumes: bounds and step are public, and a unit has at most ``rows`` values.

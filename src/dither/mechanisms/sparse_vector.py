@@ -42,6 +42,13 @@ class Above:
 class SparseVector:
     """Tells which answers of a stream lie above a public threshold, up to ``count`` of them.
 
+    Args:
+        threshold_scale: Scale of the noise on the threshold.
+        query_scale: Scale of the noise on every answer, within a factor of 32 of the other.
+        count: How many answers above the threshold are given, after which the session ends.
+        monotone: Promise that a unit moves all answers the same way, as counts do; under add_remove only.
+        numeric_scale: Scale of the noise on the values of answers above; None tells no values.
+
     Guarantee: Δ/threshold_scale + 2·count·Δ/query_scale (count·Δ/query_scale for monotone queries), however many
         answers lie below (Lyu, Su & Li 2017, Algorithm 7); numeric answers add count·Δ/numeric_scale. See
         sparse_vector.md.

@@ -33,6 +33,13 @@ class TreeCounter:
 
     Every dyadic block of time has one noisy sum; a running sum adds up at most log₂ T + 1 of them.
 
+    Args:
+        scale: Scale of the noise on each node of the tree.
+        horizon: Most increments; public.
+        noise: "laplace" for pure ε, "gaussian" for zCDP.
+        step: Grid that increments are rounded down to.
+        bound: Increments are clamped to ±bound; None promises that they keep to the sensitivity.
+
     Guarantee: an increment that moves by Δ moves ⌊log₂ T⌋ + 1 blocks by Δ each, so the whole stream of T answers costs
         as many Laplace (or Gaussian) losses of Δ/scale (Dwork, Naor, Pitassi & Rothblum 2010; Chan, Shi & Song 2011),
         for increments chosen adaptively too. See tree_counter.md.

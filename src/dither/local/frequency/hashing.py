@@ -55,6 +55,12 @@ class LocalHashing(
 
     ``word`` is the number of bits that the hash computes with: 32 for up to 65,536 values, else 64.
 
+    Args:
+        domain: Public list of values: their number, or labels.
+        buckets: Buckets of a hash.
+        keep: Probability of the truth; the larger, the more a report costs.
+        word: Bits that the hash computes with, even; by default 32 or 64.
+
     Guarantee: ln(keep·(g−1)/(1−keep))-private under REPLACE for g buckets, whatever the hash: given the hash it is
         g-ary response. ``loss()`` is the exact pair, in which the hash, drawn by the client, may also hide the
         difference.

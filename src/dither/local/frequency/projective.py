@@ -34,6 +34,11 @@ class ProjectiveResponse(
 
     ``prime`` is q.
 
+    Args:
+        domain: Public list of values: their number, or labels.
+        prime: Size of the field, near e^ε + 1.
+        keep: Probability of a point orthogonal to that of the truth.
+
     Guarantee: ln(keep·q^(t−1)/((1−keep)·c))-private under REPLACE, where c of all points, which are c + q^(t−1), are
         orthogonal to a given one.
     Accuracy: with q near e^ε + 1 the variance is within a few per cent of that of subset selection, the least there

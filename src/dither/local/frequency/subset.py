@@ -29,6 +29,11 @@ class SubsetSelection(
 ):
     """Everybody names ``subset`` values: their own is among them with probability ``keep``, the others drawn alike.
 
+    Args:
+        domain: Public list of values: their number, or labels.
+        subset: How many values a report names.
+        keep: Probability that the truth is among them.
+
     Guarantee: ln(keep·(k−subset)/((1−keep)·subset))-private under REPLACE (Wang et al. 2016; Ye & Barg 2018).
     Accuracy: no ε-private report has a smaller worst-case error over all values at once; the margin over the optimised
         unary encoding vanishes for many values. With subset = 1 this is k-ary response.

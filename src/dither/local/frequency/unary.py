@@ -42,6 +42,11 @@ class BitCoins:
 class Unary(BitCoins, FrequencyOracle, name="unary", fields={"domain": DOMAIN, "keep": FRACTION, "noise": FRACTION}):
     """A bit for every value: that of the true one is sent as 1 with probability ``keep``, any other with ``noise``.
 
+    Args:
+        domain: Public list of values: their number, or labels.
+        keep: Probability that the true bit is sent as 1.
+        noise: Probability that any other bit is sent as 1, below keep.
+
     Guarantee: ln(keep·(1−noise)/((1−keep)·noise))-private under REPLACE: two values differ in two bits.
     Accuracy: ``optimized`` has variance 4e^ε/(e^ε−1)²/n for rare values, whatever their number; ``symmetric`` (basic
         RAPPOR of Erlingsson, Pihur & Korolova 2014) has e^{ε/2}/(e^{ε/2}−1)²/n, which is more.

@@ -46,6 +46,12 @@ class PiecewiseMean(
     The piecewise mechanism of Wang, Xiao, Yang, Zhao, Hui, Shin, Shin & Yu (2019) on a grid, where its probabilities
     are fractions.
 
+    Args:
+        bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer one.
+        steps: Steps of the grid between the bounds.
+        window: Cells that begin at the number.
+        keep: Probability of a cell of the window.
+
     Guarantee: ln(keep·steps/((1−keep)·window))-private under REPLACE: a cell of the window against one outside.
     Accuracy: variance (B/2)²·(4e^{ε/2}/(3(e^{ε/2}−1)²))/n at most, on a fine grid; least for numbers in the middle.
 
@@ -162,6 +168,11 @@ class HybridMean(LocalMean, name="hybrid_mean"):
     """Asks piecewise with probability ``share``, else for one bit; the report tells which it was.
 
     The hybrid mechanism of Wang et al. (2019): the two have their largest variances for different numbers.
+
+    Args:
+        share: Probability of the piecewise part.
+        piecewise: Piecewise part.
+        bit: One-bit part, with the same bounds.
 
     Guarantee: that of both parts, which have one ε under REPLACE; the curve is their mean.
     Accuracy: the smallest largest variance of all protocols here from ε = 0.61 on; the same for nearly all numbers.

@@ -99,6 +99,11 @@ class OneBitVector(
     The ℓ∞ mechanism of Duchi, Jordan & Wainwright (2018); corners that agree in just half of the coordinates are
     equally likely for the two answers.
 
+    Args:
+        dimension: Number of coordinates.
+        bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer one.
+        keep: Probability of a corner on the side of the truth.
+
     Guarantee: ln(keep/(1−keep))-private under REPLACE, whatever the number of coordinates.
     Accuracy: variance of each coordinate about (B/2)²·(π/2)·d·((e^ε+1)/(e^ε−1))²/n for d coordinates.
 
@@ -231,6 +236,11 @@ class SampledVector(
     fields={"dimension": DIMENSION, "coordinates": DIMENSION, "collection": collection_field("mean")},
 ):
     """Draws ``coordinates`` of the ``dimension`` coordinates for every person and asks for each of them by ``mean``.
+
+    Args:
+        dimension: Number of coordinates.
+        coordinates: How many coordinates a person reports.
+        mean: Protocol of each of them; its loss counts once for each.
 
     Guarantee: as many reports of ``mean`` as coordinates are drawn, composed; which are drawn doesn't depend on the
         vector (Wang et al. 2019).

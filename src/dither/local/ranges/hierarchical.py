@@ -43,6 +43,11 @@ class HierarchicalRanges(OrderedRanges, name="hierarchical_ranges"):
     ``oracles`` has one frequency oracle for each level, from the coarsest; that of level l, from 1, has branching^l
     values. Level estimates are made consistent by least squares (Hay, Rastogi, Miklau & Suciu 2010).
 
+    Args:
+        domain: Ordered public list of values: their number, or labels.
+        branching: Children of each node of the tree.
+        oracles: Frequency oracle of each level, from the coarsest.
+
     Guarantee: the mean of the oracles' curves under REPLACE, since the level is drawn whatever the value is.
     Accuracy: ``error``; a range is a sum of at most 2·(branching − 1) nodes for each level (Cormode, Kulkarni &
         Srivastava 2019).

@@ -57,6 +57,14 @@ class Rappor(
     clients fall into. A bit of the filter is turned round for ever with probability f/2; a permanent 1 is reported as 1
     with probability q, a permanent 0 with probability p.
 
+    Args:
+        bits: Bits of a filter.
+        hashes: Bits that one value sets.
+        cohorts: Groups with hash functions of their own.
+        f: Probability that a permanent bit is drawn anew, half of which are lies: what all reports together cost.
+        p: Probability that a permanent 0 is reported as 1.
+        q: Probability that a permanent 1 is reported as 1, above p.
+
     Guarantee: one report is h·ln(q*(1−p*)/(p*(1−q*)))-private under REPLACE, where q* and p* are the probabilities that
         a bit of the filter that is 1 or 0 is reported as 1 (``hit`` and ``miss``). Any number of reports about one
         value is 2h·ln((1−f/2)/(f/2))-private together (Erlingsson, Pihur & Korolova 2014, Theorems 1 and 2).

@@ -28,6 +28,14 @@ class CountMeanSketch(
 ):
     """A noisy bit for each bucket: that of the value's bucket is 1 with probability ``keep``, any other with ``noise``.
 
+    Args:
+        keep: Probability that the true bit is sent as 1.
+        noise: Probability that any other bit is sent as 1, below keep.
+        domain: Public list of values, or None for an open one.
+        hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
+        buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
+        seed: Chooses the hash functions, 32 hexadecimal digits, public; drawn by default.
+
     Guarantee: ln(keep·(1−noise)/((1−keep)·noise))-private under REPLACE, as a unary encoding of the bucket.
     Accuracy: Apple's (``for_epsilon``) has variance about e^{ε/2}/(e^{ε/2}−1)²/n for rare values, ``optimized`` about
         4e^ε/(e^ε−1)²/n, plus 1/(m−1)/n and the collisions.

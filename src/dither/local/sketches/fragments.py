@@ -92,6 +92,14 @@ class SequenceFragments(
 ):
     """Collects words of at most ``length`` letters; longer ones are cut, letters not in the alphabet become one letter.
 
+    Args:
+        fragments: Sketch of tagged fragments; its domain is the number of them.
+        words: Sketch of whole words, of an open domain.
+        alphabet: Letters that values are written in; any other becomes one letter.
+        length: Symbols of a value; what is longer is cut.
+        fragment: Letters of a fragment; length is a multiple of it.
+        tag_bits: Bits of the hash by which fragments of one word are recognised.
+
     Guarantee: both sketches are composed: their losses add, under REPLACE. The position is drawn without regard to the
         word, and costs nothing.
     Assumes: a public alphabet, and one report for each person.

@@ -29,6 +29,13 @@ LINES = 32
 class HadamardSketch(SignCoin, HashedSketch, name="hadamard_sketch", fields={**TABLE, "keep": FRACTION}):
     """An entry of the Hadamard matrix, in a row that is drawn and the column of the value's bucket; true with ``keep``.
 
+    Args:
+        keep: Probability of the true sign.
+        domain: Public list of values, or None for an open one.
+        hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
+        buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
+        seed: Chooses the hash functions, 32 hexadecimal digits, public; drawn by default.
+
     Guarantee: ln(keep/(1−keep))-private under REPLACE: a sign by randomised response.
     Accuracy: variance about ((e^ε+1)/(e^ε−1))²/n and the collisions: more than the count-mean sketch for ε above 1,
         from reports of a few bytes.

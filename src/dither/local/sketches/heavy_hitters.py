@@ -50,6 +50,13 @@ class HeavyHitters(Protocol, name="heavy_hitters"):
     ``values`` says what symbols are: the bits of whole numbers, the bytes of a text in UTF-8, or the letters of an
     ``alphabet``. Longer texts are cut; letters that aren't in the alphabet become one letter.
 
+    Args:
+        sketch: Sketch of beginnings, of an open domain; its loss is that of a report.
+        values: How values are written: whole numbers, UTF-8 or letters.
+        length: Symbols of a value; what is longer is cut.
+        step: Symbols that become known at each level.
+        alphabet: Letters that values are written in; any other becomes one letter.
+
     Guarantee: that of the sketch, for the whole value: a person reports one beginning, and the level is drawn without
         regard to the value.
     Assumes: one report for each person.
