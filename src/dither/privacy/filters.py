@@ -35,7 +35,7 @@ class _Spending:
 
 
 class Filter(_Spending, ABC):
-    """A budget that can't be overspent, whoever chooses the parameters."""
+    """A budget that can't be overspent, even if parameters are chosen adaptively."""
 
     @abstractmethod
     def fits(self, loss: PrivacyLoss) -> bool:

@@ -1,6 +1,6 @@
 """A client randomises one person's value on that person's own device; it needs nothing but Python.
 
-Whoever collects publishes a *description*: the protocol and its parameters as JSON, every probability as an exact
+The collector publishes a *description*: the protocol and its parameters as JSON, every probability as an exact
 fraction. A client is made from it, so a person (or their app) can read what will happen to an answer before giving it.
 """
 
@@ -254,7 +254,7 @@ def bytes_for(size: int) -> int:
 
 
 def packed(bits: Iterable[bool], size: int) -> bytes:
-    """So many bits as bytes, bit i in bit i mod 8, from the lowest, of byte i div 8."""
+    """Bits as bytes: bit i in bit i mod 8, from the lowest, of byte i div 8."""
     out = bytearray(-(-size // 8))
     for place, bit in enumerate(bits):
         out[place >> 3] |= bit << (place & 7)

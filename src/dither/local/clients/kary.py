@@ -49,7 +49,7 @@ def kary_odds(keep: Fraction, size: int) -> Fraction:
 
 
 def check_keep(keep: Fraction, size: int) -> None:
-    """Refuse to answer honestly, whoever asks."""
+    """Refuse a collection that asks for an honest answer."""
     if not Fraction(1, size) < keep < 1:
         raise InvalidParameter(
             f"keep must lie above 1/{size}, one over the number of values, and below 1: an honest answer isn't private"

@@ -362,7 +362,7 @@ def aggregator_of(saved: Mapping[str, Any]) -> Aggregator[Any]:
 
 
 def _collection_of(saved: Mapping[str, Any]) -> Protocol:
-    """The protocol of a saved aggregate; one that isn't known is no damage, so the reason is told."""
+    """The protocol of a saved aggregate; an unknown protocol isn't damage, so the error says why."""
     try:
         return protocol_of(saved["collection"])
     except InvalidParameter as problem:

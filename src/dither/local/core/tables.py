@@ -12,7 +12,7 @@ from dither.brief import printable
 from dither.mechanisms.base import Floats
 from dither.mechanisms.response_estimates import ReadOnlyArrays
 
-# A table shows so many rows; whoever wants all of them has the arrays.
+# Rows of a table; the arrays have all.
 MOST_ROWS = 20
 # Digits that are worth reading: two of the width of the narrowest interval, and no more than this behind the point.
 MOST_DIGITS = 7

@@ -29,7 +29,7 @@ MAKERS: dict[str, Callable[[Any, Number], FrequencyOracle]] = {
 }
 # A report costs its sender a message anyway; payloads below this are as good as empty.
 SMALL_REPORT = 16
-# Counting so many bits or hashes takes about a second.
+# Bits or hashes that are counted in about a second.
 QUICK_WORK = 10**9
 
 

@@ -44,7 +44,7 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 LARGEST_DOMAIN = 2**24
 # As many people at a time as keep all arrays in the cache.
 BLOCK_PEOPLE = 1 << 16
-# A domain of so many values is small enough that all laws of a client can be listed.
+# Domains of up to this size are small enough for all laws of a client to be listed.
 FEW = 4
 
 

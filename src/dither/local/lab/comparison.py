@@ -21,7 +21,7 @@ HEADINGS = ("protocol", "ε", "ε shuffled", "bytes", "error, theory", "measured
 class ProtocolRow:
     """One protocol.
 
-    ``epsilon`` is the local ε of a report, ``shuffled`` the central one at δ for whoever sees only shuffled reports.
+    ``epsilon`` is the local ε of a report, ``shuffled`` the central one at δ when only shuffled reports are seen.
     ``report_bytes`` counts the whole report. ``theory`` and ``measured`` are standard errors of a share, or of a mean;
     None where none is stated, or nothing was found.
     """
@@ -121,5 +121,5 @@ def compare(
 
 
 def central_epsilon(protocol: Protocol, users: int, delta: float = DELTA) -> float:
-    """The ε at ``delta`` of one report among those of ``users`` people, for whoever sees them shuffled."""
+    """The ε at ``delta`` of one report among those of ``users`` people, if only shuffled reports are seen."""
     return shuffled(protocol, users).epsilon(delta)

@@ -29,13 +29,13 @@ from dither.local.sketches.sketch import HashedSketch
 from dither.numeric import positive_int
 from dither.progress import Watch, unwatched
 
-# So many people are randomised and counted between two looks at the clock.
+# People who are randomised and counted between two readings of the clock.
 CHUNK = 100_000
-# A single number is estimated so often, with so many people in all, that its error can be told.
+# Repetitions of the estimate of a single number, and people in all, for its error to be measured.
 REPEATS, REPEATED_PEOPLE = 25, 2_000_000
 # Numbers and ordered values follow a beta distribution with these parameters: lopsided, like most things.
 SHAPE = (2.0, 5.0)
-# A variance that depends on the value is averaged over so many of them.
+# Number of values that a variance is averaged over.
 AVERAGED = 64
 LARGEST_DIMENSION = 16
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -119,7 +119,7 @@ class _Run:
     watch: Watch
 
     def collected(self, draw: Callable[[int], Any]) -> tuple[Aggregator[Any], float]:
-        """An aggregate of everybody's reports, and the seconds that it took; ``draw`` makes so many people's values."""
+        """An aggregate of everybody's reports, and the seconds that it took; ``draw`` makes people's values."""
         aggregate, taken = self.protocol.aggregator(), 0.0
         for start in range(0, self.people, CHUNK):
             values = draw(min(CHUNK, self.people - start))

@@ -263,7 +263,7 @@ def checked_steps(steps: int, most: int, name: str = "steps") -> int:
 
 
 def checked_numbers(values: Any, columns: int | None = None) -> Floats:
-    """A list of numbers as floats, or a table with so many columns; the message of the error doesn't repeat any."""
+    """A list of numbers as floats, or a table with ``columns`` columns; the error message repeats no value."""
     shape = "a list of numbers" if columns is None else f"a table of numbers with {columns} columns"
     try:
         array = np.asarray(values)

@@ -18,7 +18,7 @@ from dither.local.frequency.oracle import Label
 from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, as_fraction
 
-# A distribution function is shown at so many values.
+# Number of values that a distribution function is shown at.
 TENTHS = 10
 # From two places, first and one beyond the last: the estimate, and the middle and half the width of its interval.
 RangeOf: TypeAlias = Callable[[int, int], tuple[float, float, float]]

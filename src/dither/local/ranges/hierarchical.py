@@ -102,7 +102,7 @@ class HierarchicalRanges(OrderedRanges, name="hierarchical_ranges"):
         return up(math.sqrt(2 * most * math.log(2 / failure_probability(confidence))))
 
     def proxies(self, nodes: Ints, reports: Floats) -> Floats:
-        """For every level, how much sums of so many of its nodes vary at most: e^{s²·proxy/2} bounds E[e^{s·error}].
+        """For every level, how much a sum of ``nodes`` nodes varies at most: e^{s²·proxy/2} bounds E[e^{s·error}].
 
         One node is a coin, of which Kearns & Saul (1998) know the best proxy. The nodes of a k-ary response exclude
         each other, so that their sum is a coin as well; those of a unary encoding are negatively associated, so that

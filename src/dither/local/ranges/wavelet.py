@@ -26,7 +26,7 @@ from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, as_fraction, positive_int, up
 from dither.privacy import PrivacyLoss
 
-# The law of the client is listed in full for so many values.
+# Values for which the law of the client is listed in full.
 FEW_VALUES = 8
 
 

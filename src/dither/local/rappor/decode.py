@@ -39,7 +39,7 @@ Matrix = csr_array
 
 # Least squares with more unknowns than half of its equations would mostly fit noise.
 MOST_UNKNOWNS = 2
-# Of the candidates that nobody has, about so many are picked by chance for each equation of the half that tests.
+# Expected number of false candidates that are picked for each equation of the half that tests.
 PICKED_BY_CHANCE = 1 / 8
 # Columns as alike as this can't be told apart.
 SMALLEST_CONDITION = 1e-8
@@ -49,7 +49,7 @@ ENOUGH_COHORTS = 16
 FOLLOWED = 64
 # Tests take sums over all reports to be normal. Of a single report one in twelve would find what isn't there.
 FEWEST_REPORTS = 24
-# Whoever prints a decoding is told of a misfit that chance alone has once in so many times.
+# A printed decoding warns of a misfit whose p-value is below this.
 SUSPICIOUS = 1e-6
 CHUNK = 1 << 22
 

@@ -39,7 +39,7 @@ from dither.privacy import Adjacency, ApproximateLoss, PrivacyLoss, PureLoss, co
 
 # Work is done in blocks of about this many coins, one byte each, which stay in the second-level cache.
 BLOCK_BYTES = 1 << 20
-# Above so many reports of one value the limit for infinitely many is used, which costs slightly more.
+# Above this number of reports of one value the limit for infinitely many is used, which costs slightly more.
 MOST_EXACT_REPORTS = 256
 # Ratios of probabilities over several reports are rounded up to this: their fractions would have thousands of digits.
 ROUNDED_TO = 1 << 64
@@ -205,7 +205,7 @@ class Rappor(
         return self.loss() + PureLoss(later * self.bits * Fraction(log_up(odds)), Adjacency.REPLACE)
 
     def _repeated_loss(self, reports: int) -> PrivacyLoss:
-        """What so many reports about one value cost together."""
+        """What ``reports`` reports about one value cost together."""
         if reports == 1:
             return self.loss()
         if reports > MOST_EXACT_REPORTS:

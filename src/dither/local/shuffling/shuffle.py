@@ -33,7 +33,7 @@ from dither.privacy import Adjacency, Array, Direction, Json, PrivacyLoss, PureL
 FIELDS = ("odds", "weight", "clones", "silent", "common")
 # Of several valid bounds the one is taken that is lowest here.
 TYPICAL_DELTA, TYPICAL_USERS = Fraction(1, 10**6), 3_000
-# So many points of a curve are worked out one by one; more are read off chords.
+# Up to this number of points of a curve are computed one by one; more are read off chords.
 FEW_POINTS = 64
 MOST_NODES, FEWEST_NODES = 400, 64
 # The work that the chords of one loss may take: nodes times numbers of clones.
@@ -49,7 +49,7 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
     Guarantee: the pair of ``shuffle.md`` dominates the shuffled reports of any two neighbours, whatever the others
         report about. For binary answers it is that of Feldman, McMillan & Talwar 2023, for any local ε that of 2021.
     Assumes: nobody sees which report is whose, nor when it came; at least ``users`` people send a report drawn as the
-        protocol says. Count out those who may tell theirs to whoever looks.
+        protocol says. Leave out people who may reveal their own report.
 
     Example:
         >>> two_coins = Randomiser(odds=Fraction(3), weight=Fraction(1, 4), clones=Fraction(1, 4))

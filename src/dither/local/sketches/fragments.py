@@ -60,7 +60,7 @@ LOWER_CASE = "abcdefghijklmnopqrstuvwxyz"
 FALSE_FRAGMENTS = 0.25
 # Bounds of what all fragments of a position depend on may fail so often: then more words are looked up, or fewer.
 LOOSE = 0.01
-# Of so many words that are looked up a detection limit is reckoned.
+# Number of words that are looked up, as detection limits assume it.
 LOOKED_UP = 1000
 
 

@@ -21,7 +21,7 @@ from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, as_fraction
 
 HALF = Fraction(1, 2)
-# So many functions are transformed at a time, which stay in the second-level cache.
+# Functions that are transformed at a time: they fit into the second-level cache.
 LINES = 32
 
 

@@ -24,9 +24,9 @@ from dither.local.frequency.oracle import Ints, Label, places
 
 Buckets = npt.NDArray[np.uint16]
 
-# A table of so many buckets, two bytes each, is made at a time.
+# Buckets of a table that is made at a time, two bytes each.
 TABLE = 1 << 24
-# So many buckets at a time are looked up: their places, eight bytes each, stay in the second-level cache.
+# Buckets that are looked up at a time: their places, eight bytes each, fit into the second-level cache.
 LOOKED_UP = 1 << 16
 
 

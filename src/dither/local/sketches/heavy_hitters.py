@@ -2,7 +2,7 @@
 
 A prefix tree (TreeHist of Bassily, Nissim, Stemmer & Thakurta 2017; the prefix extending method of Wang, Li & Jha
 2018). Everybody draws a level of the tree and reports the beginning of their value, of that level's length, by a
-sketch. Whoever counts goes down the tree: the ways to continue what was frequent at one level are looked up at the
+sketch. The collector goes down the tree: the ways to continue what was frequent at one level are looked up at the
 next, which other people report. Nobody is asked twice, and nothing depends on answers of others.
 """
 
@@ -35,11 +35,11 @@ from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, positive_int
 from dither.privacy import PrivacyLoss
 
-# So many beginnings that nobody has may go on, by chance, at each level but the last, where it is decided.
+# Expected number of false beginnings that pass each level but the last, where it is decided.
 FALSE_BEGINNINGS = 0.5
 # Bounds of what all beginnings of such a level depend on may fail so often: then more are looked at, or fewer.
 LOOSE = 0.01
-# Of so many beginnings that go on a detection limit is reckoned.
+# Number of beginnings that pass a level, as detection limits assume it.
 GO_ON = 64
 
 

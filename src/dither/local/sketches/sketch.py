@@ -65,7 +65,7 @@ EACH, ALL = 0.875, 0.125
 COINS, COLLISIONS = 6 / 7, 1 / 14
 # With fewer functions their spread isn't known well enough, and squared shares are bounded by the largest share.
 FEWEST_FUNCTIONS = 30
-# So many standard errors above the truth a bound of squared shares is expected to be, for planning.
+# Standard errors by which a bound of squared shares is expected to exceed the truth, for planning.
 PLANNED = 2.5
 
 

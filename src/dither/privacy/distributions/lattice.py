@@ -21,7 +21,7 @@ from dither.privacy.curve import REACHES, Array, Curve, Direction
 STEP = 0.04
 # A loss beyond is booked as infinite.
 LARGEST_REACH = float(REACHES[-1])
-# Dents are taken out of a curve in so many rounds, all at once; what then is left point by point.
+# Rounds in which all dents of a curve are taken out at once; what is left then goes point by point.
 HULL_ROUNDS = 40
 
 
