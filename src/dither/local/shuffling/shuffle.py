@@ -21,8 +21,8 @@ from dither.errors import InvalidParameter
 from dither.local.core.protocol import Protocol
 from dither.local.frequency.oracle import FrequencyOracle
 from dither.local.frequency.participation import Participation
+from dither.local.shuffling._views import LOWEST, Chords
 from dither.local.shuffling.curve import LARGEST_ODDS, Randomiser, ShuffledCurve, curve_of
-from dither.local.shuffling.views import LOWEST, Chords
 from dither.mechanisms.kary_response import KaryResponseLoss
 from dither.mechanisms.randomized_response import RandomizedResponseLoss, check_odds
 from dither.numeric import Number, exp_up, fraction_down, fraction_up, largest_true, log_up, positive, positive_int, up
