@@ -16,7 +16,7 @@ from dither.cli.screen import console, printable, say
 from dither.errors import InvalidParameter, MissingLibrary
 
 if TYPE_CHECKING:
-    from dither.local.lab.catalogue import ListedProtocol
+    from dither.local.lab.catalogue import Catalogued
     from dither.local.lab.comparison import ProtocolTable
     from dither.local.lab.simulation import Simulation
 from dither.local.core.tables import within
@@ -70,7 +70,7 @@ def simulate(
             screen.print(Text(f"picture: {plot}"))
 
 
-def _show(known: ListedProtocol, tried: Simulation, screen: Console) -> None:
+def _show(known: Catalogued, tried: Simulation, screen: Console) -> None:
     screen.print(Text(f"{known.title}: {known.about}", style="bold"))
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for heading in ("value", "true", "estimated", "interval", ""):
@@ -119,7 +119,7 @@ def _show_cost(tried: Simulation, delta: float, screen: Console) -> None:
     )
 
 
-def _draw(known: ListedProtocol, tried: Simulation, path: Path) -> None:
+def _draw(known: Catalogued, tried: Simulation, path: Path) -> None:
     from dither.pictures import EXACT, LINE, PRIVATE, picture
 
     shown = min(len(tried.labels), DRAWN)

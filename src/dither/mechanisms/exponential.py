@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -171,7 +172,7 @@ def checked_counts(candidates: int, optimal: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class ScoreMechanism:
+class ScoreMechanism(ABC):
     """A mechanism that chooses a candidate by its score; ``monotone``: a unit moves all scores the same way."""
 
     scale: Fraction
@@ -180,6 +181,32 @@ class ScoreMechanism:
     def __init__(self, scale: Number, *, monotone: bool = False) -> None:
         object.__setattr__(self, "scale", positive(scale, "scale"))
         object.__setattr__(self, "monotone", bool(monotone))
+
+    @abstractmethod
+    def error(self, confidence: Number = 0.95, *, candidates: int, optimal: int = 1) -> float:
+        """How far below the best score the choice falls at most, with this confidence.
+
+        Args:
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+            candidates: Number of candidates: public, whatever the data say.
+            optimal: How many candidates are best; more make the bound smaller.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def largest(guarantee: Guarantee) -> Fraction:
+        """The largest length of the interval of losses, as a multiple of 1/scale, that meets a guarantee."""
+
+    @classmethod
+    def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
+        """The smallest scale that meets a guarantee.
+
+        Args:
+            guarantee: What one release may cost.
+            sensitivity: How far one unit moves the scores: l∞.
+            monotone: Promise that a unit moves all scores the same way, as counts do; halves the loss under add_remove.
+        """
+        return cls(score_range(sensitivity, monotone=monotone) / cls.largest(guarantee), monotone=monotone)
 
     def worst_pair(self, sensitivity: Sensitivity) -> tuple[Floats, Floats]:
         """Two candidates that change places, as far apart as the sensitivity allows."""
@@ -222,16 +249,16 @@ class Exponential(ScoreMechanism):
 
         With weights, ``candidates`` and ``optimal`` are the total weight and that of the best. In the worst case all
         others score exactly x less: (n−k)e^−x/(k + (n−k)e^−x) = β, in scales. The usual ln(n/k) + ln(1/β) is larger.
-
-        Args:
-            confidence: Probability with which the bound holds, strictly between 0 and 1.
-            candidates: Number of candidates: public, whatever the data say.
-            optimal: How many candidates are best; more make the bound smaller.
         """
         others, best = checked_counts(candidates, optimal)
         if others == 0:
             return 0.0
         return up(fraction_up(self.scale) * _unit_error(failure_probability(confidence), others, best))
+
+    @staticmethod
+    def largest(guarantee: Guarantee) -> Fraction:
+        """The range η that solves (1 − e^{(ε−η)/2})² = δ·(1 − e^−η)."""
+        return largest_range(guarantee)
 
     def expected_shortfall(self, *, candidates: int, optimal: int = 1) -> float:
         """The largest E[best − score]: scale·W((n−k)/(ke)), Lambert's W; below the usual scale·ln(n/k)."""
@@ -307,18 +334,6 @@ class Exponential(ScoreMechanism):
             logs = logs + np.array([math.log(int(w)) if w else -math.inf for w in weights])
         shares = np.exp(logs - logs.max())
         return FiniteLaw(shares / shares.sum())
-
-    @classmethod
-    def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
-        """The smallest scale for (ε, δ): the range η that solves (1 − e^{(ε−η)/2})² = δ·(1 − e^−η).
-
-        Args:
-            guarantee: What one release may cost.
-            sensitivity: How far one unit moves the scores: l∞.
-            monotone: Promise that a unit moves all scores the same way, as counts do; halves the loss under add_remove.
-        """
-        width = largest_range(guarantee)
-        return cls(score_range(sensitivity, monotone=monotone) / width, monotone=monotone)
 
     @classmethod
     def for_error(

@@ -14,7 +14,7 @@ from dither.errors import NotPrivate
 from dither.mechanisms import grid
 from dither.mechanisms.base import Floats, Ints, failure_probability
 from dither.mechanisms.exponential import ScoreMechanism, checked_counts, score_array, score_range
-from dither.mechanisms.permute_and_flip import largest_pure
+from dither.mechanisms.permute_and_flip import PermuteAndFlip
 from dither.numeric import Number, fraction_up, smallest_true, up
 from dither.privacy import Guarantee, PureLoss, Sensitivity
 
@@ -70,11 +70,6 @@ class NoisyMax(ScoreMechanism):
 
         A union bound: each of the worse candidates against one of the best. Scores beyond ±2^44 scales are clamped, and
         then compared as such.
-
-        Args:
-            confidence: Probability with which the bound holds, strictly between 0 and 1.
-            candidates: Number of candidates: public, whatever the data say.
-            optimal: How many candidates are best; more make the bound smaller.
         """
         others, _ = checked_counts(candidates, optimal)
         if others == 0:
@@ -97,16 +92,15 @@ class NoisyMax(ScoreMechanism):
         tied = largest(*noisy_words(values[open_ones], noise, self._exponent))
         return int(open_ones[tied[below(tied.size, source)]])
 
+    @staticmethod
+    def largest(guarantee: Guarantee) -> Fraction:
+        """That of any pure loss."""
+        return PermuteAndFlip.largest(guarantee)
+
     @classmethod
     def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
-        """The smallest scale for which ε'-privacy implies (ε, δ).
-
-        Args:
-            guarantee: What one release may cost.
-            sensitivity: How far one unit moves the scores: l∞.
-            monotone: Promise that a unit moves all scores the same way, as counts do; halves the loss under add_remove.
-        """
-        epsilon = largest_pure(guarantee)
+        """The smallest scale for which ε'-privacy implies (ε, δ)."""
+        epsilon = cls.largest(guarantee)
         width = score_range(sensitivity, monotone=monotone)
         least = width / sensitivity.linf_bound() * grid.LEAST_SHARE
         if epsilon < least:

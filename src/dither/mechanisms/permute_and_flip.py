@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import roots_legendre
@@ -48,11 +48,6 @@ class PermuteAndFlip(ScoreMechanism):
 
         With all others at gap x and q = e^{−x/scale}, one of the k best is taken with probability at least
         (1 − q/(k+1))^{n−k}; and the bound of the exponential mechanism holds too.
-
-        Args:
-            confidence: Probability with which the bound holds, strictly between 0 and 1.
-            candidates: Number of candidates: public, whatever the data say.
-            optimal: How many candidates are best; more make the bound smaller.
         """
         others, best = checked_counts(candidates, optimal)
         if others == 0:
@@ -84,22 +79,11 @@ class PermuteAndFlip(ScoreMechanism):
             chances += weight * np.exp(tails.sum() - tails)
         return FiniteLaw(heads * chances)
 
-    @classmethod
-    def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
-        """The smallest scale for which ε'-privacy implies (ε, δ).
-
-        Args:
-            guarantee: What one release may cost.
-            sensitivity: How far one unit moves the scores: l∞.
-            monotone: Promise that a unit moves all scores the same way, as counts do; halves the loss under add_remove.
-        """
-        return cls(score_range(sensitivity, monotone=monotone) / largest_pure(guarantee), monotone=monotone)
-
-
-def largest_pure(guarantee: Guarantee) -> Fraction:
-    """The largest ε' for which ε'-privacy implies (ε, δ): e^ε' = (e^ε + δ)/(1 − δ)."""
-    if not guarantee.delta:
-        return guarantee.epsilon
-    delta = float(guarantee.delta)
-    gain = math.log1p(delta * math.exp(-float(guarantee.epsilon))) - math.log(float(1 - guarantee.delta))
-    return raised(guarantee.epsilon, gain)
+    @staticmethod
+    def largest(guarantee: Guarantee) -> Fraction:
+        """The largest ε' for which ε'-privacy implies (ε, δ): e^ε' = (e^ε + δ)/(1 − δ)."""
+        if not guarantee.delta:
+            return guarantee.epsilon
+        delta = float(guarantee.delta)
+        gain = math.log1p(delta * math.exp(-float(guarantee.epsilon))) - math.log(float(1 - guarantee.delta))
+        return raised(guarantee.epsilon, gain)

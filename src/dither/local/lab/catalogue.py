@@ -85,7 +85,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedProtocol:
+class Catalogued:
     """A protocol of the list."""
 
     name: str
@@ -186,14 +186,14 @@ _ALL: dict[Purpose, tuple[tuple[str, str, str, Callable[..., Protocol]], ...]] =
         ("fragments", "sequence fragments", "new words, put together from their fragments", _fragments),
     ),
 }
-PROTOCOLS: dict[str, ListedProtocol] = {
-    name: ListedProtocol(name=name, title=title, purpose=purpose, about=about, maker=maker)
+PROTOCOLS: dict[str, Catalogued] = {
+    name: Catalogued(name=name, title=title, purpose=purpose, about=about, maker=maker)
     for purpose, rows in _ALL.items()
     for name, title, about, maker in rows
 }
 
 
-def known_protocol(name: str) -> ListedProtocol:
+def known_protocol(name: str) -> Catalogued:
     """The protocol of this name. Raises InvalidParameter with a suggestion if there is none.
 
     Example:

@@ -19,7 +19,7 @@ from dither.errors import InvalidData, InvalidParameter
 from dither.local.core.protocol import Aggregator, Floats, Protocol
 from dither.local.frequency.oracle import FrequencyOracle
 from dither.local.frequency.participation import Participation
-from dither.local.lab.catalogue import ListedProtocol, Purpose, Wanted
+from dither.local.lab.catalogue import Catalogued, Purpose, Wanted
 from dither.local.means.mean import LocalMean
 from dither.local.means.vectors import LocalVector
 from dither.local.ranges.wavelet import WaveletRanges
@@ -68,7 +68,7 @@ class Simulation:
 
 
 def simulate(
-    known: ListedProtocol,
+    known: Catalogued,
     wanted: Wanted,
     users: int,
     *,

@@ -31,10 +31,6 @@ class CountMeanSketch(
     Args:
         keep: Probability that the true bit is sent as 1.
         noise: Probability that any other bit is sent as 1, below keep.
-        domain: Public list of values, or None for an open one.
-        hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
-        buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
-        seed: Chooses the hash functions, 32 hexadecimal digits, public; drawn by default.
 
     Guarantee: ln(keep·(1−noise)/((1−keep)·noise))-private under REPLACE, as a unary encoding of the bucket.
     Accuracy: Apple's (``for_epsilon``) has variance about e^{ε/2}/(e^{ε/2}−1)²/n for rare values, ``optimized`` about
@@ -86,15 +82,7 @@ class CountMeanSketch(
     def optimized(
         cls, epsilon: Number, *, domain: Any = None, hashes: int = 1024, buckets: int = 1024, seed: str | None = None
     ) -> Self:
-        """The sketch of the same loss with the least variance for rare values (Wang, Blocki, Li & Jha 2017).
-
-        Args:
-            epsilon: Largest ε that one report may cost (REPLACE).
-            domain: Public list of values, or None for an open one.
-            hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
-            buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
-            seed: Chooses the hash functions, 32 hexadecimal digits, public; drawn by default.
-        """
+        """The sketch of the same loss with the least variance for rare values (Wang, Blocki, Li & Jha 2017)."""
         noise = 1 / (1 + odds_for_epsilon(epsilon))
         return cls(keep=HALF, noise=noise, domain=domain, hashes=hashes, buckets=buckets, seed=seed)
 

@@ -264,11 +264,7 @@ class SequenceFragments(
         The larger of what fragments need at all positions and what the word needs, by normal approximations;
         ``squares`` and ``largest`` are the sum of squared shares and the largest share that one expects.
 
-        Args:
-            n: Number of reports.
-            confidence: Probability with which the word is found.
-            squares: Sum of squared shares that is expected of the other values.
-            largest: Largest share that is expected of any other value.
+        The arguments are those of ``HeavyHitters.detection_limit``.
         """
         here = max(1, positive_int(n, "n") // self.positions)
         failure = failure_probability(confidence)

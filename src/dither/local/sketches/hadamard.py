@@ -31,10 +31,6 @@ class HadamardSketch(SignCoin, HashedSketch, name="hadamard_sketch", fields={**T
 
     Args:
         keep: Probability of the true sign.
-        domain: Public list of values, or None for an open one.
-        hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
-        buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
-        seed: Chooses the hash functions, 32 hexadecimal digits, public; drawn by default.
 
     Guarantee: ln(keep/(1−keep))-private under REPLACE: a sign by randomised response.
     Accuracy: variance about ((e^ε+1)/(e^ε−1))²/n and the collisions: more than the count-mean sketch for ε above 1,
@@ -59,15 +55,7 @@ class HadamardSketch(SignCoin, HashedSketch, name="hadamard_sketch", fields={**T
     def for_epsilon(
         cls, epsilon: Number, *, domain: Any = None, hashes: int = 1024, buckets: int = 1024, seed: str | None = None
     ) -> Self:
-        """The sketch whose loss is no more than ``epsilon``: ``keep`` is rounded down.
-
-        Args:
-            epsilon: Largest ε that one report may cost (REPLACE).
-            domain: Public list of values, or None for an open one.
-            hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
-            buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
-            seed: Chooses the hash functions, 32 hexadecimal digits, public; drawn by default.
-        """
+        """The sketch whose loss is no more than ``epsilon``: ``keep`` is rounded down."""
         odds = odds_for_epsilon(epsilon)
         return cls(keep=odds / (odds + 1), domain=domain, hashes=hashes, buckets=buckets, seed=seed)
 
