@@ -25,15 +25,7 @@ from dither.mechanisms.discrete_gaussian import (
 from dither.mechanisms.laplace import DiscreteLaplace
 from dither.numeric import Number, as_fraction, fraction_down, fraction_up, positive, positive_int, probability
 from dither.numeric.rounding import SLACK
-from dither.privacy import (
-    Adjacency,
-    ApproximateLoss,
-    Array,
-    Direction,
-    PrivacyLoss,
-    Sensitivity,
-    at_least_nothing,
-)
+from dither.privacy import Adjacency, ApproximateLoss, Array, Direction, PrivacyLoss, Sensitivity, at_least_nothing
 from dither.privacy.loss import checked_delta
 
 Bools: TypeAlias = npt.NDArray[np.bool_]

@@ -22,14 +22,7 @@ from dither.local.clients.base import bytes_for
 from dither.local.core.bits import BLOCK_BYTES
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads, number_field
 from dither.local.frequency.kary import KaryCoin, respond
-from dither.local.frequency.oracle import (
-    FrequencyOracle,
-    Ints,
-    checked_domain,
-    checked_keep,
-    number_rows,
-    row_numbers,
-)
+from dither.local.frequency.oracle import FrequencyOracle, Ints, checked_domain, checked_keep, number_rows, row_numbers
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, ceil_div, positive_int
 

@@ -68,13 +68,7 @@ class Simulation:
 
 
 def simulate(
-    known: Catalogued,
-    wanted: Wanted,
-    users: int,
-    *,
-    seed: int = 0,
-    confidence: float = 0.95,
-    watch: Watch = unwatched,
+    known: Catalogued, wanted: Wanted, users: int, *, seed: int = 0, confidence: float = 0.95, watch: Watch = unwatched
 ) -> Simulation:
     """Try a protocol on ``users`` made-up people: values by Zipf's law, numbers lopsided between their bounds.
 
