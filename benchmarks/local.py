@@ -34,7 +34,7 @@ from dither.local.means.piecewise import PiecewiseMean
 from dither.local.rappor.protocol import Rappor, RapporAggregator
 from dither.local.sketches.count_mean import CountMeanSketch
 from dither.local.sketches.hadamard import HadamardSketch
-from dither.local.sketches.sketch import Sketch
+from dither.local.sketches.sketch import HashedSketch
 from measure import Row, Work, interleaved, run
 
 RESULTS = Path(__file__).parent / "results" / "local.json"
@@ -122,7 +122,7 @@ def error_over_theory(case: Case) -> str:
     people = min(case.people, 20_000)
     if isinstance(protocol, FrequencyOracle):
         stated = [protocol.variance(people, share) for share in truth.tolist()]
-    elif isinstance(protocol, Sketch):
+    elif isinstance(protocol, HashedSketch):
         squares = float(np.sum(truth**2))
         stated = [protocol.variance(people, x, concentration=squares - x * x) for x in truth.tolist()]
     elif isinstance(protocol, Rappor):
@@ -132,7 +132,7 @@ def error_over_theory(case: Case) -> str:
     errors, variances = [], []
     for _ in range(max(1, math.ceil(SHARES / case.domain))):
         values = rng.choice(case.domain, size=people, p=truth)
-        if isinstance(protocol, Sketch):  # the hash functions are a part of the chance
+        if isinstance(protocol, HashedSketch):  # the hash functions are a part of the chance
             protocol = type(protocol).for_epsilon(EPSILON, domain=case.domain)
         aggregate = protocol.aggregator().add(protocol.randomize(values))
         if isinstance(aggregate, RapporAggregator):

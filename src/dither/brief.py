@@ -4,13 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields
+from enum import Enum
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 # So many items of a collection, so many characters of a value, and of a whole object.
 ITEMS = 5
 LONGEST_VALUE = 300
 LONGEST = 1500
+
+
+class SentenceEnum(Enum):
+    """An enumeration whose members say what they mean: ``NAME = value, sentence``. The value alone is stored.
+
+    Example:
+        >>> class Side(SentenceEnum):
+        ...     LEFT = "left", "the side of the heart"
+        >>> Side("left"), Side.LEFT.value, Side.LEFT.sentence
+        (<Side.LEFT: 'left'>, 'left', 'the side of the heart')
+    """
+
+    _value_: str
+    sentence: str
+
+    def __new__(cls, value: Any, sentence: str = "") -> Self:
+        """A member; type checkers take a look-up by value for a call of this."""
+        made = object.__new__(cls)
+        made._value_, made.sentence = value, sentence
+        return made
 
 
 def brief(self: Any) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dither.local import Consistency, HeavyHitters, Kary, LaplaceMean, OneBitVector, Spelling, WaveletRanges
-from dither.local.core.tables import BEYOND, MOST_ROWS, Row, Table, meaning
+from dither.local.core.tables import BEYOND, MOST_ROWS, EstimateRow, EstimateTable, meaning
 from dither.local.frequency.oracle import Shares, shares_from_supports
 from dither.local.means.mean import MeanEstimate
 from dither.local.rappor.decode import Control, Decoding
@@ -64,8 +64,8 @@ def test_other_estimates():
 
 
 def test_names_steer_neither_terminal_nor_page():
-    row = Row(name="\x1b[2J<script>", value=0.25, interval=(0.0, 0.5))
-    table = Table(names="value", values="share", rows=[row], number=1, notes=["a < b"])
+    row = EstimateRow(name="\x1b[2J<script>", value=0.25, interval=(0.0, 0.5))
+    table = EstimateTable(names="value", values="share", rows=[row], number=1, notes=["a < b"])
     assert "\x1b" not in table.text()
     assert "<script>" not in table.markup()
     assert "a &lt; b" in table.markup()
@@ -76,8 +76,8 @@ def test_names_steer_neither_terminal_nor_page():
     [(0.5, "0.33"), (0.05, "0.333"), (5.0, "0.3"), (500.0, "0"), (0.0, "0.3333"), (1e-12, "0.3333333")],
 )
 def test_as_many_digits_as_the_interval_is_worth(width: float, shown: str):
-    row = Row(name="x", value=1 / 3, interval=(1 / 3 - width / 2, 1 / 3 + width / 2))
-    table = Table(names="value", values="share", rows=[row], number=1, notes=[])
+    row = EstimateRow(name="x", value=1 / 3, interval=(1 / 3 - width / 2, 1 / 3 + width / 2))
+    table = EstimateTable(names="value", values="share", rows=[row], number=1, notes=[])
     assert table.cells()[0][1] == shown
     assert meaning(0.9, simultaneous=False, reports=1) == "90% intervals, each by itself; 1 report"
 

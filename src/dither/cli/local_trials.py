@@ -16,7 +16,7 @@ from dither.cli.screen import console, grid, say
 from dither.errors import InvalidParameter, MissingLibrary
 
 if TYPE_CHECKING:
-    from dither.local.lab.catalogue import Known
+    from dither.local.lab.catalogue import Catalogued
     from dither.local.lab.comparison import ProtocolTable
     from dither.local.lab.simulation import Simulation
 from dither.local.core.tables import within
@@ -70,7 +70,7 @@ def simulate(
             screen.print(Text(f"picture: {plot}"))
 
 
-def _show(known: Known, tried: Simulation, screen: Console) -> None:
+def _show(known: Catalogued, tried: Simulation, screen: Console) -> None:
     screen.print(Text(f"{known.title}: {known.about}", style="bold"))
     table = grid("value", "true", "estimated", "interval", "", right=("true", "estimated", "interval"))
     places = list(range(min(ROWS, len(tried.labels))))
@@ -117,7 +117,7 @@ def _show_cost(tried: Simulation, delta: float, screen: Console) -> None:
     )
 
 
-def _draw(known: Known, tried: Simulation, path: Path) -> None:
+def _draw(known: Catalogued, tried: Simulation, path: Path) -> None:
     from dither.pictures import EXACT, LINE, PRIVATE, picture
 
     shown = min(len(tried.labels), DRAWN)

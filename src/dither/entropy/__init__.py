@@ -13,25 +13,13 @@ Every decision compares a uniform number, read bit by bit, with a real number kn
 bounds; see ``samplers.md`` for the proof.
 """
 
-from dither.entropy.bernoulli import (
-    bernoulli,
-    bernoulli_exp,
-    bernoulli_exp_many,
-    bernoulli_many,
-    less_than_exp,
-)
+from dither.entropy.bernoulli import bernoulli, bernoulli_exp, bernoulli_exp_many, bernoulli_many, less_than_exp
 from dither.entropy.gaussian import DiscreteGaussianSampler, gaussian_sampler
 from dither.entropy.intervals import exp_neg_bounds
 from dither.entropy.laplace import DiscreteLaplaceSampler, laplace_sampler
 from dither.entropy.select import permute_and_flip, select, select_many
 from dither.entropy.source import SYSTEM, InsecureSeededSource, Source, SystemSource
-from dither.entropy.uniform import (
-    below,
-    below_many,
-    permutation,
-    poisson_mask,
-    sample_without_replacement,
-)
+from dither.entropy.uniform import below, below_many, permutation, poisson_mask, sample_without_replacement
 
 __all__ = [
     "SYSTEM",

@@ -72,10 +72,7 @@ def bernoulli_exp_many(gaps: NDArray[np.float64], scale: Fraction, source: Sourc
 
 
 def flip(
-    gaps: NDArray[np.float64],
-    exact_gap: Callable[[int], Fraction | None],
-    scale: Fraction,
-    source: Source,
+    gaps: NDArray[np.float64], exact_gap: Callable[[int], Fraction | None], scale: Fraction, source: Source
 ) -> NDArray[np.bool_]:
     """Coins of probability e^(-gap/scale) where ``gaps`` hold the exact gaps rounded once.
 

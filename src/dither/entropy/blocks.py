@@ -383,7 +383,7 @@ class IntegerSampler(ABC):
         return int(self.sample(1, source)[0])
 
     def _for(self, n: int) -> IntegerSampler:
-        """Who draws so many."""
+        """The sampler for this number of draws."""
         if n > _FEW:
             return self
         if self._few is None:

@@ -20,7 +20,7 @@ from dither.errors import InvalidParameter
 
 MAX_VARIANCE = Fraction(2**112)
 _CACHED = 64
-# At most so many, and more than half as many; the second number is for few draws.
+# Upper bounds, of which more than half is used; the second is for few draws.
 _BLOCKS_PER_SIGMA, _WIDE_BLOCKS_PER_SIGMA = 128, 16
 _WEIGHT_GUARD = 64
 

@@ -96,7 +96,7 @@ def steps(gaps: NDArray[np.float64], rate: float) -> NDArray[np.int64]:
     MAX_STEPS, so the cap is below t too.
 
     Tightness: t < (n + 1)(1 + 2^-38) < n + 1.01 as long as n ≤ 2^30; so e^-x ≥ 2^(-1.01/4096) ≈
-    0.99983 times the bound, and ``TIGHTNESS`` leaves room for the roundings of whoever uses it.
+    0.99983 times the bound, and ``TIGHTNESS`` leaves room for the roundings of its callers.
     """
     with np.errstate(over="ignore"):
         product = gaps * rate

@@ -43,12 +43,7 @@ _LARGE = 1 << 20
 _QUICK_COIN = int(intervals.TIGHTNESS * 2**_COIN_BITS)
 
 
-def select(
-    scores: NDArray[np.float64],
-    scale: Fraction,
-    source: Source = SYSTEM,
-    weights: Weights = None,
-) -> int:
+def select(scores: NDArray[np.float64], scale: Fraction, source: Source = SYSTEM, weights: Weights = None) -> int:
     """An index drawn with probability exactly ∝ weights[i]·e^(scores[i]/scale).
 
     A score of −∞ or a weight of 0 is never selected. Weights are whole numbers of any size, 1 if
@@ -58,11 +53,7 @@ def select(
 
 
 def select_many(
-    scores: NDArray[np.float64],
-    scale: Fraction,
-    count: int,
-    source: Source = SYSTEM,
-    weights: Weights = None,
+    scores: NDArray[np.float64], scale: Fraction, count: int, source: Source = SYSTEM, weights: Weights = None
 ) -> NDArray[np.int64]:
     """``count`` independent draws, with replacement, of what :func:`select` draws."""
     proposal = _propose(_checked_scores(scores), Fraction(scale), weights)
@@ -160,15 +151,7 @@ def _propose(scores: NDArray[np.float64], scale: Fraction, weights: Weights) -> 
         whole[possible[part] == -np.inf] = 0
         sizes[part] = whole
     np.cumsum(sizes, out=sizes)  # below 2^63: each is at most 2^bits + 2
-    return _Proposal(
-        scores=scores,
-        best=best,
-        scale=scale,
-        rate=rate,
-        sums=sizes,
-        weights=exact,
-        exponent=bits - top,
-    )
+    return _Proposal(scores=scores, best=best, scale=scale, rate=rate, sums=sizes, weights=exact, exponent=bits - top)
 
 
 def _largest_exponent(possible: NDArray[np.float64], best: float, rate: float, exponents: NDArray[np.int64]) -> int:
@@ -218,8 +201,4 @@ def _split(
     # Integers beyond 64 bits: the leading 53 bits, rounded up.
     lengths = [weight.bit_length() for weight in whole]
     leading = [-(-weight << 53 >> length) for weight, length in zip(whole, lengths, strict=True)]
-    return (
-        np.array(whole, object),
-        np.array(leading, np.float64) * 2.0**-53,
-        np.array(lengths, np.int64),
-    )
+    return (np.array(whole, object), np.array(leading, np.float64) * 2.0**-53, np.array(lengths, np.int64))

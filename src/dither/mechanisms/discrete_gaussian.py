@@ -30,8 +30,8 @@ from dither.privacy import (
     mirrored,
 )
 from dither.privacy.curve import ROUNDING
-from dither.privacy.renyi import check_order
 from dither.privacy.sensitivity import expect_sensitivity
+from dither.privacy.stated import ConcentratedLoss
 
 # Tails beyond this many standard deviations weigh less than e^-800.
 REACH = 40
@@ -106,12 +106,14 @@ def discrete_gaussian_tail_up(variance: Fraction, steps: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class DiscreteGaussianLoss(PrivacyLoss, kind="discrete_gaussian"):
+class DiscreteGaussianLoss(ConcentratedLoss, kind="discrete_gaussian"):
     """Discrete Gaussian noise on one whole number that moves by at most ``shift``."""
 
     variance: Fraction
     shift: int
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    symmetric = True  # reflection swaps the pair
 
     def __post_init__(self) -> None:
         positive(self.variance, "variance")
@@ -126,11 +128,6 @@ class DiscreteGaussianLoss(PrivacyLoss, kind="discrete_gaussian"):
     def rho(self) -> Fraction:
         """The zCDP parameter, exactly."""
         return Fraction(self.shift**2 * self.variance.denominator, 2 * self.variance.numerator)
-
-    @property
-    def symmetric(self) -> bool:
-        """Reflection swaps the pair."""
-        return True
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
         """Pr[z ≤ c] − e^ε·Pr[z ≤ c − n] at the best cut, c just below n/2 − ε·σ²/n."""
@@ -164,18 +161,9 @@ class DiscreteGaussianLoss(PrivacyLoss, kind="discrete_gaussian"):
         near = gaussian_profile(mu * (1 - 1e-15), np.abs(epsilon) * (1 + ROUNDING) + blur) * (1 - 2 * margin - ROUNDING)
         return at_least_nothing(mirrored(np.maximum(near - 1e-300, 0.0), epsilon) * (1 - ROUNDING), epsilon)
 
-    def renyi(self, order: float) -> float:
-        """At most that of continuous noise: α·n²/2σ² (Canonne, Kamath & Steinke 2020, Proposition 5)."""
-        check_order(order)
-        return up(order * fraction_up(self.rho))
-
     def zcdp_exactly(self) -> Fraction:
-        """As it was stated."""
+        """At most that of continuous noise, n²/2σ², as every order (Canonne, Kamath & Steinke 2020, Proposition 5)."""
         return self.rho
-
-    def zcdp(self) -> float:
-        """n²/2σ²."""
-        return fraction_up(self.rho)
 
     def gaussian(self) -> float:
         """Discrete noise has no Gaussian trade-off curve of the same μ."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -55,24 +56,16 @@ class BoundedRangeLoss(PrivacyLoss, kind="bounded_range"):
     exact_range: Fraction
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
+    # the curve is the same both ways, but the pairs it bounds aren't their own mirror images: sampling would otherwise
+    # apply a theorem on such pairs to the Rényi view, which is beyond what any single pair has
+    symmetric = False
+    tight = False
+
     def __post_init__(self) -> None:
         exact = as_fraction(self.exact_range, "range")
         if exact < 0:
             raise InvalidParameter(f"range must not be negative; got {self.exact_range!r}")
         object.__setattr__(self, "exact_range", exact)
-
-    @property
-    def symmetric(self) -> bool:
-        """False: the curve is the same both ways, but the pairs it bounds aren't their own mirror images.
-
-        Sampling would otherwise apply a theorem on such pairs to the Rényi view, which is no single pair's.
-        """
-        return False
-
-    @property
-    def tight(self) -> bool:
-        """The Rényi view is beyond what the curve's pair has."""
-        return False
 
     def pure(self) -> float:
         """The interval contains 0, so no loss exceeds its length."""
@@ -178,16 +171,53 @@ def checked_counts(candidates: int, optimal: int) -> tuple[int, int]:
     return all_of_them - best, best
 
 
-def balanced_scores(sensitivity: Sensitivity, *, monotone: bool) -> tuple[Floats, Floats]:
-    """Two candidates' scores before and after, as far apart as the sensitivity allows."""
-    step = fraction_down(sensitivity.linf_bound())
-    if monotone and sensitivity.adjacency is Adjacency.ADD_REMOVE:
-        return np.array([0.0, step / 2]), np.array([step, step / 2])
-    return np.array([0.0, step]), np.array([step, 0.0])
+@dataclass(frozen=True, slots=True, init=False)
+class ScoreMechanism(ABC):
+    """A mechanism that chooses a candidate by its score; ``monotone``: a unit moves all scores the same way."""
+
+    scale: Fraction
+    monotone: bool = False
+
+    def __init__(self, scale: Number, *, monotone: bool = False) -> None:
+        object.__setattr__(self, "scale", positive(scale, "scale"))
+        object.__setattr__(self, "monotone", bool(monotone))
+
+    @abstractmethod
+    def error(self, confidence: Number = 0.95, *, candidates: int, optimal: int = 1) -> float:
+        """How far below the best score the choice falls at most, with this confidence.
+
+        Args:
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+            candidates: Number of candidates: public, whatever the data say.
+            optimal: How many candidates are best; more make the bound smaller.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def largest(guarantee: Guarantee) -> Fraction:
+        """The largest length of the interval of losses, as a multiple of 1/scale, that meets a guarantee."""
+
+    @classmethod
+    def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
+        """The smallest scale that meets a guarantee.
+
+        Args:
+            guarantee: What one release may cost.
+            sensitivity: How far one unit moves the scores: l∞.
+            monotone: Promise that a unit moves all scores the same way, as counts do; halves the loss under add_remove.
+        """
+        return cls(score_range(sensitivity, monotone=monotone) / cls.largest(guarantee), monotone=monotone)
+
+    def worst_pair(self, sensitivity: Sensitivity) -> tuple[Floats, Floats]:
+        """Two candidates that change places, as far apart as the sensitivity allows."""
+        step = fraction_down(sensitivity.linf_bound())
+        if self.monotone and sensitivity.adjacency is Adjacency.ADD_REMOVE:
+            return np.array([0.0, step / 2]), np.array([step, step / 2])
+        return np.array([0.0, step]), np.array([step, 0.0])
 
 
-@dataclass(frozen=True, slots=True)
-class Exponential:
+@dataclass(frozen=True, slots=True, init=False)
+class Exponential(ScoreMechanism):
     """Chooses a candidate with probability exactly proportional to e^{score/scale}.
 
     Guarantee: 2Δ/scale-private for scores that each move by at most Δ (McSherry & Talwar 2007), Δ/scale-private with
@@ -210,13 +240,6 @@ class Exponential:
         dither.errors.InvalidData: scores must be finite, or -inf for a candidate that is never chosen; ...
     """
 
-    scale: Fraction
-    monotone: bool = False
-
-    def __init__(self, scale: Number, *, monotone: bool = False) -> None:
-        object.__setattr__(self, "scale", positive(scale, "scale"))
-        object.__setattr__(self, "monotone", bool(monotone))
-
     def loss(self, sensitivity: Sensitivity) -> BoundedRangeLoss:
         """All losses lie in an interval of length 2Δ∞/scale, or Δ∞/scale for monotone scores under add_remove."""
         return BoundedRangeLoss(score_range(sensitivity, monotone=self.monotone) / self.scale, sensitivity.adjacency)
@@ -232,6 +255,11 @@ class Exponential:
             return 0.0
         return up(fraction_up(self.scale) * _unit_error(failure_probability(confidence), others, best))
 
+    @staticmethod
+    def largest(guarantee: Guarantee) -> Fraction:
+        """The range η that solves (1 − e^{(ε−η)/2})² = δ·(1 − e^−η)."""
+        return largest_range(guarantee)
+
     def expected_shortfall(self, *, candidates: int, optimal: int = 1) -> float:
         """The largest E[best − score]: scale·W((n−k)/(ke)), Lambert's W; below the usual scale·ln(n/k)."""
         others, best = checked_counts(candidates, optimal)
@@ -246,6 +274,11 @@ class Exponential:
         """The index of the choice, drawn with probability exactly ∝ weights[i]·e^{scores[i]/scale}.
 
         ``weights`` is a public base measure of whole numbers, such as how many alike candidates an index stands for.
+
+        Args:
+            scores: One score for each candidate; −inf closes one, for all neighbours alike.
+            weights: Public multiplicities: how many alike each candidate stands for.
+            source: Source of randomness; anything but the default is for tests.
         """
         return select(score_array(scores), self.scale, source, weights)
 
@@ -256,6 +289,11 @@ class Exponential:
 
         Each point is drawn with probability exactly ∝ e^{score/scale}; lengths are whole numbers of any size. Scores
         and lengths may both depend on the data, as long as the score of every *point* keeps to the sensitivity.
+
+        Args:
+            scores: Score of each interval of candidates that are alike.
+            lengths: How many candidates each has.
+            source: Source of randomness; anything but the default is for tests.
         """
         chosen = self.release(scores, weights=lengths, source=source)
         return chosen, below(int(lengths[chosen]), source)
@@ -275,6 +313,12 @@ class Exponential:
         and the same way. A proposal is accepted with probability e^{(score − best)/scale}, so the number of tries
         depends on the data and shows in the time this takes. It has no limit: what is done at a limit would be part of
         the law.
+
+        Args:
+            propose: Draws a candidate, without looking at the data.
+            score: Its score, read exactly, or −inf.
+            best: Bound of all scores, public; the closer, the fewer draws.
+            source: Source of randomness; anything but the default is for tests.
         """
         ceiling = as_fraction(best, "best")
         while True:
@@ -291,16 +335,6 @@ class Exponential:
         shares = np.exp(logs - logs.max())
         return FiniteLaw(shares / shares.sum())
 
-    def worst_pair(self, sensitivity: Sensitivity) -> tuple[Floats, Floats]:
-        """Two candidates that change places; the loss's curve is attained at ε = 0."""
-        return balanced_scores(sensitivity, monotone=self.monotone)
-
-    @classmethod
-    def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
-        """The smallest scale for (ε, δ): the range η that solves (1 − e^{(ε−η)/2})² = δ·(1 − e^−η)."""
-        width = largest_range(guarantee)
-        return cls(score_range(sensitivity, monotone=monotone) / width, monotone=monotone)
-
     @classmethod
     def for_error(
         cls,
@@ -312,6 +346,13 @@ class Exponential:
         monotone: bool = False,
     ) -> Self:
         """The largest scale whose error at this confidence is no more than ``error``.
+
+        Args:
+            error: How far below the best score the choice may fall.
+            candidates: Number of candidates: public, whatever the data say.
+            optimal: How many candidates are best; more make the bound smaller.
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+            monotone: Promise that a unit moves all scores the same way, as counts do; halves the loss under add_remove.
 
         Example:
             >>> Exponential.for_error(10, candidates=1000).error(candidates=1000) <= 10

@@ -13,25 +13,11 @@ from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 from dither.entropy import SYSTEM, DiscreteGaussianSampler, Source, gaussian_sampler
 from dither.errors import InvalidParameter, NotPrivate
 from dither.mechanisms import grid
-from dither.mechanisms.base import (
-    NoiseMechanism,
-    RealLaw,
-    failure_probability,
-    per_coordinate,
-)
+from dither.mechanisms.base import NoiseMechanism, RealLaw, failure_probability, per_coordinate
 from dither.numeric import Number, fraction_up, positive, positive_int, smallest_true, up
-from dither.privacy import (
-    Adjacency,
-    Array,
-    Cells,
-    Direction,
-    Guarantee,
-    PrivacyLoss,
-    Sensitivity,
-    mirrored,
-)
-from dither.privacy.renyi import check_order
+from dither.privacy import Adjacency, Array, Cells, Direction, Guarantee, PrivacyLoss, Sensitivity, mirrored
 from dither.privacy.sensitivity import expect_sensitivity
+from dither.privacy.stated import ConcentratedLoss
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 # With five nodes the relative error is below 1e-14 while width·(1 + |z|) stays below this.
@@ -94,7 +80,7 @@ def normal_cells(edges: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianLoss(PrivacyLoss, kind="gaussian"):
+class GaussianLoss(ConcentratedLoss, kind="gaussian"):
     """Gaussian noise of standard deviation 1/μ of the l2 sensitivity, in any number of dimensions.
 
     Composition stays Gaussian: μ² adds, so k releases have a closed form.
@@ -107,6 +93,8 @@ class GaussianLoss(PrivacyLoss, kind="gaussian"):
 
     mu_squared: Fraction
     adjacency: Adjacency = Adjacency.ADD_REMOVE
+
+    symmetric = True  # reflection swaps the pair
 
     def __post_init__(self) -> None:
         positive(self.mu_squared, "mu_squared")
@@ -121,11 +109,6 @@ class GaussianLoss(PrivacyLoss, kind="gaussian"):
         """The zCDP parameter, exactly."""
         return self.mu_squared / 2
 
-    @property
-    def symmetric(self) -> bool:
-        """Reflection swaps the pair."""
-        return True
-
     def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
         """The curve of two normal laws."""
         return mirrored(gaussian_profile(self.mu, np.abs(epsilon)), epsilon)
@@ -138,18 +121,9 @@ class GaussianLoss(PrivacyLoss, kind="gaussian"):
         nothing = np.array([])
         return Cells(p, q, float(ndtr(mu / 2 - edges[-1] / mu)), nothing, nothing, CELL_ERROR)
 
-    def renyi(self, order: float) -> float:
-        """αμ²/2 (Mironov 2017, Proposition 7)."""
-        check_order(order)
-        return up(order * fraction_up(self.rho))
-
     def zcdp_exactly(self) -> Fraction:
-        """As it was stated."""
+        """μ²/2: the Rényi view is αμ²/2 (Mironov 2017, Proposition 7)."""
         return self.rho
-
-    def zcdp(self) -> float:
-        """μ²/2."""
-        return fraction_up(self.rho)
 
     def kl(self) -> float:
         """μ²/2."""

@@ -66,7 +66,7 @@ class Grid:
         return floor_log - self.bits + 1
 
     def widening(self, coordinates: int) -> Fraction:
-        """The factor by which noise on so many coordinates is wider than stated.
+        """The factor by which noise on a number of coordinates is wider than stated.
 
         Sizes are rounded up to a power of two (of four for l2), so that few different samplers are ever needed.
         """

@@ -55,6 +55,8 @@ class KaryResponseLoss(PrivacyLoss, kind="kary_response"):
     categories: int
     adjacency: Adjacency = Adjacency.REPLACE
 
+    symmetric = True  # exchanging the two categories swaps the pair
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", check_odds(self.odds))
         positive_int(self.categories, "categories", least=2)
@@ -63,11 +65,6 @@ class KaryResponseLoss(PrivacyLoss, kind="kary_response"):
     def weight(self) -> Fraction:
         """The probability of one given lie."""
         return 1 / (self.odds + self.categories - 1)
-
-    @property
-    def symmetric(self) -> bool:
-        """Exchanging the two categories swaps the pair."""
-        return True
 
     def pure(self) -> float:
         """The logarithm of the odds."""
@@ -183,7 +180,14 @@ class KaryResponse:
 
     @classmethod
     def for_error(cls, categories: int | Sequence[Hashable], error: Number, n: int, confidence: Number = 0.95) -> Self:
-        """The most private response whose worst error over ``n`` answers, in any category, is at most ``error``."""
+        """The most private response whose worst error over ``n`` answers, in any category, is at most ``error``.
+
+        Args:
+            categories: Number of answers, or their labels.
+            error: Largest error of every share.
+            n: Number of answers.
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+        """
         size = _size(_checked(categories))
         gap = needed_gap(positive(error, "error"), positive_int(n, "n"), failure_probability(confidence), size)
         return cls(categories, (1 + (size - 1) * gap) / size)
@@ -250,13 +254,25 @@ class KaryResponse:
         return (0, 1) if isinstance(self.categories, int) else (self.categories[0], self.categories[1])
 
     def variance(self, n: int, share: Number | None = None, *, target: Target = Target.POPULATION) -> float:
-        """The variance of one category's estimate; by default for the share where it is largest."""
+        """The variance of one category's estimate; by default for the share where it is largest.
+
+        Args:
+            n: Number of answers.
+            share: True share to state it for; by default the one where it is largest.
+            target: Whether the share in the population is meant, or that among those who answered.
+        """
         check_informative(self.keep, self.other)
         theta = worst_share(self.keep, self.other, target) if share is None else probability(share, "share")
         return float(share_variance(positive_int(n, "n"), theta, self.keep, self.other, target))
 
     def covariance(self, n: int, shares: Sequence[Number], *, target: Target = Target.POPULATION) -> Floats:
-        """The covariance matrix of all estimates for given true shares."""
+        """The covariance matrix of all estimates for given true shares.
+
+        Args:
+            n: Number of answers.
+            shares: True shares of all categories, which sum to 1.
+            target: Whether the share in the population is meant, or that among those who answered.
+        """
         exact = [probability(share, "share") for share in shares]
         if len(exact) != self.size or sum(exact) != 1:
             raise InvalidParameter(f"expected {self.size} shares that sum to 1")
@@ -267,7 +283,13 @@ class KaryResponse:
         return np.array(matrix, dtype=np.float64)
 
     def error(self, confidence: Number = 0.95, *, n: int, target: Target = Target.POPULATION) -> float:
-        """The error that no category's estimate exceeds with this confidence, whatever the true shares."""
+        """The error that no category's estimate exceeds with this confidence, whatever the true shares.
+
+        Args:
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+            n: Number of answers.
+            target: Whether the share in the population is meant, or that among those who answered.
+        """
         failure = failure_probability(confidence) / (1 if self.size == 2 else self.size)
         return worst_error(positive_int(n, "n"), self.keep, self.other, failure, target)
 
@@ -283,6 +305,13 @@ class KaryResponse:
         """The true shares of all categories, from released ``answers`` or from ``counts`` per category.
 
         Unbiased, so a share may be negative unless ``clip`` is set. All intervals hold together.
+
+        Args:
+            answers: What was answered; give these or counts.
+            counts: How often each answer occurred, in place of the answers.
+            confidence: Of all intervals together.
+            target: Whether the share in the population is meant, or that among those who answered.
+            clip: Cut estimates and intervals to [0, 1]: no longer unbiased, as good for privacy.
 
         Example:
             >>> found = KaryResponse(["red", "green", "blue"], keep="1/2").estimate(counts=(300, 300, 400))

@@ -11,25 +11,10 @@ import numpy as np
 
 from dither.entropy import SYSTEM, DiscreteLaplaceSampler, Source, laplace_sampler
 from dither.mechanisms import grid
-from dither.mechanisms.base import (
-    Floats,
-    NoiseMechanism,
-    RealLaw,
-    failure_probability,
-    per_coordinate,
-)
+from dither.mechanisms.base import Floats, NoiseMechanism, RealLaw, failure_probability, per_coordinate
 from dither.numeric import Number, fraction_down, fraction_up, positive, positive_int, up
 from dither.numeric.rounding import SLACK
-from dither.privacy import (
-    Adjacency,
-    Array,
-    Cells,
-    Direction,
-    Guarantee,
-    PrivacyLoss,
-    Sensitivity,
-    mirrored,
-)
+from dither.privacy import Adjacency, Array, Cells, Direction, Guarantee, PrivacyLoss, Sensitivity, mirrored
 from dither.privacy.renyi import check_order, pure_renyi
 from dither.privacy.sensitivity import expect_sensitivity
 
@@ -41,13 +26,10 @@ class LaplaceLoss(PrivacyLoss, kind="laplace"):
     exact_epsilon: Fraction
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
+    symmetric = True  # reflection swaps the pair
+
     def __post_init__(self) -> None:
         positive(self.exact_epsilon, "epsilon")
-
-    @property
-    def symmetric(self) -> bool:
-        """Reflection swaps the pair."""
-        return True
 
     def pure_exactly(self) -> Fraction:
         """As it was stated."""
@@ -170,6 +152,8 @@ class DiscreteLaplaceLoss(PrivacyLoss, kind="discrete_laplace"):
     shift: int
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
+    symmetric = True  # reflection swaps the pair
+
     def __post_init__(self) -> None:
         positive(self.scale, "scale")
         positive_int(self.shift, "shift")
@@ -183,11 +167,6 @@ class DiscreteLaplaceLoss(PrivacyLoss, kind="discrete_laplace"):
     def exact_epsilon(self) -> Fraction:
         """Sensitivity over scale."""
         return self.shift / self.scale
-
-    @property
-    def symmetric(self) -> bool:
-        """Reflection swaps the pair."""
-        return True
 
     def pure_exactly(self) -> Fraction:
         """As it was stated."""

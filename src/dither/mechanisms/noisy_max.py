@@ -13,9 +13,9 @@ from dither.entropy import SYSTEM, DiscreteLaplaceSampler, Source, below, laplac
 from dither.errors import NotPrivate
 from dither.mechanisms import grid
 from dither.mechanisms.base import Floats, Ints, failure_probability
-from dither.mechanisms.exponential import balanced_scores, checked_counts, score_array, score_range
-from dither.mechanisms.permute_and_flip import largest_pure
-from dither.numeric import Number, fraction_up, positive, smallest_true, up
+from dither.mechanisms.exponential import ScoreMechanism, checked_counts, score_array, score_range
+from dither.mechanisms.permute_and_flip import PermuteAndFlip
+from dither.numeric import Number, fraction_up, smallest_true, up
 from dither.privacy import Guarantee, PureLoss, Sensitivity
 
 WORD = 32
@@ -23,8 +23,8 @@ WORD = 32
 CLAMP = 2.0**94
 
 
-@dataclass(frozen=True, slots=True)
-class NoisyMax:
+@dataclass(frozen=True, slots=True, init=False)
+class NoisyMax(ScoreMechanism):
     """Tells which of several scores is the largest after Laplace noise of a stated scale; the noisy scores stay inside.
 
     Guarantee: 2Δ/scale-private for scores that each move by at most Δ, Δ/scale-private with ``monotone=True``
@@ -47,16 +47,12 @@ class NoisyMax:
         dither.errors.InvalidData: scores must be a one-dimensional array with at least one score; nothing was drawn
     """
 
-    scale: Fraction
-    monotone: bool = False
     _exponent: int = field(init=False, repr=False, compare=False)
     _noise: DiscreteLaplaceSampler = field(init=False, repr=False, compare=False)
 
     def __init__(self, scale: Number, *, monotone: bool = False) -> None:
-        exact = positive(scale, "scale")
-        object.__setattr__(self, "scale", exact)
-        object.__setattr__(self, "monotone", bool(monotone))
-        object.__setattr__(self, "_exponent", grid.L1_GRID.exponent(exact))
+        ScoreMechanism.__init__(self, scale, monotone=monotone)
+        object.__setattr__(self, "_exponent", grid.L1_GRID.exponent(self.scale))
         object.__setattr__(self, "_noise", laplace_sampler(self._wide / Fraction(2) ** self._exponent))
 
     @property
@@ -96,14 +92,15 @@ class NoisyMax:
         tied = largest(*noisy_words(values[open_ones], noise, self._exponent))
         return int(open_ones[tied[below(tied.size, source)]])
 
-    def worst_pair(self, sensitivity: Sensitivity) -> tuple[Floats, Floats]:
-        """Two candidates that change places."""
-        return balanced_scores(sensitivity, monotone=self.monotone)
+    @staticmethod
+    def largest(guarantee: Guarantee) -> Fraction:
+        """That of any pure loss."""
+        return PermuteAndFlip.largest(guarantee)
 
     @classmethod
     def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
         """The smallest scale for which ε'-privacy implies (ε, δ)."""
-        epsilon = largest_pure(guarantee)
+        epsilon = cls.largest(guarantee)
         width = score_range(sensitivity, monotone=monotone)
         least = width / sensitivity.linf_bound() * grid.LEAST_SHARE
         if epsilon < least:

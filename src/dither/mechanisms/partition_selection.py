@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,16 +25,8 @@ from dither.mechanisms.discrete_gaussian import (
 from dither.mechanisms.laplace import DiscreteLaplace
 from dither.numeric import Number, as_fraction, fraction_down, fraction_up, positive, positive_int, probability
 from dither.numeric.rounding import SLACK
-from dither.privacy import (
-    Adjacency,
-    ApproximateLoss,
-    Array,
-    Direction,
-    Json,
-    PrivacyLoss,
-    Sensitivity,
-    at_least_nothing,
-)
+from dither.privacy import Adjacency, ApproximateLoss, Array, Direction, PrivacyLoss, Sensitivity, at_least_nothing
+from dither.privacy.loss import checked_delta
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
@@ -87,6 +79,11 @@ def certified_ladder(epsilon: Fraction, delta: Fraction) -> Ladder:
 @dataclass(frozen=True, slots=True)
 class PartitionSelection:
     """Decides which keys found in the data may be shown: the more units hold a key, the likelier it is kept.
+
+    Args:
+        epsilon: ε of the whole selection.
+        delta: δ of the whole selection, below 1.
+        groups: Most keys that one unit holds; more are refused by ``loss``.
 
     Guarantee: (ε, δ) for units that hold up to ``groups`` keys each, under add_remove; no rule that is
         (ε/groups, δ/groups)-private for each key keeps any key with a larger probability (Desfontaines, Voss, Gipson &
@@ -250,27 +247,39 @@ class GivenAwayLoss(PrivacyLoss, kind="given_away"):
 
     def _rest(self, delta: Number) -> Fraction | None:
         """What δ leaves for the base; None if giving everything away takes more already."""
-        exact = as_fraction(delta, "delta")
-        if not 0 <= exact < 1:
-            raise InvalidParameter(f"delta must be at least 0 and below 1; got {delta!r}")
+        exact = checked_delta(delta)
         return None if exact < self.chance else (exact - self.chance) / (1 - self.chance)
 
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"chance": str(self.chance), "loss": self.base.to_json()}
 
-    @classmethod
-    def from_parameters(cls, parameters: Json) -> Self:
-        """The inverse."""
-        return cls(
-            PrivacyLoss.from_json(parameters["loss"]),
-            Fraction(parameters["chance"]),
-            Adjacency(parameters["adjacency"]),
-        )
+@dataclass(frozen=True, slots=True, init=False)
+class _Threshold:
+    """Shows a key with its noisy count if that count reaches a threshold."""
+
+    noise: ClassVar[type[DiscreteLaplace | DiscreteGaussian]]
+
+    scale: Fraction
+    threshold: int
+    _noise: DiscreteLaplace | DiscreteGaussian = field(init=False, repr=False, compare=False)
+
+    def __init__(self, scale: Number, threshold: int) -> None:
+        object.__setattr__(self, "_noise", self.noise(scale))
+        object.__setattr__(self, "scale", self._noise.scale)
+        object.__setattr__(self, "threshold", positive_int(threshold, "threshold"))
+
+    def error(self, confidence: Number = 0.95) -> float:
+        """The absolute error of the noisy count of a key, shown or not, at this confidence."""
+        return self._noise.error(confidence)
+
+    def release(self, counts: Any, *, source: Source = SYSTEM) -> tuple[Bools, Ints]:
+        """(which keys to show, their noisy counts); the entry of a key that isn't shown is 0."""
+        units = unit_counts(counts, dimensions=1)
+        noisy = self._noise.release(units, source=source)
+        shown = (noisy >= self.threshold) & (units > 0)
+        return shown, np.where(shown, noisy, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class LaplaceThreshold:
+@dataclass(frozen=True, slots=True, init=False)
+class LaplaceThreshold(_Threshold):
     """Shows a key with its noisy count if that count reaches a threshold.
 
     Guarantee: for units that count up to m in each of up to κ keys: κ·m/scale, but for the probability
@@ -288,19 +297,17 @@ class LaplaceThreshold:
         15
     """
 
-    scale: Fraction
-    threshold: int
-    _noise: DiscreteLaplace = field(init=False, repr=False, compare=False)
-
-    def __init__(self, scale: Number, threshold: int) -> None:
-        noise = DiscreteLaplace(scale)
-        object.__setattr__(self, "scale", noise.scale)
-        object.__setattr__(self, "threshold", positive_int(threshold, "threshold"))
-        object.__setattr__(self, "_noise", noise)
+    noise = DiscreteLaplace
 
     @classmethod
     def for_guarantee(cls, epsilon: Number, delta: Number, *, groups: int = 1) -> Self:
-        """Scale groups/ε and the smallest threshold that meets δ, for units that count once per key."""
+        """Scale groups/ε and the smallest threshold that meets δ, for units that count once per key.
+
+        Args:
+            epsilon: Largest ε of the guarantee.
+            delta: Largest δ: the chance that a key of one unit alone is shown.
+            groups: Most keys in which one unit counts.
+        """
         scale = positive_int(groups, "groups") / positive(epsilon, "epsilon")
         target = positive(delta, "delta")
         low, high = 1, max(2, math.ceil(scale))
@@ -323,17 +330,9 @@ class LaplaceThreshold:
         n = positive_int(units, "units", least=0)
         return 0.0 if n == 0 else fraction_up(_laplace_tail_up(self.scale, self.threshold - n))
 
-    def error(self, confidence: Number = 0.95) -> float:
-        """The absolute error of the noisy count of a key, shown or not, at this confidence."""
-        return self._noise.error(confidence)
 
-    def release(self, counts: Any, *, source: Source = SYSTEM) -> tuple[Bools, Ints]:
-        """(which keys to show, their noisy counts); the entry of a key that isn't shown is 0."""
-        return _shown(self._noise, self.threshold, counts, source)
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianThreshold:
+@dataclass(frozen=True, slots=True, init=False)
+class GaussianThreshold(_Threshold):
     """Shows a key with its noisy count if that count reaches a threshold, with Gaussian noise.
 
     Guarantee: for units that count up to m in each of up to κ keys: κ discrete Gaussian losses of m/scale, but for the
@@ -347,15 +346,7 @@ class GaussianThreshold:
         True
     """
 
-    scale: Fraction
-    threshold: int
-    _noise: DiscreteGaussian = field(init=False, repr=False, compare=False)
-
-    def __init__(self, scale: Number, threshold: int) -> None:
-        noise = DiscreteGaussian(scale)
-        object.__setattr__(self, "scale", noise.scale)
-        object.__setattr__(self, "threshold", positive_int(threshold, "threshold"))
-        object.__setattr__(self, "_noise", noise)
+    noise = DiscreteGaussian
 
     def loss(self, sensitivity: Sensitivity) -> GivenAwayLoss:
         """The noise's own curve, and beside it the chance that a key held by one unit alone is shown."""
@@ -367,9 +358,7 @@ class GaussianThreshold:
     def keep_probability(self, units: int) -> float:
         """The probability of showing a key with this count, rounded up."""
         n = positive_int(units, "units", least=0)
-        if n == 0:
-            return 0.0
-        return discrete_gaussian_tail_up(self.scale**2, self.threshold - n)
+        return 0.0 if n == 0 else discrete_gaussian_tail_up(self.scale**2, self.threshold - n)
 
     def keep_chances(self, units: Ints) -> Floats:
         """``keep_probability`` of many numbers of units at once, about; for planning."""
@@ -378,23 +367,6 @@ class GaussianThreshold:
         large = ndtr((0.5 - below) / float(self.scale))
         found = large if self.scale > LARGEST_SUMMED_SCALE else discrete_gaussian_cdf(self.scale**2, -below)
         return np.where(units > 0, found, 0.0)
-
-    def error(self, confidence: Number = 0.95) -> float:
-        """The absolute error of the noisy count of a key, shown or not, at this confidence."""
-        return self._noise.error(confidence)
-
-    def release(self, counts: Any, *, source: Source = SYSTEM) -> tuple[Bools, Ints]:
-        """(which keys to show, their noisy counts); the entry of a key that isn't shown is 0."""
-        return _shown(self._noise, self.threshold, counts, source)
-
-
-def _shown(
-    noise: DiscreteLaplace | DiscreteGaussian, threshold: int, counts: Any, source: Source
-) -> tuple[Bools, Ints]:
-    units = unit_counts(counts, dimensions=1)
-    noisy = noise.release(units, source=source)
-    shown = (noisy >= threshold) & (units > 0)
-    return shown, np.where(shown, noisy, 0)
 
 
 def unit_counts(counts: Any, dimensions: int | None = None) -> Ints:

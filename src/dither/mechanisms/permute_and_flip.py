@@ -5,27 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import roots_legendre
 
 from dither.entropy import SYSTEM, Source, permute_and_flip
-from dither.mechanisms.base import FiniteLaw, Floats, failure_probability
-from dither.mechanisms.exponential import (
-    Exponential,
-    balanced_scores,
-    checked_counts,
-    raised,
-    score_array,
-    score_range,
-)
-from dither.numeric import Number, fraction_up, positive, up
+from dither.mechanisms.base import FiniteLaw, failure_probability
+from dither.mechanisms.exponential import Exponential, ScoreMechanism, checked_counts, raised, score_array, score_range
+from dither.numeric import Number, fraction_up, up
 from dither.privacy import Guarantee, PureLoss, Sensitivity
 
 
-@dataclass(frozen=True, slots=True)
-class PermuteAndFlip:
+@dataclass(frozen=True, slots=True, init=False)
+class PermuteAndFlip(ScoreMechanism):
     """Visits candidates in random order and takes each with probability e^{(score − best)/scale}, until one is taken.
 
     Guarantee: 2Δ/scale-private for scores that each move by at most Δ, Δ/scale-private with ``monotone=True``
@@ -45,13 +38,6 @@ class PermuteAndFlip:
         Traceback (most recent call last):
         dither.errors.InvalidParameter: scale must be greater than 0; got 0
     """
-
-    scale: Fraction
-    monotone: bool = False
-
-    def __init__(self, scale: Number, *, monotone: bool = False) -> None:
-        object.__setattr__(self, "scale", positive(scale, "scale"))
-        object.__setattr__(self, "monotone", bool(monotone))
 
     def loss(self, sensitivity: Sensitivity) -> PureLoss:
         """ε = 2Δ∞/scale, or Δ∞/scale for monotone scores under add_remove."""
@@ -93,20 +79,11 @@ class PermuteAndFlip:
             chances += weight * np.exp(tails.sum() - tails)
         return FiniteLaw(heads * chances)
 
-    def worst_pair(self, sensitivity: Sensitivity) -> tuple[Floats, Floats]:
-        """Two candidates that change places."""
-        return balanced_scores(sensitivity, monotone=self.monotone)
-
-    @classmethod
-    def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
-        """The smallest scale for which ε'-privacy implies (ε, δ)."""
-        return cls(score_range(sensitivity, monotone=monotone) / largest_pure(guarantee), monotone=monotone)
-
-
-def largest_pure(guarantee: Guarantee) -> Fraction:
-    """The largest ε' for which ε'-privacy implies (ε, δ): e^ε' = (e^ε + δ)/(1 − δ)."""
-    if not guarantee.delta:
-        return guarantee.epsilon
-    delta = float(guarantee.delta)
-    gain = math.log1p(delta * math.exp(-float(guarantee.epsilon))) - math.log(float(1 - guarantee.delta))
-    return raised(guarantee.epsilon, gain)
+    @staticmethod
+    def largest(guarantee: Guarantee) -> Fraction:
+        """The largest ε' for which ε'-privacy implies (ε, δ): e^ε' = (e^ε + δ)/(1 − δ)."""
+        if not guarantee.delta:
+            return guarantee.epsilon
+        delta = float(guarantee.delta)
+        gain = math.log1p(delta * math.exp(-float(guarantee.epsilon))) - math.log(float(1 - guarantee.delta))
+        return raised(guarantee.epsilon, gain)

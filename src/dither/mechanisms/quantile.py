@@ -37,6 +37,12 @@ class Quantile:
     Values are clamped to the bounds and rounded to the grid; infinities are clamped too, NaN counts as a missing value.
     No value, and no number of them, is refused: an empty table answers as any other.
 
+    Args:
+        scale: Scale of the choice: the larger, the less a release costs.
+        bounds: Lower and upper bound, stated without looking at the data.
+        step: Distance of the points of the grid; smaller ones cost no privacy.
+        q: Quantile strictly between 0 and 1, or several in ascending order.
+
     Guarantee: 2·max(q, 1−q)/scale-private under add_remove and 2/scale-private under replace, for each quantile, with
         the loss of the exponential mechanism (Smith 2011; quantile.md); several quantiles compose.
     Assumes: bounds and step are public, and a unit has at most ``rows`` values.
@@ -113,6 +119,11 @@ class Quantile:
 
         The lower bound is place 0. Places may repeat and come in any order; those beyond the grid count at its ends,
         and a count below 0 as none, so that nothing is refused for what the data says.
+
+        Args:
+            places: Points of the grid, counted from the lower bound.
+            counts: How many values lie on each.
+            source: Source of randomness; anything but the default is for tests.
         """
         held, many = _histogram(places, counts, self._steps)
         return self._draw(*self._cut(held, np.cumsum(many)), source)
@@ -166,6 +177,14 @@ class Quantile:
         rows: int = 1,
     ) -> Self:
         """The smallest scale that meets a guarantee for all quantiles together.
+
+        Args:
+            guarantee: What one release may cost.
+            adjacency: Whether a unit is added or removed, or replaced.
+            bounds: Lower and upper bound, stated without looking at the data.
+            step: Distance of the points of the grid; smaller ones cost no privacy.
+            q: Quantile, or several in ascending order.
+            rows: Most rows of one unit.
 
         Example:
             >>> Quantile.calibrated(Guarantee(epsilon=1), Adjacency.REPLACE, bounds=(0, 1), step="1/10").scale

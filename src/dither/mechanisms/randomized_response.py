@@ -72,13 +72,10 @@ class RandomizedResponseLoss(PrivacyLoss, kind="randomized_response"):
     odds: Fraction
     adjacency: Adjacency = Adjacency.REPLACE
 
+    symmetric = True  # exchanging yes and no swaps the pair
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "odds", check_odds(self.odds))
-
-    @property
-    def symmetric(self) -> bool:
-        """Exchanging yes and no swaps the pair."""
-        return True
 
     def pure(self) -> float:
         """The logarithm of the odds."""
@@ -134,7 +131,13 @@ class RandomizedResponse:
 
     @classmethod
     def for_error(cls, error: Number, n: int, confidence: Number = 0.95) -> Self:
-        """The most private response whose worst error over ``n`` answers is no more than ``error``."""
+        """The most private response whose worst error over ``n`` answers is no more than ``error``.
+
+        Args:
+            error: Largest error of the share.
+            n: Number of answers.
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+        """
         gap = needed_gap(positive(error, "error"), positive_int(n, "n"), failure_probability(confidence), 2)
         return cls((1 - gap) / 2)
 
@@ -171,12 +174,24 @@ class RandomizedResponse:
         return False, True
 
     def variance(self, n: int, share: Number = HALF, *, target: Target = Target.POPULATION) -> float:
-        """The variance of the estimate from ``n`` answers; by default for the share where it is largest."""
+        """The variance of the estimate from ``n`` answers; by default for the share where it is largest.
+
+        Args:
+            n: Number of answers.
+            share: True share of yes.
+            target: Whether the share in the population is meant, or that among those who answered.
+        """
         theta = probability(share, "share")
         return float(share_variance(positive_int(n, "n"), theta, self.truth, self.lie, target))
 
     def error(self, confidence: Number = 0.95, *, n: int, target: Target = Target.POPULATION) -> float:
-        """The error that the estimate from ``n`` answers doesn't exceed with this confidence, for any true share."""
+        """The error that the estimate from ``n`` answers doesn't exceed with this confidence, for any true share.
+
+        Args:
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+            n: Number of answers.
+            target: Whether the share in the population is meant, or that among those who answered.
+        """
         failure = failure_probability(confidence)
         return worst_error(positive_int(n, "n"), self.truth, self.lie, failure, target)
 
@@ -192,6 +207,13 @@ class RandomizedResponse:
         """The share of true yeses, from released ``answers`` or from ``counts`` of (no, yes).
 
         Unbiased, so it may leave [0, 1] unless ``clip`` is set, which costs the unbiasedness but not the coverage.
+
+        Args:
+            answers: What was answered; give these or counts.
+            counts: Numbers of no and of yes, in place of the answers.
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+            target: Whether the share in the population is meant, or that among those who answered.
+            clip: Cut estimates and intervals to [0, 1]: no longer unbiased, as good for privacy.
 
         Example:
             >>> found = RandomizedResponse(lie="1/4").estimate(counts=(600, 400))

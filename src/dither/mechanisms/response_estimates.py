@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, fields
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.special import betainc
 
+from dither.brief import SentenceEnum
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import Floats, Ints
 from dither.numeric import fraction_down, smallest_true, up
@@ -37,23 +37,23 @@ _LEFT_OUT = 1e-30
 _LARGEST_EXACT = 10_000_000
 
 
-class Target(Enum):
+class Target(SentenceEnum):
     """Whose share an estimate is about."""
 
-    POPULATION = "population"
-    RESPONDENTS = "respondents"
+    POPULATION = "population", "the share in the population that the respondents are an independent sample of"
+    RESPONDENTS = "respondents", "the share among those who answered; only the lies are random"
 
-    @property
-    def sentence(self) -> str:
-        """What the variance and the interval account for.
 
-        Example:
-            >>> Target.RESPONDENTS.sentence
-            'the share among those who answered; only the lies are random'
-        """
-        if self is Target.POPULATION:
-            return "the share in the population that the respondents are an independent sample of"
-        return "the share among those who answered; only the lies are random"
+class ReadOnlyArrays:
+    """A dataclass whose arrays can't be written to."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for field in fields(cast("Any", self)):
+            array = getattr(self, field.name)
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class ShareEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SharesEstimate:
+class SharesEstimate(ReadOnlyArrays):
     """The shares of all categories, which sum to 1; the intervals hold for all of them together."""
 
     values: Floats
@@ -82,10 +82,6 @@ class SharesEstimate:
     confidence: float
     answers: int
     target: Target
-
-    def __post_init__(self) -> None:
-        for array in (self.values, self.variances, self.intervals):
-            array.flags.writeable = False
 
 
 def check_counts(counts: Any, categories: int) -> Ints:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
+from enum import IntEnum
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 
-from dither.brief import brief
+from dither.brief import SentenceEnum, brief
 from dither.entropy import SYSTEM, Source, permutation
 from dither.errors import InvalidData, InvalidParameter
 from dither.mechanisms.base import FiniteLaw, Ints
@@ -23,26 +23,12 @@ from dither.privacy import Adjacency, PrivacyLoss, compose
 NOT_ASKED = -1
 
 
-class Strategy(Enum):
+class Strategy(SentenceEnum):
     """How one budget covers several attributes."""
 
-    SPLIT = "split"
-    SAMPLE = "sample"
-    JOINT = "joint"
-
-    @property
-    def sentence(self) -> str:
-        """What is asked, in words.
-
-        Example:
-            >>> Strategy.SAMPLE.sentence
-            'one attribute, picked by public coins, with the whole ε'
-        """
-        return {
-            Strategy.SPLIT: "every attribute by itself, each with an equal part of ε",
-            Strategy.SAMPLE: "one attribute, picked by public coins, with the whole ε",
-            Strategy.JOINT: "all attributes as one answer among all their combinations",
-        }[self]
+    SPLIT = "split", "every attribute by itself, each with an equal part of ε"
+    SAMPLE = "sample", "one attribute, picked by public coins, with the whole ε"
+    JOINT = "joint", "all attributes as one answer among all their combinations"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -244,11 +230,23 @@ class ParticipationResponse:
         return int(Slot.YES), int(Slot.ABSENT)
 
     def variance(self, n: int, share: Number | None = None, *, target: Target = Target.RESPONDENTS) -> float:
-        """The variance of the estimated share of one kind of slot among ``n`` invitees."""
+        """The variance of the estimated share of one kind of slot among ``n`` invitees.
+
+        Args:
+            n: Number of answers.
+            share: True share to state it for; by default the one where it is largest.
+            target: Whether the share in the population is meant, or that among those who answered.
+        """
         return self._response.variance(n, share, target=target)
 
     def error(self, confidence: Number = 0.95, *, n: int, target: Target = Target.RESPONDENTS) -> float:
-        """The error that none of the three shares exceeds with this confidence."""
+        """The error that none of the three shares exceeds with this confidence.
+
+        Args:
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+            n: Number of answers.
+            target: Whether the share in the population is meant, or that among those who answered.
+        """
         return self._response.error(confidence, n=n, target=target)
 
     def estimate(
@@ -260,13 +258,29 @@ class ParticipationResponse:
         target: Target = Target.RESPONDENTS,
         clip: bool = False,
     ) -> SharesEstimate:
-        """The shares of no, yes and absent among the invitees (who are a list, so RESPONDENTS by default)."""
+        """The shares of no, yes and absent among the invitees (who are a list, so RESPONDENTS by default).
+
+        Args:
+            reports: What everybody on the list reported; give these or counts.
+            counts: How often each answer occurred, in place of the answers.
+            confidence: Of all intervals together.
+            target: Whether the share in the population is meant, or that among those who answered.
+            clip: Cut estimates and intervals to [0, 1]: no longer unbiased, as good for privacy.
+        """
         return self._response.estimate(reports, counts=counts, confidence=confidence, target=target, clip=clip)
 
     def yes_share(self, reports: Any = None, *, counts: Any = None, confidence: Number = 0.95) -> tuple[float, float]:
         """An interval for the share of yes among those invitees who took part; (0, 1) if nobody may have.
 
         Follows from the intervals of yes and no, which hold together.
+
+        Args:
+            reports: What everybody on the list reported; give these or counts.
+            counts: How often each answer occurred, in place of the answers.
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+
+        Returns:
+            Interval of the share of yes among those who took part.
         """
         intervals = self.estimate(reports, counts=counts, confidence=confidence, clip=True).intervals
         (no_low, no_high), (yes_low, yes_high) = (tuple(map(float, intervals[slot])) for slot in (Slot.NO, Slot.YES))

@@ -42,6 +42,13 @@ class Above:
 class SparseVector:
     """Tells which answers of a stream lie above a public threshold, up to ``count`` of them.
 
+    Args:
+        threshold_scale: Scale of the noise on the threshold.
+        query_scale: Scale of the noise on every answer, within a factor of 32 of the other.
+        count: How many answers above the threshold are given, after which the session ends.
+        monotone: Promise that a unit moves all answers the same way, as counts do; under add_remove only.
+        numeric_scale: Scale of the noise on the values of answers above; None tells no values.
+
     Guarantee: Δ/threshold_scale + 2·count·Δ/query_scale (count·Δ/query_scale for monotone queries), however many
         answers lie below (Lyu, Su & Li 2017, Algorithm 7); numeric answers add count·Δ/numeric_scale. See
         sparse_vector.md.
@@ -118,6 +125,13 @@ class SparseVector:
 
         That split minimises the variance of the difference of the two noises (Lyu, Su & Li 2017, section 4.2); numeric
         answers get ``numeric_share`` of epsilon off the top.
+
+        Args:
+            epsilon: ε of the whole stream, whatever its length.
+            sensitivity: How far one unit moves each answer.
+            count: How many answers above the threshold are given.
+            monotone: Promise that a unit moves all answers the same way; half the noise under add_remove.
+            numeric_share: Part of ε for the values of answers above the threshold; 0 tells none.
         """
         total, c = positive(epsilon, "epsilon"), positive_int(count, "count")
         share = as_fraction(numeric_share, "numeric_share")
@@ -203,7 +217,16 @@ class SparseVector:
         return SparseVectorSession(self.count, level, self._query_noise, self._exponent, self._numeric, source)
 
     def release(self, exact: Any, threshold: Number, *, source: Source = SYSTEM) -> npt.NDArray[np.bool_]:
-        """Whether each of several answers lies above the threshold, up to and including the ``count``-th that does."""
+        """Whether each of several answers lies above the threshold, up to and including the ``count``-th that does.
+
+        Args:
+            exact: Answers in their order, one-dimensional.
+            threshold: What they are compared with; it may be chosen freely, but not from the data.
+            source: Source of randomness; anything but the default is for tests.
+
+        Returns:
+            Whether each answer was above, up to the last one that is given.
+        """
         values = finite_floats(exact)
         if values.ndim != 1:
             raise InvalidData("the answers must be a one-dimensional array")

@@ -53,7 +53,13 @@ class Subsampled:
 
     @staticmethod
     def without_replacement(mechanism: NoiseMechanism, *, sample: int, population: int) -> SubsampledWithoutReplacement:
-        """The same with a sample of fixed size, for replace neighbours."""
+        """The same with a sample of fixed size, for replace neighbours.
+
+        Args:
+            mechanism: Noise on the answer of the sample.
+            sample: Size of the sample.
+            population: Number of units, which is public.
+        """
         return SubsampledWithoutReplacement(mechanism, sample, population)
 
     def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
@@ -69,6 +75,11 @@ class Subsampled:
 
         Noise and sampling get half of the failure probability each; the sampling error by Bernstein's inequality,
         with a variance of at most rows·q(1 − q)·bound².
+
+        Args:
+            confidence: Probability with which the bound holds, strictly between 0 and 1.
+            bound: Largest contribution of one row to the sum.
+            rows: Most rows that there may be.
         """
         half = failure_probability(confidence) / 2
         largest, q = float(positive(bound, "bound")), float(self.rate)
@@ -79,7 +90,13 @@ class Subsampled:
         return up((self.mechanism.error(1 - Fraction(half)) + sampling) / q)
 
     def release(self, rows: Rows, query: Callable[[Rows], Any], *, source: Source = SYSTEM) -> Any:
-        """The mechanism's answer to ``query`` on a fresh sample of ``rows``, which never leaves."""
+        """The mechanism's answer to ``query`` on a fresh sample of ``rows``, which never leaves.
+
+        Args:
+            rows: One row for each unit.
+            query: Exact answer of a sample of the rows.
+            source: Source of randomness; anything but the default is for tests.
+        """
         mask = poisson_mask(self.rate, _length(rows), source)
         return _released(self.mechanism, query(_chosen(rows, np.flatnonzero(mask))), source)
 

@@ -33,6 +33,13 @@ class TreeCounter:
 
     Every dyadic block of time has one noisy sum; a running sum adds up at most log₂ T + 1 of them.
 
+    Args:
+        scale: Scale of the noise on each node of the tree.
+        horizon: Most increments; public.
+        noise: "laplace" for pure ε, "gaussian" for zCDP.
+        step: Grid that increments are rounded down to.
+        bound: Increments are clamped to ±bound; None promises that they keep to the sensitivity.
+
     Guarantee: an increment that moves by Δ moves ⌊log₂ T⌋ + 1 blocks by Δ each, so the whole stream of T answers costs
         as many Laplace (or Gaussian) losses of Δ/scale (Dwork, Naor, Pitassi & Rothblum 2010; Chan, Shi & Song 2011),
         for increments chosen adaptively too. See tree_counter.md.
@@ -59,13 +66,7 @@ class TreeCounter:
     _mechanism: DiscreteLaplace | Gaussian = field(init=False, repr=False, compare=False)
 
     def __init__(
-        self,
-        scale: Number,
-        horizon: int,
-        *,
-        noise: Noise = "laplace",
-        step: Number = 1,
-        bound: Number | None = None,
+        self, scale: Number, horizon: int, *, noise: Noise = "laplace", step: Number = 1, bound: Number | None = None
     ) -> None:
         if noise not in get_args(Noise):
             raise InvalidParameter(f'noise must be "laplace" or "gaussian"; got {noise!r}')
@@ -84,7 +85,14 @@ class TreeCounter:
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, sensitivity: Sensitivity, *, horizon: int, step: Number = 1) -> Self:
-        """Laplace noise of the scale that costs ``epsilon`` for the whole stream."""
+        """Laplace noise of the scale that costs ``epsilon`` for the whole stream.
+
+        Args:
+            epsilon: ε of the whole stream.
+            sensitivity: How many increments one unit moves, and how far: a contribution.
+            horizon: Most increments; the noise grows with its logarithm.
+            step: Grid of the increments.
+        """
         unit = positive(step, "step")
         levels = positive_int(horizon, "horizon").bit_length()
         # rounded down to a float, so that the sum over the levels is exact

@@ -9,12 +9,7 @@ from dither.errors import InvalidParameter
 
 
 def smallest_true(
-    holds: Callable[[float], bool],
-    low: float,
-    high: float,
-    *,
-    relative: float = 1e-12,
-    absolute: float = 0.0,
+    holds: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-12, absolute: float = 0.0
 ) -> float:
     """The smallest point at which a predicate that turns true once is *known* to hold.
 
@@ -47,12 +42,7 @@ def smallest_true(
 
 
 def largest_true(
-    holds: Callable[[float], bool],
-    low: float,
-    high: float,
-    *,
-    relative: float = 1e-12,
-    absolute: float = 0.0,
+    holds: Callable[[float], bool], low: float, high: float, *, relative: float = 1e-12, absolute: float = 0.0
 ) -> float:
     """The largest point at which a predicate that turns false once is known to hold; ``holds(low)`` is true."""
     return -smallest_true(lambda x: holds(-x), -high, -low, relative=relative, absolute=absolute)

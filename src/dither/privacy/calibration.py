@@ -48,6 +48,21 @@ def calibrate(
     ``lambda loss: 1000 * dp.poisson(loss, rate=0.01)``. The result meets the target, and a scale smaller (larger)
     by ``tolerance`` would not.
 
+    Args:
+        mechanism: Class, or function of ``scale``, that makes the mechanism.
+        guarantee: Target, with ``sensitivity``; or give an error.
+        sensitivity: How far one unit moves the answer, with its norm.
+        plan: What becomes of the loss of one release: repetition, sampling; by default nothing.
+        error: Largest absolute error, in place of a guarantee; says nothing about the cost.
+        confidence: Probability with which the error holds.
+        tolerance: Relative excess of a scale that is searched for; it is never too small.
+
+    Returns:
+        The mechanism with the least noise that meets the guarantee, or the most that meets the error.
+
+    Raises:
+        NotPrivate: No scale meets the guarantee.
+
     Example:
         >>> from dither.mechanisms import Laplace
         >>> calibrate(Laplace, Guarantee(epsilon=1), Sensitivity.l1(1))
@@ -80,11 +95,7 @@ def calibrate(
 
 
 def _for_guarantee(
-    mechanism: Callable[..., M],
-    guarantee: Guarantee,
-    sensitivity: Sensitivity,
-    plan: Plan | None,
-    tolerance: float,
+    mechanism: Callable[..., M], guarantee: Guarantee, sensitivity: Sensitivity, plan: Plan | None, tolerance: float
 ) -> M:
     from scipy.optimize import brentq  # slow to import, and closed forms don't need it
 

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from dither.errors import IncompatibleLosses, InvalidParameter, OutOfBudget
 from dither.numeric import Number, as_fraction, fraction_down, fraction_up, positive, up
-from dither.privacy.loss import PrivacyLoss
+from dither.privacy.loss import PrivacyLoss, checked_delta
 from dither.privacy.renyi import ORDERS, epsilon_of_order, zcdp_epsilon, zcdp_tail
 from dither.privacy.unit import Adjacency
 
@@ -35,7 +35,7 @@ class _Spending:
 
 
 class Filter(_Spending, ABC):
-    """A budget that can't be overspent, whoever chooses the parameters."""
+    """A budget that can't be overspent, even if parameters are chosen adaptively."""
 
     @abstractmethod
     def fits(self, loss: PrivacyLoss) -> bool:
@@ -105,9 +105,7 @@ class ZcdpFilter(Filter):
     def __init__(self, rho: Number, delta: Number = 0, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> None:
         super().__init__(adjacency)
         self.budget = positive(rho, "rho")
-        self.delta_budget = as_fraction(delta, "delta")
-        if not 0 <= self.delta_budget < 1:
-            raise InvalidParameter(f"delta must be at least 0 and below 1; got {delta!r}")
+        self.delta_budget = checked_delta(delta)
         self.spent = Fraction(0)
         self.delta_spent = Fraction(0)
 
@@ -153,12 +151,13 @@ class _ByOrder(_Spending):
     spent: tuple[float, ...]
     delta: float
 
-    def _open(self, delta: Number, orders: Sequence[float]) -> None:
+    def __init__(
+        self, delta: Number, orders: Sequence[float] = FILTER_ORDERS, adjacency: Adjacency = Adjacency.ADD_REMOVE
+    ) -> None:
+        super().__init__(adjacency)
         if not orders or any(order <= 1 for order in orders):
             raise InvalidParameter("orders must be a non-empty sequence of numbers above 1")
-        self.delta = float(positive(delta, "delta"))
-        if self.delta >= 1:
-            raise InvalidParameter(f"delta must be below 1; got {delta!r}")
+        self.delta = _delta_above_zero(delta)
         self.orders = tuple(float(order) for order in orders)
         self.spent = tuple(0.0 for _ in self.orders)
 
@@ -191,8 +190,7 @@ class RenyiFilter(Filter, _ByOrder):
         orders: Sequence[float] = FILTER_ORDERS,
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
     ) -> None:
-        super().__init__(adjacency)
-        self._open(delta, orders)
+        _ByOrder.__init__(self, delta, orders, adjacency)
         self.epsilon = float(positive(epsilon, "epsilon"))
         self.budgets = tuple(self.epsilon - toll for toll in self._tolls())
 
@@ -208,30 +206,47 @@ class RenyiFilter(Filter, _ByOrder):
         return f"a Rényi divergence of {max(room, 0.0):g}"
 
 
-class PureOdometer(_Spending):
+def _delta_above_zero(delta: Number) -> float:
+    given = float(positive(delta, "delta"))
+    if given >= 1:
+        raise InvalidParameter(f"delta must be below 1; got {delta!r}")
+    return given
+
+
+class _Odometer(_Spending, ABC):
+    """Adds up one view of every loss, exactly."""
+
+    def __init__(self, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> None:
+        super().__init__(adjacency)
+        self.spent = Fraction(0)
+
+    @abstractmethod
+    def _cost(self, loss: PrivacyLoss) -> Fraction: ...
+
+    def record(self, loss: PrivacyLoss) -> None:
+        """Add a loss; one that is infinite in this view can't be measured."""
+        self._same_adjacency(loss)
+        self.spent += self._cost(loss)
+
+
+class PureOdometer(_Odometer):
     """What has been spent, in ε, at any moment.
 
     Guarantee: the running sum bounds the loss at all times at once, whatever was chosen adaptively
         (Rogers, Roth, Ullman & Vadhan 2016).
     """
 
-    def __init__(self, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> None:
-        super().__init__(adjacency)
-        self.spent = Fraction(0)
-
-    def record(self, loss: PrivacyLoss) -> None:
-        """Add a loss; an infinite one can't be measured in ε."""
-        self._same_adjacency(loss)
+    def _cost(self, loss: PrivacyLoss) -> Fraction:
         if math.isinf(loss.pure()):
             raise IncompatibleLosses("this loss has no pure ε: use ZcdpOdometer")
-        self.spent += loss.pure_exactly()
+        return loss.pure_exactly()
 
     def epsilon(self) -> float:
         """The ε spent so far."""
         return fraction_up(self.spent)
 
 
-class ZcdpOdometer(_Spending):
+class ZcdpOdometer(_Odometer):
     """What has been spent, as an ε that holds at all times at once but for probability δ.
 
     Guarantee: for each of the levels ρ_j = first·ratio^j the composition stopped at ρ_j is ρ_j-zCDP (Feldman & Zrnic
@@ -246,25 +261,17 @@ class ZcdpOdometer(_Spending):
     """
 
     def __init__(
-        self,
-        delta: Number,
-        first: Number = Fraction(1, 1000),
-        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        self, delta: Number, first: Number = Fraction(1, 1000), adjacency: Adjacency = Adjacency.ADD_REMOVE
     ) -> None:
         super().__init__(adjacency)
-        self.delta = float(positive(delta, "delta"))
-        if self.delta >= 1:
-            raise InvalidParameter(f"delta must be below 1; got {delta!r}")
+        self.delta = _delta_above_zero(delta)
         self.first = positive(first, "first")
         self.ratio = Fraction(6, 5)
-        self.spent = Fraction(0)
 
-    def record(self, loss: PrivacyLoss) -> None:
-        """Add a loss."""
-        self._same_adjacency(loss)
+    def _cost(self, loss: PrivacyLoss) -> Fraction:
         if math.isinf(loss.zcdp()):
             raise IncompatibleLosses("this loss has no zCDP view")
-        self.spent += loss.zcdp_exactly()
+        return loss.zcdp_exactly()
 
     def epsilon(self) -> float:
         """The ε of the first level that covers what was spent."""
@@ -291,15 +298,6 @@ class RenyiOdometer(_ByOrder):
         True
     """
 
-    def __init__(
-        self,
-        delta: Number,
-        orders: Sequence[float] = FILTER_ORDERS,
-        adjacency: Adjacency = Adjacency.ADD_REMOVE,
-    ) -> None:
-        super().__init__(adjacency)
-        self._open(delta, orders)
-
     def record(self, loss: PrivacyLoss) -> None:
         """Add a loss."""
         self._same_adjacency(loss)
@@ -316,10 +314,7 @@ class RenyiOdometer(_ByOrder):
 
 
 def epsilon_so_far(
-    *,
-    pure: Fraction | None,
-    divergences: Iterable[tuple[int, Fraction | None, Fraction]],
-    cap: Fraction | None = None,
+    *, pure: Fraction | None, divergences: Iterable[tuple[int, Fraction | None, Fraction]], cap: Fraction | None = None
 ) -> float:
     """What was spent by now, as an ε that may be read at any moment, also at one that the answers chose.
 

@@ -46,15 +46,12 @@ class Grouped(PrivacyLoss, kind="grouped"):
     size: int
     adjacency: Adjacency
 
+    tight = False  # a bound only
+
     @property
     def symmetric(self) -> bool:
         """As the base."""
         return self.base.symmetric
-
-    @property
-    def tight(self) -> bool:
-        """A bound only."""
-        return False
 
     def pure(self) -> float:
         """Multiplied."""
@@ -97,10 +94,6 @@ class Grouped(PrivacyLoss, kind="grouped"):
             grown = one_step * growth * (1 + SLACK)
         return np.minimum(np.where(np.isfinite(grown), grown, 1.0), 1.0)
 
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"size": self.size, "loss": self.base.to_json()}
-
     @classmethod
     def from_parameters(cls, parameters: Json) -> Self:
         """The inverse."""
@@ -115,10 +108,8 @@ class Replaced(PrivacyLoss, kind="replaced"):
     base: PrivacyLoss
     adjacency: Adjacency = Adjacency.REPLACE
 
-    @property
-    def symmetric(self) -> bool:
-        """A replace step can be read either way, and so can this bound."""
-        return True
+    symmetric = True  # a replace step can be read either way, and so can this bound
+    tight = False  # a bound only
 
     def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
         """The larger of both directions: removing then adding mixes them."""
@@ -131,11 +122,6 @@ class Replaced(PrivacyLoss, kind="replaced"):
         distance = np.abs(epsilon)
         worst = np.maximum.reduce([self.base.profile_down(distance, d) for d in self.base.directions])
         return at_least_nothing(mirrored(worst, epsilon) * (1 - 4 * SLACK), epsilon)
-
-    @property
-    def tight(self) -> bool:
-        """A bound only."""
-        return False
 
     def pure(self) -> float:
         """As the base."""
@@ -152,10 +138,6 @@ class Replaced(PrivacyLoss, kind="replaced"):
     def renyi(self, order: float) -> float:
         """As the base."""
         return self.base.renyi(order)
-
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"loss": self.base.to_json()}
 
     @classmethod
     def from_parameters(cls, parameters: Json) -> Self:

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from dither.errors import InvalidParameter
 from dither.numeric import Number, as_fraction, exp_up, fraction_down, fraction_up, positive, up
-from dither.privacy.loss import PrivacyLoss, expect_loss
+from dither.privacy.loss import PrivacyLoss, checked_delta, expect_loss
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -27,9 +27,7 @@ class Guarantee:
     delta: Fraction
 
     def __init__(self, epsilon: Number, delta: Number = 0) -> None:
-        exact = as_fraction(delta, "delta")
-        if not 0 <= exact < 1:
-            raise InvalidParameter(f"delta must be at least 0 and below 1; got {delta!r}")
+        exact = checked_delta(delta)
         object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))
         object.__setattr__(self, "delta", exact)
 

@@ -1,6 +1,6 @@
 """Where dither states each kind of loss: the one table by which stored losses are read back.
 
-A ledger holds losses of every layer, and whoever reads one needn't have loaded that layer: ``dither ledger verify``
+A ledger holds losses of every layer, and a reader needn't have loaded that layer: ``dither ledger verify``
 loads no mechanism, nor does a notebook that opens a stored loss. So what can be read must not depend on what happens to
 be imported. A module is loaded by its name when a loss of its kind is read; this layer imports none above it.
 

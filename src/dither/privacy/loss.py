@@ -150,16 +150,14 @@ class PrivacyLoss(ABC):
 
         Forms are permanent: a field that is renamed needs both of these methods.
         """
-        numbers = {stored: getattr(self, name) for name, stored, _ in _stored_fields(type(self))}
-        return {name: str(value) if isinstance(value, Fraction) else value for name, value in numbers.items()}
+        parts = {stored: getattr(self, name) for name, stored, _ in _stored_fields(type(self))}
+        base = {"loss": parts.pop("loss").to_json()} if "loss" in parts else {}
+        return {name: str(part) if isinstance(part, Fraction) else part for name, part in parts.items()} | base
 
     @classmethod
     def from_parameters(cls, parameters: Json) -> Self:
         """The inverse of ``parameters``."""
-        given = [
-            int(parameters[name]) if whole else as_fraction(parameters[name], name)
-            for _, name, whole in _stored_fields(cls)
-        ]
+        given = [read(parameters[name], name) for _, name, read in _stored_fields(cls)]
         # every loss takes its own fields in their order, and then the adjacency
         make: Callable[..., Self] = cls
         return make(*given, Adjacency(parameters["adjacency"]))
@@ -186,7 +184,7 @@ class PrivacyLoss(ABC):
             >>> PureLoss(1).epsilon(delta=0)
             1.0
         """
-        exact = _valid_delta(delta)
+        exact = checked_delta(delta)
         rounded = fraction_down(exact)
         return self.pure() if rounded == 0 else self._epsilon_up(rounded)
 
@@ -196,7 +194,7 @@ class PrivacyLoss(ABC):
         A loss whose curve is exact (Laplace, Gaussian, randomised response and what is composed or sampled from
         them) has its true ε in between; a curve that is itself a bound brackets that bound.
         """
-        exact = _valid_delta(delta)
+        exact = checked_delta(delta)
         high = self.epsilon(exact)
         rounded = fraction_down(exact)
         if exact == 0:
@@ -233,12 +231,7 @@ class PrivacyLoss(ABC):
             >>> PureLoss("1/2").to_json()
             {'version': 1, 'kind': 'pure', 'adjacency': 'add_remove', 'epsilon': '1/2'}
         """
-        return {
-            "version": JSON_VERSION,
-            "kind": self.kind,
-            "adjacency": self.adjacency.value,
-            **self.parameters(),
-        }
+        return {"version": JSON_VERSION, "kind": self.kind, "adjacency": self.adjacency.value, **self.parameters()}
 
     @staticmethod
     def from_json(form: object) -> PrivacyLoss:
@@ -324,10 +317,16 @@ class PrivacyLoss(ABC):
 
 
 @cache
-def _stored_fields(loss: type[PrivacyLoss]) -> tuple[tuple[str, str, bool], ...]:
-    """Of each field its name, its name in the JSON form, and whether it is a whole number."""
-    own = [field for field in fields(cast("Any", loss)) if field.name != "adjacency"]
-    return tuple((field.name, field.name.removeprefix("exact_"), field.type in ("int", int)) for field in own)
+def _stored_fields(loss: type[PrivacyLoss]) -> tuple[tuple[str, str, Callable[[Any, str], Any]], ...]:
+    """Of each field its name, its name in the JSON form, and how it is read; the loss this is made of is "loss"."""
+    found: list[tuple[str, str, Callable[[Any, str], Any]]] = []
+    for field in fields(cast("Any", loss)):
+        if field.type in ("PrivacyLoss", PrivacyLoss):
+            found.append((field.name, "loss", lambda form, _: PrivacyLoss.from_json(form)))
+        elif field.name != "adjacency":
+            read = (lambda number, _: int(number)) if field.type in ("int", int) else as_fraction
+            found.append((field.name, field.name.removeprefix("exact_"), read))
+    return tuple(found)
 
 
 def expect_loss(value: object) -> None:
@@ -343,7 +342,8 @@ def _composed(parts: list[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
     return together
 
 
-def _valid_delta(delta: Number) -> Fraction:
+def checked_delta(delta: Number) -> Fraction:
+    """A δ that a loss may be read at."""
     exact = as_fraction(delta, "delta")
     if not 0 <= exact < 1:
         raise InvalidParameter(f"delta must be at least 0 and below 1; got {delta!r}")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 from scipy.special import gammaln
@@ -27,6 +28,10 @@ LARGEST_SUMMED_ORDER = 512
 SMALLEST_RATE = 1e-300
 # More than a difference of numbers up to 1 can be off.
 BLUR = 2.0**-50
+
+
+# What makes a sampled loss's curve of its base's, at a rate and in one direction.
+Mix: TypeAlias = Callable[[PrivacyLoss, float, Array, Direction], Array]
 
 
 def poisson(loss: PrivacyLoss, rate: Number) -> PrivacyLoss:
@@ -54,6 +59,15 @@ def poisson(loss: PrivacyLoss, rate: Number) -> PrivacyLoss:
 
 def without_replacement(loss: PrivacyLoss, *, sample: int, population: int) -> PrivacyLoss:
     """The loss of a mechanism that sees ``sample`` of ``population`` units, every subset being as likely.
+
+    Args:
+        loss: Loss of the mechanism on the sample, stated for replace.
+        sample: Size of the sample.
+        population: Number of units it is drawn from, which is public.
+
+    Raises:
+        IncompatibleLosses: The loss is stated for add_remove.
+        InvalidParameter: The sample is larger than the population.
 
     Example:
         >>> from dither.privacy import PureLoss
@@ -236,10 +250,6 @@ class PoissonSampled(_Amplified, kind="poisson"):
         slack = 1e-15 * (float(gammaln(order + 1)) + abs(top) + order)
         return max(0.0, top + math.log(float(np.exp(logs - top).sum())) + slack)
 
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"rate": str(self.rate), "loss": self.base.to_json()}
-
     @classmethod
     def from_parameters(cls, parameters: Json) -> Self:
         """The inverse."""
@@ -263,35 +273,25 @@ class SampledWithoutReplacement(_Amplified, kind="without_replacement"):
     population: int
     adjacency: Adjacency = Adjacency.REPLACE
 
+    symmetric = True  # either of the two replaced units may be the one that was there: the worse order is taken
+
     def _share(self) -> Fraction:
         return Fraction(self.sample, self.population)
 
-    @property
-    def symmetric(self) -> bool:
-        """Either of the two replaced units may be the one that was there: the worse order is taken."""
-        return True
-
     def profile(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
         """The two halves, joined at zero, for the worse order of the pair."""
-        rate = float(self._share())
-        ahead, below = np.maximum(epsilon, 0.0), np.minimum(epsilon, 0.0)
-        orders = self.base.directions
-        first = np.maximum.reduce([_mixture(self.base, rate, ahead, way) for way in orders])
-        second = np.maximum.reduce([_against_mixture(self.base, rate, below, way) for way in orders])
-        return np.asarray(np.where(epsilon >= 0, first, second))
+        return self._joined(epsilon, _mixture, _against_mixture)
 
     def profile_down(self, epsilon: Array, direction: Direction) -> Array:  # noqa: ARG002
         """The same two halves, from below."""
-        rate = float(self._share())
-        ahead, below = np.maximum(epsilon, 0.0), np.minimum(epsilon, 0.0)
-        orders = self.base.directions
-        first = np.maximum.reduce([_mixture_down(self.base, rate, ahead, way) for way in orders])
-        second = np.maximum.reduce([_against_mixture_down(self.base, rate, below, way) for way in orders])
-        return np.asarray(np.where(epsilon >= 0, first, second))
+        return self._joined(epsilon, _mixture_down, _against_mixture_down)
 
-    def parameters(self) -> Json:
-        """The permanent fields."""
-        return {"sample": self.sample, "population": self.population, "loss": self.base.to_json()}
+    def _joined(self, epsilon: Array, mix: Mix, against: Mix) -> Array:
+        rate, ways = float(self._share()), self.base.directions
+        ahead, below = np.maximum(epsilon, 0.0), np.minimum(epsilon, 0.0)
+        first = np.maximum.reduce([mix(self.base, rate, ahead, way) for way in ways])
+        second = np.maximum.reduce([against(self.base, rate, below, way) for way in ways])
+        return np.asarray(np.where(epsilon >= 0, first, second))
 
     @classmethod
     def from_parameters(cls, parameters: Json) -> Self:

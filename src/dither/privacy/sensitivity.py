@@ -86,6 +86,11 @@ class Sensitivity:
 
         Under ``REPLACE`` one unit may leave ``groups`` coordinates and enter as many others: state the
         number of coordinates that change, usually twice the contribution.
+
+        Args:
+            groups: Most coordinates of the answer that one unit moves.
+            per_group: How far it moves each, at most.
+            adjacency: Whether a unit is added or removed, or replaced.
         """
         exact = as_fraction(per_group, "per_group")
         return cls(Norm.LINF, exact, adjacency, positive_int(groups, "groups"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -27,14 +28,7 @@ def randomized_response_cells(pure: float, edges: Array) -> Cells:
     """Two point masses: e^ε/(1+e^ε) at ε, the rest at −ε."""
     nothing = np.zeros(edges.size - 1)
     high = 1 / (1 + math.exp(-pure))
-    return Cells(
-        nothing,
-        nothing,
-        0.0,
-        np.array([pure, -pure]),
-        np.array([high, math.exp(-pure) * high]),
-        4e-16,
-    )
+    return Cells(nothing, nothing, 0.0, np.array([pure, -pure]), np.array([high, math.exp(-pure) * high]), 4e-16)
 
 
 def nonnegative(value: Number, name: str) -> Fraction:
@@ -60,14 +54,11 @@ class PureLoss(PrivacyLoss, kind="pure"):
     exact_epsilon: Fraction
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
+    symmetric = True  # both directions have one curve
+
     def __init__(self, epsilon: Number, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> None:
         object.__setattr__(self, "exact_epsilon", nonnegative(epsilon, "epsilon"))
         object.__setattr__(self, "adjacency", adjacency)
-
-    @property
-    def symmetric(self) -> bool:
-        """Both directions have one curve."""
-        return True
 
     def pure_exactly(self) -> Fraction:
         """As it was stated."""
@@ -107,6 +98,8 @@ class ApproximateLoss(PrivacyLoss, kind="approximate"):
     exact_delta: Fraction
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
+    symmetric = True  # both directions have one curve
+
     def __init__(self, epsilon: Number, delta: Number, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> None:
         exact = as_fraction(delta, "delta")
         if not 0 <= exact <= 1:
@@ -114,11 +107,6 @@ class ApproximateLoss(PrivacyLoss, kind="approximate"):
         object.__setattr__(self, "exact_epsilon", nonnegative(epsilon, "epsilon"))
         object.__setattr__(self, "exact_delta", exact)
         object.__setattr__(self, "adjacency", adjacency)
-
-    @property
-    def symmetric(self) -> bool:
-        """Both directions have one curve."""
-        return True
 
     def pure(self) -> float:
         """ε if δ is zero, else infinity."""
@@ -158,8 +146,27 @@ class ApproximateLoss(PrivacyLoss, kind="approximate"):
         return ApproximateLoss(k * self.exact_epsilon, grown, self.adjacency)
 
 
+class ConcentratedLoss(PrivacyLoss):
+    """A loss whose Rényi view is the line of its exact zCDP parameter: D_α ≤ ρα."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def zcdp_exactly(self) -> Fraction:
+        """The parameter ρ."""
+
+    def zcdp(self) -> float:
+        """The parameter ρ, rounded up."""
+        return fraction_up(self.zcdp_exactly())
+
+    def renyi(self, order: float) -> float:
+        """ρ·α."""
+        check_order(order)
+        return up(order * self.zcdp())
+
+
 @dataclass(frozen=True, slots=True)
-class ZcdpLoss(PrivacyLoss, kind="zcdp"):
+class ZcdpLoss(ConcentratedLoss, kind="zcdp"):
     """ρ-zCDP: D_α ≤ ρα for every order α > 1 and both directions, and nothing more is known.
 
     Guarantee: Bun & Steinke 2016; converted to (ε, δ) with Canonne, Kamath & Steinke 2020, Proposition 12.
@@ -172,32 +179,16 @@ class ZcdpLoss(PrivacyLoss, kind="zcdp"):
     rho: Fraction
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
+    symmetric = True  # both directions have one bound
+    tight = False  # a bound only
+
     def __init__(self, rho: Number, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> None:
         object.__setattr__(self, "rho", nonnegative(rho, "rho"))
         object.__setattr__(self, "adjacency", adjacency)
 
-    @property
-    def symmetric(self) -> bool:
-        """Both directions have one bound."""
-        return True
-
-    @property
-    def tight(self) -> bool:
-        """A bound only."""
-        return False
-
     def zcdp_exactly(self) -> Fraction:
         """As it was stated."""
         return self.rho
-
-    def zcdp(self) -> float:
-        """ρ itself."""
-        return fraction_up(self.rho)
-
-    def renyi(self, order: float) -> float:
-        """ρα."""
-        check_order(order)
-        return up(self.zcdp() * order)
 
     def gaussian(self) -> float:
         """ZCDP alone implies no Gaussian trade-off curve."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import unicodedata
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
+from dither.brief import SentenceEnum
 from dither.errors import InvalidParameter
 from dither.numeric import positive_int
 
 LONGEST_NAME = 200
 
 
-class Adjacency(Enum):
+class Adjacency(SentenceEnum):
     """Which two databases are neighbours: the promise is about what one unit can do.
 
     ``ADD_REMOVE`` hides participation: one unit's rows are there or not.
@@ -22,20 +22,8 @@ class Adjacency(Enum):
     A replace step is two add/remove steps, so a loss stated for one says nothing directly about the other.
     """
 
-    ADD_REMOVE = "add_remove"
-    REPLACE = "replace"
-
-    @property
-    def sentence(self) -> str:
-        """The protected change, in words.
-
-        Example:
-            >>> Adjacency.REPLACE.sentence
-            "changing everything that one unit's rows say, the number of units being public"
-        """
-        if self is Adjacency.ADD_REMOVE:
-            return "adding or removing all rows of one unit"
-        return "changing everything that one unit's rows say, the number of units being public"
+    ADD_REMOVE = "add_remove", "adding or removing all rows of one unit"
+    REPLACE = "replace", "changing everything that one unit's rows say, the number of units being public"
 
 
 @dataclass(frozen=True, slots=True)

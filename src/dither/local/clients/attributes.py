@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, expect_fields, oracle_of, sum_up
+from dither.local.clients.base import Client, ValueDomain, bytes_for, expect_fields, oracle_of, sum_up
 from dither.local.clients.coins import SYSTEM, Coins
 
 STRATEGIES = ("split", "sample", "joint")
@@ -40,13 +40,13 @@ class AttributesClient(Client, protocol="attributes"):
             expect_fields(part, "name", "domain" if joint else "collection")
         if joint:
             self.joint = oracle_of(description["joint"])
-            self.domains = tuple(Domain(part["domain"]) for part in listed)
+            self.domains = tuple(ValueDomain(part["domain"]) for part in listed)
             # with fewer values some records could not be answered, and silence would tell which
             if self.joint.description.get("domain") != math.prod(domain.size for domain in self.domains):
                 raise InvalidParameter('"joint" must have one value for each combination of the attributes\' values')
         else:
             self.parts = tuple(oracle_of(part["collection"]) for part in listed)
-            self.domains = tuple(Domain(part.description.get("domain")) for part in self.parts)
+            self.domains = tuple(ValueDomain(part.description.get("domain")) for part in self.parts)
 
     @property
     def width(self) -> int:

@@ -1,6 +1,6 @@
 """A client randomises one person's value on that person's own device; it needs nothing but Python.
 
-Whoever collects publishes a *description*: the protocol and its parameters as JSON, every probability as an exact
+The collector publishes a *description*: the protocol and its parameters as JSON, every probability as an exact
 fraction. A client is made from it, so a person (or their app) can read what will happen to an answer before giving it.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
 from importlib import import_module
@@ -101,6 +101,22 @@ class Client(ABC):
         return wire.to_text(self.report(value, coins))
 
 
+class InnerClient(Client):
+    """A client whose payloads are those of another collection, ``inner``: it only says what that one is asked."""
+
+    inner: Client
+
+    @property
+    def width(self) -> int:
+        """As the inner one."""
+        return self.inner.width
+
+    @property
+    def epsilon(self) -> float:
+        """As the inner one: what it is asked depends on the value alone."""
+        return self.inner.epsilon
+
+
 def client_of(description: object) -> Client:
     """The client of a collection's description.
 
@@ -189,7 +205,7 @@ def whole(description: Mapping[str, Any], name: str, *, least: int, most: int = 
     return value
 
 
-class Domain:
+class ValueDomain:
     """The possible values of a question: 0 … k−1, or a list of labels (texts or numbers), in their order."""
 
     def __init__(self, given: Any) -> None:
@@ -219,6 +235,11 @@ class Domain:
             raise InvalidData(f"the value must be one of the {self.size} labels; nothing was drawn")
         return place
 
+    @property
+    def values(self) -> Sequence[str | int]:
+        """All values, in order."""
+        return range(self.size) if self.labels is None else self.labels
+
     def to_json(self) -> int | list[str | int]:
         """As it stands in a description."""
         return self.size if self.labels is None else list(self.labels)
@@ -233,7 +254,7 @@ def bytes_for(size: int) -> int:
 
 
 def packed(bits: Iterable[bool], size: int) -> bytes:
-    """So many bits as bytes, bit i in bit i mod 8, from the lowest, of byte i div 8."""
+    """Bits as bytes: bit i in bit i mod 8, from the lowest, of byte i div 8."""
     out = bytearray(-(-size // 8))
     for place, bit in enumerate(bits):
         out[place >> 3] |= bit << (place & 7)

@@ -68,9 +68,7 @@ class Letters:
 
 
 class SequenceFragmentsClient(
-    Client,
-    protocol="sequence_fragments",
-    fields=("alphabet", "length", "fragment", "tag_bits", "fragments", "words"),
+    Client, protocol="sequence_fragments", fields=("alphabet", "length", "fragment", "tag_bits", "fragments", "words")
 ):
     """Sends where a fragment stands, the sketched fragment with its tag, and the sketched word."""
 

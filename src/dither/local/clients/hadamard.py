@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction
+from dither.local.clients.base import Client, ValueDomain, bytes_for, epsilon_up, fraction
 from dither.local.clients.coins import SYSTEM, Coins
 
 
@@ -16,7 +16,7 @@ class HadamardClient(Client, protocol="hadamard", fields=("domain", "keep")):
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
-        self.domain = Domain(description.get("domain"))
+        self.domain = ValueDomain(description.get("domain"))
         self.keep = fraction(description, "keep")
         if not Fraction(1, 2) < self.keep < 1:
             raise InvalidParameter("keep must lie above 1/2 and below 1: an honest answer isn't private")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction, whole
+from dither.local.clients.base import Client, ValueDomain, bytes_for, epsilon_up, fraction, whole
 from dither.local.clients.coins import SYSTEM, Coins
 from dither.local.clients.kary import check_keep, kary_odds, respond
 
@@ -16,7 +16,7 @@ class LocalHashingClient(Client, protocol="local_hashing", fields=("domain", "bu
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
-        self.domain = Domain(description.get("domain"))
+        self.domain = ValueDomain(description.get("domain"))
         self.word = whole(description, "word", least=4, most=64)
         half = self.word // 2
         self.buckets = whole(description, "buckets", least=2, most=min(2**half, 2**31))

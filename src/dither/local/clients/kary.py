@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction
+from dither.local.clients.base import Client, ValueDomain, bytes_for, epsilon_up, fraction
 from dither.local.clients.coins import SYSTEM, Coins
 
 
@@ -16,7 +16,7 @@ class KaryClient(Client, protocol="kary", fields=("domain", "keep")):
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
-        self.domain = Domain(description.get("domain"))
+        self.domain = ValueDomain(description.get("domain"))
         self.keep = fraction(description, "keep")
         check_keep(self.keep, self.domain.size)
 
@@ -49,7 +49,7 @@ def kary_odds(keep: Fraction, size: int) -> Fraction:
 
 
 def check_keep(keep: Fraction, size: int) -> None:
-    """Refuse to answer honestly, whoever asks."""
+    """Refuse a collection that asks for an honest answer."""
     if not Fraction(1, size) < keep < 1:
         raise InvalidParameter(
             f"keep must lie above 1/{size}, one over the number of values, and below 1: an honest answer isn't private"

@@ -214,7 +214,7 @@ def geometric_coins(decay: Fraction, steps: int) -> tuple[Fraction, Fraction, tu
 
 
 def check_bit(keep: Fraction, name: str = "keep") -> None:
-    """Refuse to answer honestly, whoever asks."""
+    """Refuse a collection that asks for an honest answer."""
     if not Fraction(1, 2) < keep < 1:
         raise InvalidParameter(f"{name} must lie above 1/2 and below 1: an honest answer isn't private")
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, oracle_of
+from dither.local.clients.base import InnerClient, ValueDomain, oracle_of
 from dither.local.clients.coins import SYSTEM, Coins
 
 
-class ParticipationClient(Client, protocol="participation", fields=("domain", "collection")):
+class ParticipationClient(InnerClient, protocol="participation", fields=("domain", "collection")):
     """Randomises an answer, or ``None`` for somebody who doesn't take part: one value more than there are answers.
 
     Everybody on the public list has to send a report, those who don't take part as well.
@@ -18,21 +18,11 @@ class ParticipationClient(Client, protocol="participation", fields=("domain", "c
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
-        self.domain = Domain(description.get("domain"))
+        self.domain = ValueDomain(description.get("domain"))
         collection = description.get("collection")
         self.inner = oracle_of(collection)
         if not isinstance(collection, Mapping) or collection.get("domain") != self.domain.size + 1:
             raise InvalidParameter("the collection must have one value more than the domain: that of the absent")
-
-    @property
-    def width(self) -> int:
-        """The number of bytes of every payload."""
-        return self.inner.width
-
-    @property
-    def epsilon(self) -> float:
-        """That of the collection; to be absent is one of its values."""
-        return self.inner.epsilon
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The randomised answer; the absent have the last index."""

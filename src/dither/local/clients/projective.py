@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction, whole
+from dither.local.clients.base import Client, ValueDomain, bytes_for, epsilon_up, fraction, whole
 from dither.local.clients.coins import SYSTEM, Coins
 
 # Larger ones are of no use: their points are as many as the values, and k-ary response does the same.
@@ -19,7 +19,7 @@ class ProjectiveClient(Client, protocol="projective", fields=("domain", "prime",
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
-        self.domain = Domain(description.get("domain"))
+        self.domain = ValueDomain(description.get("domain"))
         self.prime = whole(description, "prime", least=2, most=LARGEST_PRIME)
         if not is_prime(self.prime):
             raise InvalidParameter(f"prime must be a prime number; got {self.prime}")

@@ -6,14 +6,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, client_of, epsilon_up, fraction, whole
+from dither.local.clients.base import (
+    Client,
+    InnerClient,
+    ValueDomain,
+    bytes_for,
+    client_of,
+    epsilon_up,
+    fraction,
+    whole,
+)
 from dither.local.clients.coins import SYSTEM, Coins
 from dither.local.clients.means import check_bit
 
 LARGEST_LEVELS = 24
 
 
-class HierarchicalRangesClient(Client, protocol="hierarchical_ranges", fields=("domain", "branching", "collection")):
+class HierarchicalRangesClient(
+    InnerClient, protocol="hierarchical_ranges", fields=("domain", "branching", "collection")
+):
     """Draws a level of a tree over the domain and reports the value's node there; the tree has ``branching`` branches.
 
     ``collection`` is that of several attributes of which one is sampled: for each level, from the coarsest, the node.
@@ -21,7 +32,7 @@ class HierarchicalRangesClient(Client, protocol="hierarchical_ranges", fields=("
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
-        self.domain = Domain(description.get("domain"))
+        self.domain = ValueDomain(description.get("domain"))
         self.branching = whole(description, "branching", least=2, most=2**LARGEST_LEVELS)
         self.levels = levels_of(self.domain.size, self.branching)
         collection = description.get("collection")
@@ -32,16 +43,6 @@ class HierarchicalRangesClient(Client, protocol="hierarchical_ranges", fields=("
         if not isinstance(collection, Mapping) or collection.get("strategy") != "sample":
             raise InvalidParameter('the "strategy" of the collection must be "sample": one level is drawn')
         self.inner = client_of(collection)
-
-    @property
-    def width(self) -> int:
-        """The number of bytes of every payload."""
-        return self.inner.width
-
-    @property
-    def epsilon(self) -> float:
-        """That of the level with the largest; which one is drawn says nothing about the value."""
-        return self.inner.epsilon
 
     def payload(self, value: Any, coins: Coins = SYSTEM) -> bytes:
         """The payload of the level that was drawn."""
@@ -68,7 +69,7 @@ class WaveletRangesClient(Client, protocol="wavelet_ranges", fields=("domain", "
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
-        self.domain = Domain(description.get("domain"))
+        self.domain = ValueDomain(description.get("domain"))
         self.keep = fraction(description, "keep")
         check_bit(self.keep)
         self.levels = levels_of(self.domain.size, 2)

@@ -22,7 +22,7 @@ from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Client, Domain, bytes_for, epsilon_up, fraction, packed, whole
+from dither.local.clients.base import Client, ValueDomain, bytes_for, epsilon_up, fraction, packed, whole
 from dither.local.clients.coins import SYSTEM, Coins
 from dither.local.clients.rappor import text_of
 from dither.local.clients.unary import unary_odds
@@ -47,7 +47,7 @@ class SketchClient(Client):
         self.buckets = whole(description, "buckets", least=2, most=LARGEST_BUCKETS)
         self.seed = seed_bytes(description.get("seed"))
         self.keep = fraction(description, "keep")
-        self.domain = None if description.get("domain") is None else Domain(description["domain"])
+        self.domain = None if description.get("domain") is None else ValueDomain(description["domain"])
         check_sizes(self.hashes, self.buckets)
         check_texts(self.domain)
 
@@ -148,7 +148,7 @@ def check_sizes(hashes: int, buckets: int) -> None:
         )
 
 
-def check_texts(domain: Domain | None) -> None:
+def check_texts(domain: ValueDomain | None) -> None:
     """Refuse labels that are hashed alike, such as 17 and "17"."""
     if domain is not None and domain.labels is not None:
         try:

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, epsilon_up, fraction, whole
+from dither.local.clients.base import Client, ValueDomain, epsilon_up, fraction, whole
 from dither.local.clients.coins import SYSTEM, Coins
 from dither.local.clients.unary import check_size
 
@@ -17,7 +17,7 @@ class SubsetSelectionClient(Client, protocol="subset_selection", fields=("domain
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
-        self.domain = Domain(description.get("domain"))
+        self.domain = ValueDomain(description.get("domain"))
         check_size(self.domain.size)
         self.subset = whole(description, "subset", least=1, most=self.domain.size - 1)
         self.keep = fraction(description, "keep")

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Client, Domain, epsilon_up, fraction, packed
+from dither.local.clients.base import Client, ValueDomain, epsilon_up, fraction, packed
 from dither.local.clients.coins import SYSTEM, Coins
 
 # A report has a bit for each value: with more of them it would be megabytes long.
@@ -19,7 +19,7 @@ class UnaryClient(Client, protocol="unary", fields=("domain", "keep", "noise")):
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         super().__init__(description)
-        self.domain = Domain(description.get("domain"))
+        self.domain = ValueDomain(description.get("domain"))
         self.keep, self.noise = fraction(description, "keep"), fraction(description, "noise")
         if not 0 < self.noise < self.keep < 1:
             raise InvalidParameter("0 < noise < keep < 1 is needed: a bit that is certain isn't private")

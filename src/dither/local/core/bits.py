@@ -5,7 +5,9 @@ Bit v of a payload is bit v mod 8, from the lowest, of byte v div 8; bits beyond
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,16 @@ from dither.entropy import Source, bernoulli_many
 from dither.local.core.protocol import Counts, Payloads
 
 Bits = npt.NDArray[np.bool_]
+# Work is done in blocks of about this many bytes, which stay in the second-level cache.
+BLOCK_BYTES = 1 << 20
+
+
+def in_blocks(given: npt.NDArray[Any], width: int, block: int, draw: Callable[..., Payloads]) -> Payloads:
+    """Payloads of many people as ``draw`` makes them of what is ``given`` of ``block`` people at a time."""
+    rows = np.empty((given.shape[0], width), dtype=np.uint8)
+    for start in range(0, given.shape[0], block):
+        rows[start : start + block] = draw(given[start : start + block])
+    return rows
 
 
 def coin_rows(p: Fraction, rows: int, columns: int, source: Source) -> Bits:
@@ -33,6 +45,23 @@ def coin_rows(p: Fraction, rows: int, columns: int, source: Source) -> Bits:
         if ties.size:
             coins[ties] = bernoulli_many(scaled - whole, ties.size, source)
     return coins.reshape(rows, columns)
+
+
+def one_hot_coins(places: npt.NDArray[Any], columns: int, keep: Fraction, noise: Fraction, source: Source) -> Payloads:
+    """Packed rows of coins of which the one at each row's place is true with ``keep``, all others with ``noise``."""
+    bits = coin_rows(noise, places.size, columns, source)
+    bits[np.arange(places.size), places] = bernoulli_many(keep, places.size, source)
+    return packed(bits)
+
+
+def odd_ones(words: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Whether each word, at least 0, has an odd number of ones, as 0 or 1; numpy counts them since version 2 alone."""
+    kind = words.dtype.type
+    shift = 4 * words.dtype.itemsize
+    while shift:
+        words = words ^ (words >> kind(shift))
+        shift //= 2
+    return np.asarray(words & kind(1))
 
 
 def packed(bits: Bits) -> Payloads:

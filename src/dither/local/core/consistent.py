@@ -7,38 +7,24 @@ many values are best left as they are; single values, rankings and pictures prof
 
 from __future__ import annotations
 
-from enum import Enum
-
 import numpy as np
 import numpy.typing as npt
 
+from dither.brief import SentenceEnum
 from dither.errors import InvalidData, InvalidParameter
 
 Floats = npt.NDArray[np.float64]
 
 
-class Consistency(Enum):
+class Consistency(SentenceEnum):
     """How unbiased estimates are turned into shares."""
 
-    NORM_SUB = "norm-sub"
-    BASE_CUT = "base-cut"
-    CLIP = "clip"
-
-    @property
-    def sentence(self) -> str:
-        """What is done, in words.
-
-        Example:
-            >>> Consistency.NORM_SUB.sentence
-            'one number is taken from all, and what is then negative becomes 0, such that the rest sums to 1'
-        """
-        return {
-            Consistency.NORM_SUB: (
-                "one number is taken from all, and what is then negative becomes 0, such that the rest sums to 1"
-            ),
-            Consistency.BASE_CUT: "what chance alone could have made of a value that nobody has becomes 0",
-            Consistency.CLIP: "what is negative becomes 0 and what exceeds 1 becomes 1",
-        }[self]
+    NORM_SUB = (
+        "norm-sub",
+        "one number is taken from all, and what is then negative becomes 0, such that the rest sums to 1",
+    )
+    BASE_CUT = "base-cut", "what chance alone could have made of a value that nobody has becomes 0"
+    CLIP = "clip", "what is negative becomes 0 and what exceeds 1 becomes 1"
 
 
 def make_consistent(values: Floats, rule: Consistency, *, threshold: float | None = None) -> Floats:

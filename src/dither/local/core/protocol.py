@@ -237,6 +237,11 @@ class Aggregator(ABC, Generic[E_co]):
     def estimate(self, confidence: float = 0.95) -> E_co:
         """What the reports say about the population, with intervals at this confidence."""
 
+    def expect_reports(self) -> None:
+        """Raise InvalidData if there is nothing to estimate from."""
+        if not self.reports:
+            raise InvalidData("there are no reports to estimate from")
+
     def state(self) -> dict[str, Counts]:
         """The state by name: integer arrays that add up."""
         return dict(self.counters)
@@ -357,7 +362,7 @@ def aggregator_of(saved: Mapping[str, Any]) -> Aggregator[Any]:
 
 
 def _collection_of(saved: Mapping[str, Any]) -> Protocol:
-    """The protocol of a saved aggregate; one that isn't known is no damage, so the reason is told."""
+    """The protocol of a saved aggregate; an unknown protocol isn't damage, so the error says why."""
     try:
         return protocol_of(saved["collection"])
     except InvalidParameter as problem:

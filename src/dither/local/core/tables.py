@@ -5,12 +5,14 @@ from __future__ import annotations
 import html
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dither.brief import printable
+from dither.mechanisms.base import Floats
+from dither.mechanisms.response_estimates import ReadOnlyArrays
 
-# A table shows so many rows; whoever wants all of them has the arrays.
+# Rows of a table; the arrays have all.
 MOST_ROWS = 20
 # Digits that are worth reading: two of the width of the narrowest interval, and no more than this behind the point.
 MOST_DIGITS = 7
@@ -18,7 +20,7 @@ BEYOND = "estimates beyond what is possible are shown as the nearest that is; th
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class EstimateRow:
     """What one line is about, its estimate and its interval."""
 
     name: str
@@ -27,7 +29,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class EstimateTable:
     """The first rows of some estimates and what there is to know about all of them.
 
     ``rows`` are those that are shown, ``number`` says how many there are, ``notes`` is what the intervals mean.
@@ -36,7 +38,7 @@ class Table:
 
     names: str
     values: str
-    rows: Sequence[Row]
+    rows: Sequence[EstimateRow]
     number: int
     notes: Sequence[str]
     cut: bool = True
@@ -81,13 +83,21 @@ class Table:
         return f"<div>{table}<small>{foot}</small></div>"
 
 
-class Shown:
+def rows_of(names: Iterable[object], values: Floats, intervals: Floats) -> list[EstimateRow]:
+    """The lines of some estimates, one for each name."""
+    return [
+        EstimateRow(name=str(name), value=float(value), interval=(float(low), float(high)))
+        for name, value, (low, high) in zip(names, values, intervals, strict=False)
+    ]
+
+
+class Shown(ReadOnlyArrays):
     """An estimate that is a table when it is printed. Its subclasses are dataclasses with ``repr=False``."""
 
     __slots__ = ()
 
     @abstractmethod
-    def table(self) -> Table:
+    def table(self) -> EstimateTable:
         """What is shown."""
 
     def __str__(self) -> str:
@@ -98,6 +108,18 @@ class Shown:
 
     def _repr_html_(self) -> str:
         return self.table().markup()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Estimates(Shown):
+    """Several unbiased estimates with their variances and intervals, which hold at ``confidence``: each, or all."""
+
+    values: Floats
+    variances: Floats
+    intervals: Floats
+    confidence: float
+    simultaneous: bool
+    reports: int
 
 
 def within(value: float, interval: tuple[float, float]) -> float:

@@ -87,7 +87,13 @@ class Attributes(Protocol, name="attributes"):
 
     @classmethod
     def for_epsilon(cls, domains: Mapping[str, Any], epsilon: Number, strategy: Strategy = Strategy.SPLIT) -> Self:
-        """One of the ways at ``epsilon``, with the oracle of smallest variance for each attribute."""
+        """One of the ways at ``epsilon``, with the oracle of smallest variance for each attribute.
+
+        Args:
+            domains: Domain of each attribute, by name.
+            epsilon: Largest ε that the report of a whole record may cost (REPLACE).
+            strategy: How the budget covers the attributes.
+        """
         exact = positive(epsilon, "epsilon")
         if strategy is Strategy.JOINT:
             size = math.prod(checked_domain(domain).size for domain in domains.values())

@@ -29,7 +29,7 @@ MAKERS: dict[str, Callable[[Any, Number], FrequencyOracle]] = {
 }
 # A report costs its sender a message anyway; payloads below this are as good as empty.
 SMALL_REPORT = 16
-# Counting so many bits or hashes takes about a second.
+# Bits or hashes that are counted in about a second.
 QUICK_WORK = 10**9
 
 
@@ -49,7 +49,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class OracleChoice:
     """The oracle that was chosen, why, and the table that it was chosen from, the smallest variance first."""
 
     best: FrequencyOracle
@@ -65,12 +65,18 @@ class Choice:
         return "\n".join([*rows, self.why])
 
 
-def best_oracle(epsilon: Number, domain: Any, n: int = 1_000_000, *, tolerance: Number = "1/20") -> Choice:
+def best_oracle(epsilon: Number, domain: Any, n: int = 1_000_000, *, tolerance: Number = "1/20") -> OracleChoice:
     """The oracle for ``n`` reports at ``epsilon``, with the table of all.
 
     Whatever has a variance within ``tolerance`` of the smallest counts as equally exact; of those the one with the
     shortest reports is taken, where fewer than 16 bytes make no difference, then the one that is counted with the least
     work.
+
+    Args:
+        epsilon: Largest ε that one report may cost (REPLACE).
+        domain: Public list of values: their number, or labels.
+        n: Number of reports that are expected; decides about the work of counting only.
+        tolerance: Variances within this share of the smallest count as equal.
 
     Example:
         >>> best_oracle(1, ["no", "yes"]).best
@@ -97,7 +103,7 @@ def best_oracle(epsilon: Number, domain: Any, n: int = 1_000_000, *, tolerance: 
     least = found[0].variance
     close = [c for c in found if c.variance <= least * float(1 + spare)]
     best = min(close, key=lambda c: (max(c.width, SMALL_REPORT), max(c.work, QUICK_WORK), c.variance))
-    return Choice(best=best.oracle, why=_why(best, found[0], close), candidates=tuple(found))
+    return OracleChoice(best=best.oracle, why=_why(best, found[0], close), candidates=tuple(found))
 
 
 def _work(oracle: FrequencyOracle, n: int) -> int:

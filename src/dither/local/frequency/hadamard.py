@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.entropy import Source, bernoulli_many
-from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain, bytes_for
+from dither.local.core.bits import odd_ones
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads
-from dither.local.frequency.kary import BLOCK_PEOPLE
-from dither.local.frequency.oracle import (
-    FEW,
-    Ints,
-    Label,
-    checked_domain,
-    number_rows,
-    row_numbers,
-)
+from dither.local.frequency.oracle import FEW, Ints, checked_domain, checked_keep, number_rows
 from dither.local.frequency.parts import NamingOracle
 from dither.mechanisms.randomized_response import odds_for_epsilon
-from dither.numeric import Number, as_fraction
+from dither.numeric import Number
 
 HALF = Fraction(1, 2)
 
@@ -34,11 +24,6 @@ class SignCoin:
 
     __slots__ = ()
     keep: Fraction
-
-    @property
-    def hit(self) -> Fraction:
-        """The probability of the true sign."""
-        return self.keep
 
     @property
     def odds(self) -> Fraction:
@@ -65,18 +50,11 @@ class HadamardResponse(SignCoin, NamingOracle, name="hadamard", fields={"domain"
         (1024, 2, True)
     """
 
-    domain: int | tuple[Label, ...]
     keep: Fraction
-    _known: Domain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, keep: Number) -> None:
         self._set_domain(domain)
-        exact = as_fraction(keep, "keep")
-        if not HALF < exact < 1:
-            raise InvalidParameter(
-                f"keep must lie above 1/2 and below 1 (an honest answer has no finite ε); got {keep!r}"
-            )
-        self._put(keep=exact)
+        self._put(keep=checked_keep(keep, 1, 2, ""))
 
     @classmethod
     def for_epsilon(cls, domain: Any, epsilon: Number) -> Self:
@@ -95,36 +73,20 @@ class HadamardResponse(SignCoin, NamingOracle, name="hadamard", fields={"domain"
         """Columns are orthogonal: whatever the truth, half of the rows have +1 in another column."""
         return HALF
 
-    @property
-    def width(self) -> int:
-        """As many bytes as the largest row needs."""
-        return bytes_for(self.order)
-
-    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
-        """Payloads of many people, one row each, from the indices of their values."""
-        out = np.empty((truths.size, self.width), dtype=np.uint8)
-        for start in range(0, truths.size, BLOCK_PEOPLE):
-            columns = truths[start : start + BLOCK_PEOPLE].astype(np.uint32) + np.uint32(1)
-            agree = bernoulli_many(self.keep, columns.size, source)
-            rows = source.u32(columns.size) & np.uint32(self.order - 1)
-            turn = _odd(rows & columns) == agree
-            # one bit of the column, turned, changes the sign and leaves the row uniform among those of the other
-            rows ^= (columns & (~columns + np.uint32(1))) * turn
-            out[start : start + BLOCK_PEOPLE] = number_rows(rows, self.width)
-        return out
+    def draw(self, truths: Ints, source: Source) -> Payloads:
+        """Numbers of rows of the matrix."""
+        columns = truths.astype(np.uint32) + np.uint32(1)
+        agree = bernoulli_many(self.keep, columns.size, source)
+        rows = source.u32(columns.size) & np.uint32(self.order - 1)
+        turn = odd_ones(rows & columns) == agree
+        # one bit of the column, turned, changes the sign and leaves the row uniform among those of the other
+        rows ^= (columns & (~columns + np.uint32(1))) * turn
+        return number_rows(rows, self.width)
 
     @property
     def things(self) -> int:
         """The rows of the matrix."""
         return self.order
-
-    def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
-        """Rows of the matrix."""
-        return np.asarray(row_numbers(payloads).astype(np.int64) < self.order)
-
-    def named(self, payloads: Payloads) -> Counts:
-        """How often each row of the matrix was named."""
-        return np.bincount(row_numbers(payloads), minlength=self.order).astype(np.int64, copy=False)
 
     def support_of_named(self, named: Counts) -> Counts:
         """A report supports the values in whose columns its row has +1: (all + transform)/2, in whole numbers."""
@@ -151,10 +113,3 @@ def hadamard_transform(counts: Counts) -> Counts:
         pairs[:, 0] = sums
         step *= 2
     return out
-
-
-def _odd(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
-    """Whether a word has an odd number of ones."""
-    for shift in (16, 8, 4, 2, 1):
-        words = words ^ (words >> np.uint32(shift))
-    return np.asarray((words & np.uint32(1)).astype(np.bool_))

@@ -9,7 +9,7 @@ estimates have no bias at all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
@@ -18,20 +18,13 @@ import numpy.typing as npt
 
 from dither.entropy import Source
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain, bytes_for
+from dither.local.clients.base import bytes_for
+from dither.local.core.bits import BLOCK_BYTES
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads, number_field
-from dither.local.frequency.kary import BLOCK_PEOPLE, respond
-from dither.local.frequency.oracle import (
-    BLOCK_BYTES,
-    FrequencyOracle,
-    Ints,
-    Label,
-    checked_domain,
-    number_rows,
-    row_numbers,
-)
+from dither.local.frequency.kary import KaryCoin, respond
+from dither.local.frequency.oracle import FrequencyOracle, Ints, checked_domain, checked_keep, number_rows, row_numbers
 from dither.mechanisms.randomized_response import odds_for_epsilon
-from dither.numeric import Number, as_fraction, ceil_div, positive_int
+from dither.numeric import Number, ceil_div, positive_int
 
 Words = npt.NDArray[Any]
 
@@ -46,6 +39,7 @@ COLUMNS = 512
 
 @dataclass(frozen=True, slots=True, init=False)
 class LocalHashing(
+    KaryCoin,
     FrequencyOracle,
     name="local_hashing",
     fields={"domain": DOMAIN, "buckets": number_field(2), "keep": FRACTION, "word": number_field(TINY_WORD, LONG_WORD)},
@@ -53,6 +47,12 @@ class LocalHashing(
     """Everybody names a bucket of their own hash: that of their value with probability ``keep``, else another alike.
 
     ``word`` is the number of bits that the hash computes with: 32 for up to 65,536 values, else 64.
+
+    Args:
+        domain: Public list of values: their number, or labels.
+        buckets: Buckets of a hash.
+        keep: Probability of the truth; the larger, the more a report costs.
+        word: Bits that the hash computes with, even; by default 32 or 64.
 
     Guarantee: ln(keep·(g−1)/(1−keep))-private under REPLACE for g buckets, whatever the hash: given the hash it is
         g-ary response. ``loss()`` is the exact pair, in which the hash, drawn by the client, may also hide the
@@ -68,11 +68,9 @@ class LocalHashing(
         Fraction(1, 8)
     """
 
-    domain: int | tuple[Label, ...]
     buckets: int
     keep: Fraction
     word: int
-    _known: Domain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, *, buckets: int, keep: Number, word: int | None = None) -> None:
         size = self._set_domain(domain).size
@@ -85,12 +83,7 @@ class LocalHashing(
                 f"a hash of {bits}-bit words takes up to {most} values to 2 to {min(most, MOST_BUCKETS)} buckets; got "
                 f"{size} values and {buckets} buckets"
             )
-        exact = as_fraction(keep, "keep")
-        if not Fraction(1, buckets) < exact < 1:
-            raise InvalidParameter(
-                f"keep must lie above 1/{buckets}, one over the number of buckets, and below 1 (an honest answer has "
-                f"no finite ε); got {keep!r}"
-            )
+        exact = checked_keep(keep, 1, int(buckets), ", one over the number of buckets,")
         self._put(buckets=int(buckets), keep=exact, word=bits)
 
     @classmethod
@@ -98,11 +91,21 @@ class LocalHashing(
         """The most honest response whose loss is no more than ``epsilon``; by default g = ⌊e^ε + ½⌋ + 1 buckets.
 
         The variance for rare values, (e^ε + g − 1)²/((e^ε−1)²(g−1)), is smallest at g = e^ε + 1.
+
+        Args:
+            domain: Public list of values: their number, or labels.
+            epsilon: Largest ε that one report may cost (REPLACE).
+            buckets: Buckets of a hash; by default the number of least variance.
         """
         odds = odds_for_epsilon(epsilon)
         number = min(MOST_BUCKETS, int(odds + HALF) + 1) if buckets is None else positive_int(buckets, "buckets")
         checked_domain(domain)
         return cls(domain, buckets=number, keep=odds / (odds + number - 1))
+
+    @property
+    def answers(self) -> int:
+        """The buckets."""
+        return self.buckets
 
     @property
     def collision(self) -> Fraction:
@@ -115,29 +118,14 @@ class LocalHashing(
         return Fraction(more * (each + 1) ** 2 + (self.buckets - more) * each**2, hashes**2)
 
     @property
-    def hit(self) -> Fraction:
-        """The probability that the bucket of the truth is named."""
-        return self.keep
-
-    @property
     def miss(self) -> Fraction:
         """The probability that the bucket of a given other value is named: it may be that of the truth."""
-        return self.keep * self.collision + self._lie * (1 - self.collision)
-
-    @property
-    def _lie(self) -> Fraction:
-        """The probability of one given other bucket."""
-        return (1 - self.keep) / (self.buckets - 1)
-
-    @property
-    def odds(self) -> Fraction:
-        """The true bucket against one given other."""
-        return self.keep / self._lie
+        return self.keep * self.collision + self.lie * (1 - self.collision)
 
     @property
     def weight(self) -> Fraction:
         """The probability that a given other value is in another bucket, and that one is named."""
-        return self._lie * (1 - self.collision)
+        return self.lie * (1 - self.collision)
 
     @property
     def width(self) -> int:
@@ -148,21 +136,14 @@ class LocalHashing(
     def _word_bytes(self) -> int:
         return bytes_for(2**self.word)
 
-    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
-        """Payloads of many people, one row each, from the indices of their values."""
-        rows = np.empty((truths.size, self.width), dtype=np.uint8)
+    def draw(self, truths: Ints, source: Source) -> Payloads:
+        """Hashes, and the buckets that are named."""
         each = self._word_bytes
-        for start in range(0, truths.size, BLOCK_PEOPLE):
-            block = truths[start : start + BLOCK_PEOPLE]
-            seeds = source.fill(2 * each * block.size).reshape(block.size, 2 * each)
-            if self.word % 8:
-                seeds = seeds & np.frombuffer(2 * (2**self.word - 1).to_bytes(each, "little"), dtype=np.uint8)
-            factors, offsets = self._seeds(seeds)
-            hashed = self._bucket(factors, offsets, block)
-            part = rows[start : start + BLOCK_PEOPLE]
-            part[:, : 2 * each] = seeds
-            part[:, 2 * each :] = number_rows(respond(hashed, self.buckets, self.keep, source), bytes_for(self.buckets))
-        return rows
+        seeds = source.fill(2 * each * truths.size).reshape(truths.size, 2 * each)
+        if self.word % 8:
+            seeds = seeds & np.frombuffer(2 * (2**self.word - 1).to_bytes(each, "little"), dtype=np.uint8)
+        named = respond(self._bucket(*self._seeds(seeds), truths), self.buckets, self.keep, source)
+        return np.concatenate([seeds, number_rows(named, bytes_for(self.buckets))], axis=1)
 
     def _seeds(self, rows: Payloads) -> tuple[Words, Words]:
         """Factors and offsets at the upper end of machine words, whose arithmetic then is that mod 2^word."""

@@ -5,7 +5,8 @@ Warner's survey (1965) is the case of two values. Proof in ``frequencies.md``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
@@ -13,19 +14,45 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.entropy import Source, below_many, bernoulli_many
-from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain, bytes_for
+from dither.local.clients.base import bytes_for
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads
-from dither.local.frequency.oracle import FEW, FrequencyOracle, Ints, Label, checked_domain, number_rows, row_numbers
+from dither.local.frequency.oracle import (
+    FEW,
+    FrequencyOracle,
+    Ints,
+    checked_domain,
+    checked_keep,
+    number_rows,
+    row_numbers,
+)
 from dither.mechanisms.randomized_response import odds_for_epsilon
-from dither.numeric import Number, as_fraction
+from dither.numeric import Number
 
-# As many people at a time as keep all arrays in the cache.
-BLOCK_PEOPLE = 1 << 16
+
+class KaryCoin:
+    """The law of naming one of several answers: the true one with probability ``keep``, else any other alike."""
+
+    __slots__ = ()
+    keep: Fraction
+
+    @property
+    @abstractmethod
+    def answers(self) -> int:
+        """How many answers there are."""
+
+    @property
+    def lie(self) -> Fraction:
+        """The probability of one given other answer."""
+        return (1 - self.keep) / (self.answers - 1)
+
+    @property
+    def odds(self) -> Fraction:
+        """Truth against one given other answer."""
+        return self.keep / self.lie
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class Kary(FrequencyOracle, name="kary", fields={"domain": DOMAIN, "keep": FRACTION}):
+class Kary(KaryCoin, FrequencyOracle, name="kary", fields={"domain": DOMAIN, "keep": FRACTION}):
     """Everybody names a value: their own with probability ``keep``, else any other alike.
 
     Guarantee: ln(keep·(k−1)/(1−keep))-private under REPLACE (Kairouz, Oh & Viswanath 2014), with the curve of
@@ -40,19 +67,11 @@ class Kary(FrequencyOracle, name="kary", fields={"domain": DOMAIN, "keep": FRACT
         True
     """
 
-    domain: int | tuple[Label, ...]
     keep: Fraction
-    _known: Domain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, keep: Number) -> None:
         size = self._set_domain(domain).size
-        exact = as_fraction(keep, "keep")
-        if not Fraction(1, size) < exact < 1:
-            raise InvalidParameter(
-                f"keep must lie above 1/{size}, one over the number of values, and below 1 (an honest answer has no "
-                f"finite ε); got {keep!r}"
-            )
-        self._put(keep=exact)
+        self._put(keep=checked_keep(keep, 1, size, ", one over the number of values,"))
 
     @classmethod
     def for_epsilon(cls, domain: Any, epsilon: Number) -> Self:
@@ -61,24 +80,19 @@ class Kary(FrequencyOracle, name="kary", fields={"domain": DOMAIN, "keep": FRACT
         return cls(domain, odds / (odds + checked_domain(domain).size - 1))
 
     @property
-    def hit(self) -> Fraction:
-        """The probability of the truth."""
-        return self.keep
+    def answers(self) -> int:
+        """The values."""
+        return self.size
 
     @property
     def miss(self) -> Fraction:
         """The probability of one given other value."""
-        return (1 - self.keep) / (self.size - 1)
-
-    @property
-    def odds(self) -> Fraction:
-        """Truth against one given other value."""
-        return self.keep / self.miss
+        return self.lie
 
     @property
     def weight(self) -> Fraction:
         """The probability of one given other value."""
-        return self.miss
+        return self.lie
 
     @property
     def comparisons(self) -> int:
@@ -90,13 +104,9 @@ class Kary(FrequencyOracle, name="kary", fields={"domain": DOMAIN, "keep": FRACT
         """As many bytes as the largest index needs."""
         return bytes_for(self.size)
 
-    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
-        """Payloads of many people, one row each, from the indices of their values."""
-        rows = np.empty((truths.size, self.width), dtype=np.uint8)
-        for start in range(0, truths.size, BLOCK_PEOPLE):
-            block = truths[start : start + BLOCK_PEOPLE]
-            rows[start : start + BLOCK_PEOPLE] = number_rows(respond(block, self.size, self.keep, source), self.width)
-        return rows
+    def draw(self, truths: Ints, source: Source) -> Payloads:
+        """The numbers of the values that are named."""
+        return number_rows(respond(truths, self.size, self.keep, source), self.width)
 
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """Rows that are the index of a value."""

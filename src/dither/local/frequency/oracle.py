@@ -9,7 +9,7 @@ number of supporting reports is binomial: variances and intervals are those of `
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -18,12 +18,13 @@ import numpy.typing as npt
 
 from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Domain
+from dither.local.clients.base import ValueDomain
+from dither.local.core.bits import in_blocks
 from dither.local.core.columns import column_of
 from dither.local.core.consistent import Consistency, make_consistent
 from dither.local.core.losses import response_loss
 from dither.local.core.protocol import Aggregator, Counts, Floats, Payloads, Protocol
-from dither.local.core.tables import MOST_ROWS, Row, Shown, Table, meaning
+from dither.local.core.tables import MOST_ROWS, EstimateRow, Estimates, EstimateTable, meaning
 from dither.mechanisms.base import failure_probability
 from dither.mechanisms.response_estimates import (
     Target,
@@ -41,19 +42,21 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 # An aggregate holds one counter for each value; a larger domain is a matter for heavy hitters.
 LARGEST_DOMAIN = 2**24
-# Work is done in blocks of about this many bytes, which stay in the second-level cache.
-BLOCK_BYTES = 1 << 20
-# A domain of so many values is small enough that all laws of a client can be listed.
+# As many people at a time as keep all arrays in the cache.
+BLOCK_PEOPLE = 1 << 16
+# Domains of up to this size are small enough for all laws of a client to be listed.
 FEW = 4
 
 
 class Supporting(Protocol):
     """A collection whose reports support some values and not others, and whose loss follows from how often they do."""
 
+    keep: Fraction
+
     @property
-    @abstractmethod
     def hit(self) -> Fraction:
         """The probability that a report supports the value of the person who sends it."""
+        return self.keep
 
     @property
     @abstractmethod
@@ -75,10 +78,11 @@ class Supporting(Protocol):
         return response_loss(self.odds, self.weight)
 
 
+@dataclass(frozen=True, slots=True, init=False)
 class FrequencyOracle(Supporting):
     """Estimates the shares of all values of a public list.
 
-    A subclass is a frozen dataclass with a field ``domain``: the number of values, or their labels.
+    A subclass is a frozen dataclass; ``domain`` is the number of values, or their labels.
 
     Guarantee: the curve of one report is weight·(odds − e^ε)₊ for every two values, so ε = ln(odds) under REPLACE.
     Assumes: the list is public, and every report is of another person; m reports of one cost m times as much.
@@ -86,13 +90,13 @@ class FrequencyOracle(Supporting):
     """
 
     domain: int | tuple[Label, ...]
-    _known: Domain
+    _known: ValueDomain = field(init=False, repr=False, compare=False)
 
     # ------------------------------------------------------------------ what a subclass says
 
     @abstractmethod
-    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
-        """Payloads of many people, one row each, from the indices of their values."""
+    def draw(self, truths: Ints, source: Source) -> Payloads:
+        """Payloads of as many people as fit into the cache, one row each, from the indices of their values."""
 
     @abstractmethod
     def support(self, payloads: Payloads) -> Counts:
@@ -104,7 +108,7 @@ class FrequencyOracle(Supporting):
 
     # ------------------------------------------------------------------ what follows for all
 
-    def _set_domain(self, domain: Any) -> Domain:
+    def _set_domain(self, domain: Any) -> ValueDomain:
         known = checked_domain(domain)
         self._put(domain=values_of(known), _known=known)
         return known
@@ -121,11 +125,20 @@ class FrequencyOracle(Supporting):
 
     def inputs(self) -> list[Label]:
         """All values."""
-        return list(range(self.size) if self.labels is None else self.labels)
+        return list(self._known.values)
 
     def places(self, values: Any) -> Ints:
         """The index of every value; the message of the error doesn't repeat any."""
         return places(values, self._known)
+
+    @property
+    def block(self) -> int:
+        """How many people's payloads are drawn at a time."""
+        return BLOCK_PEOPLE
+
+    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
+        """Payloads of many people, one row each, from the indices of their values."""
+        return in_blocks(truths, self.width, self.block, lambda some: self.draw(some, source))
 
     def randomize(self, values: Any, *, source: Source = SYSTEM) -> Payloads:
         """Payloads of many people, one row each, of the same law as the client's."""
@@ -138,12 +151,7 @@ class FrequencyOracle(Supporting):
         return float(share_variance(positive_int(n, "n"), theta, self.hit, self.miss, target))
 
     def error(
-        self,
-        confidence: Number = 0.95,
-        *,
-        n: int,
-        simultaneous: bool = True,
-        target: Target = Target.POPULATION,
+        self, confidence: Number = 0.95, *, n: int, simultaneous: bool = True, target: Target = Target.POPULATION
     ) -> float:
         """The error that no value's estimate exceeds with this confidence (or a given one's), whatever the shares."""
         failure = failure_probability(confidence) / (self.comparisons if simultaneous else 1)
@@ -188,8 +196,7 @@ class FrequencyAggregator(Aggregator["Shares"]):
         Unbiased, so a share may be negative, unless ``consistent`` names a rule. All intervals hold together
         (Bonferroni) if ``simultaneous``, else each by itself.
         """
-        if not self.reports:
-            raise InvalidData("there are no reports to estimate from")
+        self.expect_reports()
         oracle = self.protocol
         return shares_from_supports(
             self.supports(),
@@ -206,7 +213,7 @@ class FrequencyAggregator(Aggregator["Shares"]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Shares(Shown):
+class Shares(Estimates):
     """What the reports say about the share of every value; a table of the largest when printed.
 
     ``values`` are unbiased unless ``rule`` names how they were made consistent; ``variances`` always are unbiased
@@ -215,19 +222,9 @@ class Shares(Shown):
     are then cut to [0, 1]: they cover as stated, but aren't centred on it, and needn't hold it.
     """
 
-    values: Floats
-    variances: Floats
-    intervals: Floats
-    confidence: float
-    simultaneous: bool
-    reports: int
     target: Target
     labels: tuple[Label, ...] | None = None
     rule: Consistency | None = None
-
-    def __post_init__(self) -> None:
-        for array in (self.values, self.variances, self.intervals):
-            array.flags.writeable = False
 
     @property
     def counts(self) -> Floats:
@@ -246,17 +243,17 @@ class Shares(Shown):
             for place in order
         ]
 
-    def table(self) -> Table:
+    def table(self) -> EstimateTable:
         """The largest shares."""
         notes = [meaning(self.confidence, simultaneous=self.simultaneous, reports=self.reports)]
         notes += [f"share: {self.target.sentence}"]
         notes += [] if self.rule is None else [f"shares, not intervals, by {self.rule.value}: {self.rule.sentence}"]
         rows = [
-            Row(name=str(label), value=share, interval=ends)
+            EstimateRow(name=str(label), value=share, interval=ends)
             for label, share, ends in (self.top(MOST_ROWS) if self.values.size else [])
         ]
         # what a rule moved is possible, and may be meant to lie outside
-        return Table(
+        return EstimateTable(
             names="value", values="share", rows=rows, number=self.values.size, notes=notes, cut=self.rule is None
         )
 
@@ -314,10 +311,10 @@ def shares_from_supports(
 # ------------------------------------------------------------------ domains and numbers in payloads
 
 
-def checked_domain(domain: Any) -> Domain:
+def checked_domain(domain: Any) -> ValueDomain:
     """The values of a question, as many as an aggregate can count one by one."""
     plain = int(domain) if isinstance(domain, np.integer) else domain
-    known = Domain(plain.tolist() if isinstance(plain, np.ndarray) else plain)
+    known = ValueDomain(plain.tolist() if isinstance(plain, np.ndarray) else plain)
     if known.size > LARGEST_DOMAIN:
         raise InvalidParameter(
             f"a frequency oracle counts at most {LARGEST_DOMAIN} values one by one: find the frequent ones first, with "
@@ -326,12 +323,22 @@ def checked_domain(domain: Any) -> Domain:
     return known
 
 
-def values_of(domain: Domain) -> int | tuple[Label, ...]:
+def checked_keep(keep: Number, part: int, whole: int, what: str, certain: str = "an honest answer") -> Fraction:
+    """The probability of the truth: more than ``what`` the truth is among all reports, part/whole."""
+    exact = as_fraction(keep, "keep")
+    if not Fraction(part, whole) < exact < 1:
+        raise InvalidParameter(
+            f"keep must lie above {part}/{whole}{what} and below 1 ({certain} has no finite ε); got {keep!r}"
+        )
+    return exact
+
+
+def values_of(domain: ValueDomain) -> int | tuple[Label, ...]:
     """A domain as protocols keep it: the number of values, or their labels."""
     return domain.size if domain.labels is None else domain.labels
 
 
-def places(values: Any, domain: Domain) -> Ints:
+def places(values: Any, domain: ValueDomain) -> Ints:
     """The index of every value in a domain."""
     if domain.labels is None:
         array = np.asarray(values)

@@ -14,18 +14,10 @@ import numpy.typing as npt
 
 from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Domain
+from dither.local.clients.base import ValueDomain
 from dither.local.core.columns import column_of
 from dither.local.core.losses import response_loss
-from dither.local.core.protocol import (
-    DOMAIN,
-    Aggregator,
-    Counts,
-    Floats,
-    Payloads,
-    Protocol,
-    collection_field,
-)
+from dither.local.core.protocol import DOMAIN, Aggregator, Counts, Floats, Payloads, Protocol, collection_field
 from dither.local.frequency.choose import best_oracle
 from dither.local.frequency.oracle import (
     FrequencyAggregator,
@@ -63,7 +55,7 @@ class Participation(
 
     domain: int | tuple[Label, ...]
     oracle: FrequencyOracle
-    _known: Domain = field(init=False, repr=False, compare=False)
+    _known: ValueDomain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, oracle: FrequencyOracle) -> None:
         known = checked_domain(domain)
@@ -82,7 +74,13 @@ class Participation(
         return response_loss(self.oracle.odds, self.oracle.weight, adjacency)
 
     def variance(self, n: int, share: Number | None = None, *, target: Target = Target.RESPONDENTS) -> float:
-        """The variance of the estimated share of one answer among ``n`` people on the list."""
+        """The variance of the estimated share of one answer among ``n`` people on the list.
+
+        Args:
+            n: Number of people on the list.
+            share: True share to state it for; by default the one where it is largest.
+            target: Whether the share in the population is meant, or that among those who answered.
+        """
         return self.oracle.variance(n, share, target=target)
 
     @property
@@ -117,7 +115,7 @@ class Participation(
 
     def inputs(self) -> list[Any]:
         """Every answer, and ``None``."""
-        return [*(range(self._known.size) if self._known.labels is None else self._known.labels), None]
+        return [*self._known.values, None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Protocol as Shape
 
 import numpy as np
+import numpy.typing as npt
 
+from dither.local.clients.base import bytes_for
 from dither.local.core.protocol import Aggregator, Counts, E_co, Payloads, Protocol
-from dither.local.frequency.oracle import FrequencyAggregator, FrequencyOracle, Ints
+from dither.local.frequency.oracle import FrequencyAggregator, FrequencyOracle, Ints, row_numbers
 
 
 class NamingOracle(FrequencyOracle, ABC):
@@ -21,12 +23,21 @@ class NamingOracle(FrequencyOracle, ABC):
         """How many things there are to name."""
 
     @abstractmethod
-    def named(self, payloads: Payloads) -> Counts:
-        """How often each thing was named."""
-
-    @abstractmethod
     def support_of_named(self, named: Counts) -> Counts:
         """For every value, how many reports support it, from how often each thing was named."""
+
+    @property
+    def width(self) -> int:
+        """As many bytes as the largest number of a thing needs."""
+        return bytes_for(self.things)
+
+    def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
+        """Numbers of things."""
+        return np.asarray(row_numbers(payloads).astype(np.int64) < self.things)
+
+    def named(self, payloads: Payloads) -> Counts:
+        """How often each thing was named."""
+        return np.bincount(row_numbers(payloads), minlength=self.things).astype(np.int64, copy=False)
 
     def support(self, payloads: Payloads) -> Counts:
         """For every value, how many of these payloads support it."""

@@ -6,30 +6,21 @@ a report is a point as well, and supports the values that it is orthogonal to. P
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dither.entropy import Source, below_many, bernoulli_many
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain, bytes_for
 from dither.local.clients.projective import LARGEST_PRIME, dimension_for, is_prime, number_of_points
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads, number_field
-from dither.local.frequency.kary import BLOCK_PEOPLE
-from dither.local.frequency.oracle import (
-    Ints,
-    Label,
-    checked_domain,
-    number_rows,
-    row_numbers,
-)
+from dither.local.frequency.oracle import Ints, checked_domain, checked_keep, number_rows
 from dither.local.frequency.parts import NamingOracle
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.mechanisms.response_estimates import Target, share_variance
-from dither.numeric import Number, as_fraction, positive_int
+from dither.numeric import Number, positive_int
 
 # The transform holds one complex number for every vector: a gigabyte.
 MOST_VECTORS = 2**26
@@ -43,6 +34,11 @@ class ProjectiveResponse(
 
     ``prime`` is q.
 
+    Args:
+        domain: Public list of values: their number, or labels.
+        prime: Size of the field, near e^ε + 1.
+        keep: Probability of a point orthogonal to that of the truth.
+
     Guarantee: ln(keep·q^(t−1)/((1−keep)·c))-private under REPLACE, where c of all points, which are c + q^(t−1), are
         orthogonal to a given one.
     Accuracy: with q near e^ε + 1 the variance is within a few per cent of that of subset selection, the least there
@@ -54,10 +50,8 @@ class ProjectiveResponse(
         (7, 6, 2, True)
     """
 
-    domain: int | tuple[Label, ...]
     prime: int
     keep: Fraction
-    _known: Domain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, *, prime: int, keep: Number) -> None:
         size = self._set_domain(domain).size
@@ -69,13 +63,7 @@ class ProjectiveResponse(
                 f"{size} values over a field of {prime} are too many to be counted in memory: use another oracle"
             )
         plane, points = number_of_points(prime, dimension - 1), number_of_points(prime, dimension)
-        exact = as_fraction(keep, "keep")
-        if not Fraction(plane, points) < exact < 1:
-            raise InvalidParameter(
-                f"keep must lie above {plane}/{points}, a plane's part of all points, and below 1 (an honest answer "
-                f"has no finite ε); got {keep!r}"
-            )
-        self._put(prime=int(prime), keep=exact)
+        self._put(prime=int(prime), keep=checked_keep(keep, plane, points, ", a plane's part of all points,"))
 
     @classmethod
     def for_epsilon(cls, domain: Any, epsilon: Number) -> Self:
@@ -112,11 +100,6 @@ class ProjectiveResponse(
         return number_of_points(self.prime, self.dimension - 2)
 
     @property
-    def hit(self) -> Fraction:
-        """The probability of a point orthogonal to that of the truth."""
-        return self.keep
-
-    @property
     def miss(self) -> Fraction:
         """The probability of a point orthogonal to that of a given other value."""
         return self.keep * Fraction(self._line, self._plane) + self.weight
@@ -131,20 +114,8 @@ class ProjectiveResponse(
         """The probability of a point that is orthogonal to a given other value's and not to the truth's."""
         return (1 - self.keep) * Fraction(self._plane - self._line, self.points - self._plane)
 
-    @property
-    def width(self) -> int:
-        """As many bytes as the largest number of a point needs."""
-        return bytes_for(self.points)
-
-    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
-        """Payloads of many people, one row each, from the indices of their values."""
-        out = np.empty((truths.size, self.width), dtype=np.uint8)
-        for start in range(0, truths.size, BLOCK_PEOPLE):
-            block = truths[start : start + BLOCK_PEOPLE]
-            out[start : start + BLOCK_PEOPLE] = number_rows(self._points(block, source), self.width)
-        return out
-
-    def _points(self, truths: Ints, source: Source) -> Ints:
+    def draw(self, truths: Ints, source: Source) -> Payloads:
+        """Numbers of points."""
         q, t, people = self.prime, self.dimension, truths.size
         own = _vectors(truths, q, t)
         # the coordinates from the highest on; the first that isn't 0 is 1 and holds the one that isn't free
@@ -152,9 +123,7 @@ class ProjectiveResponse(
         inside = bernoulli_many(self.keep, people, source)
         # both are drawn: orthogonal vectors that aren't all zero, or any with product 1
         free = np.where(
-            inside,
-            below_many(q ** (t - 1) - 1, people, source) + 1,
-            below_many(q ** (t - 1), people, source),
+            inside, below_many(q ** (t - 1) - 1, people, source) + 1, below_many(q ** (t - 1), people, source)
         )
         rest = _digits(free, q, t - 1)
         named = np.zeros((t, people), dtype=np.int64)
@@ -164,20 +133,12 @@ class ProjectiveResponse(
             named[place + 1] += np.where(before, 0, rest[place])
         product = (own * named).sum(axis=0)
         named[lead, np.arange(people)] = (~inside - product) % q
-        return _numbers(named, q)
+        return number_rows(_numbers(named, q), self.width)
 
     @property
     def things(self) -> int:
         """The points."""
         return self.points
-
-    def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
-        """Numbers of points."""
-        return np.asarray(row_numbers(payloads).astype(np.int64) < self.points)
-
-    def named(self, payloads: Payloads) -> Counts:
-        """How often each point was named."""
-        return np.bincount(row_numbers(payloads), minlength=self.points).astype(np.int64, copy=False)
 
     def support_of_named(self, named: Counts) -> Counts:
         """A report supports the values whose points it is orthogonal to.

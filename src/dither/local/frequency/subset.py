@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
@@ -11,13 +11,12 @@ import numpy.typing as npt
 
 from dither.entropy import Source, below_many, bernoulli_many
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain
-from dither.local.core.bits import Bits, coin_rows, column_sums, packed, padding_is_zero
+from dither.local.core.bits import BLOCK_BYTES, coin_rows, column_sums, packed, padding_is_zero
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads, number_field
-from dither.local.frequency.oracle import BLOCK_BYTES, FEW, FrequencyOracle, Ints, Label, checked_domain
+from dither.local.frequency.oracle import FEW, FrequencyOracle, Ints, checked_domain, checked_keep
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.mechanisms.response_estimates import Target, share_variance
-from dither.numeric import Number, as_fraction, positive_int
+from dither.numeric import Number, positive_int
 
 # Rows in one block, where that isn't more than 64 MB: each step of the loop below does something for all of them.
 FEWEST_ROWS = 512
@@ -30,6 +29,11 @@ class SubsetSelection(
 ):
     """Everybody names ``subset`` values: their own is among them with probability ``keep``, the others drawn alike.
 
+    Args:
+        domain: Public list of values: their number, or labels.
+        subset: How many values a report names.
+        keep: Probability that the truth is among them.
+
     Guarantee: ln(keep·(k−subset)/((1−keep)·subset))-private under REPLACE (Wang et al. 2016; Ye & Barg 2018).
     Accuracy: no ε-private report has a smaller worst-case error over all values at once; the margin over the optimised
         unary encoding vanishes for many values. With subset = 1 this is k-ary response.
@@ -40,21 +44,15 @@ class SubsetSelection(
         (27, True)
     """
 
-    domain: int | tuple[Label, ...]
     subset: int
     keep: Fraction
-    _known: Domain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, *, subset: int, keep: Number) -> None:
         size = self._set_domain(domain).size
-        exact = as_fraction(keep, "keep")
         if positive_int(subset, "subset") >= size:
             raise InvalidParameter(f"subset must be a number of values below {size}; got {subset}")
-        if not Fraction(int(subset), size) < exact < 1:
-            raise InvalidParameter(
-                f"keep must lie above {subset}/{size}, the part of the values that is named, and below 1 (a value that "
-                f"is surely among them has no finite ε); got {keep!r}"
-            )
+        certain = "a value that is surely among them"
+        exact = checked_keep(keep, int(subset), size, ", the part of the values that is named,", certain)
         self._put(subset=int(subset), keep=exact)
 
     @classmethod
@@ -67,11 +65,6 @@ class SubsetSelection(
             for some in {lower, min(size - 1, lower + 1)}
         ]
         return min(oracles, key=lambda o: share_variance(1, Fraction(0), o.hit, o.miss, Target.POPULATION))
-
-    @property
-    def hit(self) -> Fraction:
-        """The probability that the truth is named."""
-        return self.keep
 
     @property
     def miss(self) -> Fraction:
@@ -93,15 +86,12 @@ class SubsetSelection(
         """One bit for each value."""
         return -(-self.size // 8)
 
-    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
-        """Payloads of many people, one row each, from the indices of their values."""
-        rows = np.empty((truths.size, self.width), dtype=np.uint8)
-        block = max(1, min(max(FEWEST_ROWS, BLOCK_BYTES // self.size), LARGEST_BLOCK // self.size))
-        for start in range(0, truths.size, block):
-            rows[start : start + block] = packed(self._subsets(truths[start : start + block], source))
-        return rows
+    @property
+    def block(self) -> int:
+        """As many people as have a byte for each bit in the cache, but enough for a step to be worth its call."""
+        return max(1, min(max(FEWEST_ROWS, BLOCK_BYTES // self.size), LARGEST_BLOCK // self.size))
 
-    def _subsets(self, truths: Ints, source: Source) -> Bits:
+    def draw(self, truths: Ints, source: Source) -> Payloads:
         """Uniform subsets of stated sizes: coins for all, then random members taken out or others put in.
 
         Coins make every set of one size alike. To take out a uniform member, or to put in a uniform other, keeps it so:
@@ -122,7 +112,7 @@ class SubsetSelection(
             surplus[rows] += np.where(taking, -1, 1)
             active = active[surplus[active] != 0]
         bits[people, truths] = kept
-        return bits
+        return packed(bits)
 
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """As many bits as the subset has values, none beyond the last."""

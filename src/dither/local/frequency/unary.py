@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from dither.entropy import Source, bernoulli_many
+from dither.entropy import Source
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain
-from dither.local.core.bits import coin_rows, column_sums, packed, padding_is_zero
+from dither.local.core.bits import BLOCK_BYTES, column_sums, one_hot_coins, padding_is_zero
 from dither.local.core.protocol import DOMAIN, FRACTION, Counts, Payloads
-from dither.local.frequency.oracle import BLOCK_BYTES, FEW, FrequencyOracle, Ints, Label
+from dither.local.frequency.oracle import FEW, FrequencyOracle, Ints
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, as_fraction, positive
 
@@ -27,11 +26,6 @@ class BitCoins:
     __slots__ = ()
     keep: Fraction
     noise: Fraction
-
-    @property
-    def hit(self) -> Fraction:
-        """The probability that the true bit is sent as 1."""
-        return self.keep
 
     @property
     def odds(self) -> Fraction:
@@ -48,6 +42,11 @@ class BitCoins:
 class Unary(BitCoins, FrequencyOracle, name="unary", fields={"domain": DOMAIN, "keep": FRACTION, "noise": FRACTION}):
     """A bit for every value: that of the true one is sent as 1 with probability ``keep``, any other with ``noise``.
 
+    Args:
+        domain: Public list of values: their number, or labels.
+        keep: Probability that the true bit is sent as 1.
+        noise: Probability that any other bit is sent as 1, below keep.
+
     Guarantee: ln(keep·(1−noise)/((1−keep)·noise))-private under REPLACE: two values differ in two bits.
     Accuracy: ``optimized`` has variance 4e^ε/(e^ε−1)²/n for rare values, whatever their number; ``symmetric`` (basic
         RAPPOR of Erlingsson, Pihur & Korolova 2014) has e^{ε/2}/(e^{ε/2}−1)²/n, which is more.
@@ -61,10 +60,8 @@ class Unary(BitCoins, FrequencyOracle, name="unary", fields={"domain": DOMAIN, "
         True
     """
 
-    domain: int | tuple[Label, ...]
     keep: Fraction
     noise: Fraction
-    _known: Domain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, *, keep: Number, noise: Number) -> None:
         self._set_domain(domain)
@@ -101,16 +98,14 @@ class Unary(BitCoins, FrequencyOracle, name="unary", fields={"domain": DOMAIN, "
         """One bit for each value."""
         return -(-self.size // 8)
 
-    def randomize_places(self, truths: Ints, source: Source) -> Payloads:
-        """Payloads of many people, one row each, from the indices of their values."""
-        rows = np.empty((truths.size, self.width), dtype=np.uint8)
-        block = max(1, BLOCK_BYTES // self.size)
-        for start in range(0, truths.size, block):
-            some = truths[start : start + block]
-            bits = coin_rows(self.noise, some.size, self.size, source)
-            bits[np.arange(some.size), some] = bernoulli_many(self.keep, some.size, source)
-            rows[start : start + block] = packed(bits)
-        return rows
+    @property
+    def block(self) -> int:
+        """As many people as have a byte for each bit in the cache."""
+        return max(1, BLOCK_BYTES // self.size)
+
+    def draw(self, truths: Ints, source: Source) -> Payloads:
+        """Rows of coins."""
+        return one_hot_coins(truths, self.size, self.keep, self.noise, source)
 
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """Any bits, but none beyond the last value."""

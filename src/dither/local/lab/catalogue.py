@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 from dither.errors import InvalidParameter
 from dither.local.clients.heavy import Spelling
@@ -36,14 +36,23 @@ from dither.numeric import Number, as_fraction, positive
 
 
 class Purpose(Enum):
-    """What reports are collected for."""
+    """What reports are collected for, and what of a ``Wanted`` the protocols for it are made from."""
 
-    SHARES = "shares of listed values"
-    TEXTS = "shares of texts"
-    MEAN = "mean of a number"
-    VECTOR = "mean of a vector"
-    RANGES = "ranges and quantiles"
-    DISCOVERY = "frequent values of an unknown list"
+    SHARES = "shares of listed values", ("domain", "epsilon")
+    TEXTS = "shares of texts", ()
+    MEAN = "mean of a number", ("bounds", "epsilon")
+    VECTOR = "mean of a vector", ("size", "bounds", "epsilon")
+    RANGES = "ranges and quantiles", ("domain", "epsilon")
+    DISCOVERY = "frequent values of an unknown list", ()
+
+    _value_: str
+    choices: tuple[str, ...]
+
+    def __new__(cls, value: Any, choices: tuple[str, ...] = ()) -> Self:
+        """A member; without choices, a maker is given the whole of what is wanted."""
+        made = object.__new__(cls)
+        made._value_, made.choices = value, choices
+        return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +85,31 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Catalogued:
     """A protocol of the list."""
 
     name: str
     title: str
     purpose: Purpose
     about: str
-    make: Callable[[Wanted], Protocol]
+    maker: Callable[..., Protocol]
+
+    def make(self, wanted: Wanted) -> Protocol:
+        """The protocol for what is wanted."""
+        choices = self.purpose.choices
+        return self.maker(*(getattr(wanted, choice) for choice in choices)) if choices else self.maker(wanted)
 
 
-def _vector(wanted: Wanted) -> Protocol:
-    return OneBitVector.for_epsilon(wanted.size, wanted.bounds, wanted.epsilon)
+def _rappor(wanted: Wanted) -> Protocol:
+    return Rappor.for_epsilon(wanted.epsilon, permanent=wanted.permanent)
+
+
+def _count_mean(wanted: Wanted) -> Protocol:
+    return CountMeanSketch.for_epsilon(wanted.epsilon, domain=wanted.domain)
+
+
+def _hadamard(wanted: Wanted) -> Protocol:
+    return HadamardSketch.for_epsilon(wanted.epsilon, domain=wanted.domain)
 
 
 def _numbers(wanted: Wanted) -> Protocol:
@@ -98,166 +120,80 @@ def _texts(wanted: Wanted) -> Protocol:
     return HeavyHitters.for_epsilon(wanted.epsilon, values=Spelling.UTF8, length=wanted.length or 12)
 
 
-_ALL = (
-    Known(
-        name="kary",
-        title="k-ary response",
-        purpose=Purpose.SHARES,
-        about="few values or a large ε; with two values Warner's survey",
-        make=lambda w: Kary.for_epsilon(w.domain, w.epsilon),
-    ),
-    Known(
-        name="sue",
-        title="unary, symmetric",
-        purpose=Purpose.SHARES,
-        about="basic RAPPOR: one bit for each value, for comparison",
-        make=lambda w: Unary.symmetric(w.domain, w.epsilon),
-    ),
-    Known(
-        name="oue",
-        title="unary, optimised",
-        purpose=Purpose.SHARES,
-        about="many values, when long reports don't matter",
-        make=lambda w: Unary.for_epsilon(w.domain, w.epsilon),
-    ),
-    Known(
-        name="olh",
-        title="local hashing",
-        purpose=Purpose.SHARES,
-        about="many values in short reports; counting takes time",
-        make=lambda w: LocalHashing.for_epsilon(w.domain, w.epsilon),
-    ),
-    Known(
-        name="subset",
-        title="subset selection",
-        purpose=Purpose.SHARES,
-        about="the least error there is for a middling number of values",
-        make=lambda w: SubsetSelection.for_epsilon(w.domain, w.epsilon),
-    ),
-    Known(
-        name="hadamard",
-        title="Hadamard response",
-        purpose=Purpose.SHARES,
-        about="many values and a small ε; short reports, quick to count",
-        make=lambda w: HadamardResponse.for_epsilon(w.domain, w.epsilon),
-    ),
-    Known(
-        name="projective",
-        title="projective geometry",
-        purpose=Purpose.SHARES,
-        about="many values: short reports, nearly the least error, quick",
-        make=lambda w: ProjectiveResponse.for_epsilon(w.domain, w.epsilon),
-    ),
-    Known(
-        name="participation",
-        title="hidden participation",
-        purpose=Purpose.SHARES,
-        about="a public list of people, of whom nobody shall know who answered",
-        make=lambda w: Participation.for_epsilon(w.domain, w.epsilon),
-    ),
-    Known(
-        name="rappor",
-        title="RAPPOR",
-        purpose=Purpose.TEXTS,
-        about="texts reported again and again, read against a list of candidates",
-        make=lambda w: Rappor.for_epsilon(w.epsilon, permanent=w.permanent),
-    ),
-    Known(
-        name="cms",
-        title="count-mean sketch",
-        purpose=Purpose.TEXTS,
-        about="texts of an open list, counted in a small table",
-        make=lambda w: CountMeanSketch.for_epsilon(w.epsilon, domain=w.domain),
-    ),
-    Known(
-        name="hcms",
-        title="Hadamard sketch",
-        purpose=Purpose.TEXTS,
-        about="the same from reports of a few bytes",
-        make=lambda w: HadamardSketch.for_epsilon(w.epsilon, domain=w.domain),
-    ),
-    Known(
-        name="one-bit",
-        title="one bit",
-        purpose=Purpose.MEAN,
-        about="a mean from one bit of everybody; best for a small ε",
-        make=lambda w: OneBitMean.for_epsilon(w.bounds, w.epsilon),
-    ),
-    Known(
-        name="laplace",
-        title="Laplace noise",
-        purpose=Purpose.MEAN,
-        about="a mean, and the numbers themselves with noise",
-        make=lambda w: LaplaceMean.for_epsilon(w.bounds, w.epsilon),
-    ),
-    Known(
-        name="piecewise",
-        title="piecewise",
-        purpose=Purpose.MEAN,
-        about="a mean at a large ε",
-        make=lambda w: PiecewiseMean.for_epsilon(w.bounds, w.epsilon),
-    ),
-    Known(
-        name="hybrid",
-        title="hybrid",
-        purpose=Purpose.MEAN,
-        about="piecewise or one bit by chance: the smallest worst case",
-        make=lambda w: HybridMean.for_epsilon(w.bounds, w.epsilon),
-    ),
-    Known(
-        name="bit-vector",
-        title="one-bit vector",
-        purpose=Purpose.VECTOR,
-        about="the means of many numbers at once, at a small ε",
-        make=_vector,
-    ),
-    Known(
-        name="sampled-vector",
-        title="sampled vector",
-        purpose=Purpose.VECTOR,
-        about="the same, a few coordinates of everybody",
-        make=lambda w: SampledVector.for_epsilon(w.size, w.bounds, w.epsilon),
-    ),
-    Known(
-        name="ranges",
-        title="hierarchy",
-        purpose=Purpose.RANGES,
-        about="ranges, distribution and quantiles of an ordered list",
-        make=lambda w: HierarchicalRanges.for_epsilon(w.domain, w.epsilon),
-    ),
-    Known(
-        name="wavelet",
-        title="wavelet",
-        purpose=Purpose.RANGES,
-        about="the same from reports of a few bytes",
-        make=lambda w: WaveletRanges.for_epsilon(w.domain, w.epsilon),
-    ),
-    Known(
-        name="heavy",
-        title="heavy hitters, numbers",
-        purpose=Purpose.DISCOVERY,
-        about="frequent numbers among 2^32 or more",
-        make=_numbers,
-    ),
-    Known(
-        name="heavy-text",
-        title="heavy hitters, texts",
-        purpose=Purpose.DISCOVERY,
-        about="frequent texts that nobody has listed",
-        make=_texts,
-    ),
-    Known(
-        name="fragments",
-        title="sequence fragments",
-        purpose=Purpose.DISCOVERY,
-        about="new words, put together from their fragments",
-        make=lambda w: SequenceFragments.for_epsilon(w.epsilon, length=w.length or 8),
-    ),
-)
-PROTOCOLS: dict[str, Known] = {known.name: known for known in _ALL}
+def _fragments(wanted: Wanted) -> Protocol:
+    return SequenceFragments.for_epsilon(wanted.epsilon, length=wanted.length or 8)
 
 
-def known_protocol(name: str) -> Known:
+# By purpose: name, title, what it is good for, how it is made.
+_ALL: dict[Purpose, tuple[tuple[str, str, str, Callable[..., Protocol]], ...]] = {
+    Purpose.SHARES: (
+        ("kary", "k-ary response", "few values or a large ε; with two values Warner's survey", Kary.for_epsilon),
+        ("sue", "unary, symmetric", "basic RAPPOR: one bit for each value, for comparison", Unary.symmetric),
+        ("oue", "unary, optimised", "many values, when long reports don't matter", Unary.for_epsilon),
+        ("olh", "local hashing", "many values in short reports; counting takes time", LocalHashing.for_epsilon),
+        (
+            "subset",
+            "subset selection",
+            "the least error there is for a middling number of values",
+            SubsetSelection.for_epsilon,
+        ),
+        (
+            "hadamard",
+            "Hadamard response",
+            "many values and a small ε; short reports, quick to count",
+            HadamardResponse.for_epsilon,
+        ),
+        (
+            "projective",
+            "projective geometry",
+            "many values: short reports, nearly the least error, quick",
+            ProjectiveResponse.for_epsilon,
+        ),
+        (
+            "participation",
+            "hidden participation",
+            "a public list of people, of whom nobody shall know who answered",
+            Participation.for_epsilon,
+        ),
+    ),
+    Purpose.TEXTS: (
+        ("rappor", "RAPPOR", "texts reported again and again, read against a list of candidates", _rappor),
+        ("cms", "count-mean sketch", "texts of an open list, counted in a small table", _count_mean),
+        ("hcms", "Hadamard sketch", "the same from reports of a few bytes", _hadamard),
+    ),
+    Purpose.MEAN: (
+        ("one-bit", "one bit", "a mean from one bit of everybody; best for a small ε", OneBitMean.for_epsilon),
+        ("laplace", "Laplace noise", "a mean, and the numbers themselves with noise", LaplaceMean.for_epsilon),
+        ("piecewise", "piecewise", "a mean at a large ε", PiecewiseMean.for_epsilon),
+        ("hybrid", "hybrid", "piecewise or one bit by chance: the smallest worst case", HybridMean.for_epsilon),
+    ),
+    Purpose.VECTOR: (
+        ("bit-vector", "one-bit vector", "the means of many numbers at once, at a small ε", OneBitVector.for_epsilon),
+        ("sampled-vector", "sampled vector", "the same, a few coordinates of everybody", SampledVector.for_epsilon),
+    ),
+    Purpose.RANGES: (
+        (
+            "ranges",
+            "hierarchy",
+            "ranges, distribution and quantiles of an ordered list",
+            HierarchicalRanges.for_epsilon,
+        ),
+        ("wavelet", "wavelet", "the same from reports of a few bytes", WaveletRanges.for_epsilon),
+    ),
+    Purpose.DISCOVERY: (
+        ("heavy", "heavy hitters, numbers", "frequent numbers among 2^32 or more", _numbers),
+        ("heavy-text", "heavy hitters, texts", "frequent texts that nobody has listed", _texts),
+        ("fragments", "sequence fragments", "new words, put together from their fragments", _fragments),
+    ),
+}
+PROTOCOLS: dict[str, Catalogued] = {
+    name: Catalogued(name=name, title=title, purpose=purpose, about=about, maker=maker)
+    for purpose, rows in _ALL.items()
+    for name, title, about, maker in rows
+}
+
+
+def known_protocol(name: str) -> Catalogued:
     """The protocol of this name. Raises InvalidParameter with a suggestion if there is none.
 
     Example:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dither.local.clients.wire import HEADER
@@ -14,14 +14,13 @@ from dither.numeric import Number, positive, positive_int
 from dither.progress import Watch, part_of, unwatched
 
 DELTA = 1e-6
-HEADINGS = ("protocol", "ε", "ε shuffled", "bytes", "error, theory", "measured", "users/s", "what it is for")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolRow:
     """One protocol.
 
-    ``epsilon`` is the local ε of a report, ``shuffled`` the central one at δ for whoever sees only shuffled reports.
+    ``epsilon`` is the local ε of a report, ``shuffled`` the central one at δ when only shuffled reports are seen.
     ``report_bytes`` counts the whole report. ``theory`` and ``measured`` are standard errors of a share, or of a mean;
     None where none is stated, or nothing was found.
     """
@@ -39,16 +38,20 @@ class ProtocolRow:
 
     def cells(self) -> tuple[str, ...]:
         """As texts, in the order of HEADINGS."""
-        return (
-            self.name,
-            f"{self.epsilon:.4g}",
-            f"{self.shuffled:.3g}",
-            str(self.report_bytes),
-            "" if self.theory is None else f"{self.theory:.2g}",
-            "" if self.measured is None else f"{self.measured:.2g}",
-            f"{self.users_per_second:.1e}",
-            f"{self.title}: {self.about}",
-        )
+        return tuple(write(self) for write in COLUMNS.values())
+
+
+COLUMNS: dict[str, Callable[[ProtocolRow], str]] = {
+    "protocol": lambda row: row.name,
+    "ε": lambda row: f"{row.epsilon:.4g}",
+    "ε shuffled": lambda row: f"{row.shuffled:.3g}",
+    "bytes": lambda row: str(row.report_bytes),
+    "error, theory": lambda row: "" if row.theory is None else f"{row.theory:.2g}",
+    "measured": lambda row: "" if row.measured is None else f"{row.measured:.2g}",
+    "users/s": lambda row: f"{row.users_per_second:.1e}",
+    "what it is for": lambda row: f"{row.title}: {row.about}",
+}
+HEADINGS = tuple(COLUMNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,5 +124,5 @@ def compare(
 
 
 def central_epsilon(protocol: Protocol, users: int, delta: float = DELTA) -> float:
-    """The ε at ``delta`` of one report among those of ``users`` people, for whoever sees them shuffled."""
+    """The ε at ``delta`` of one report among those of ``users`` people, if only shuffled reports are seen."""
     return shuffled(protocol, users).epsilon(delta)

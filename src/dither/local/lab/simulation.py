@@ -19,23 +19,23 @@ from dither.errors import InvalidData, InvalidParameter
 from dither.local.core.protocol import Aggregator, Floats, Protocol
 from dither.local.frequency.oracle import FrequencyOracle
 from dither.local.frequency.participation import Participation
-from dither.local.lab.catalogue import Known, Purpose, Wanted
+from dither.local.lab.catalogue import Catalogued, Purpose, Wanted
 from dither.local.means.mean import LocalMean
 from dither.local.means.vectors import LocalVector
 from dither.local.ranges.wavelet import WaveletRanges
 from dither.local.rappor.decode import MOST_UNKNOWNS
 from dither.local.rappor.protocol import Rappor, RapporAggregator
-from dither.local.sketches.sketch import Sketch
+from dither.local.sketches.sketch import HashedSketch
 from dither.numeric import positive_int
 from dither.progress import Watch, unwatched
 
-# So many people are randomised and counted between two looks at the clock.
+# People who are randomised and counted between two readings of the clock.
 CHUNK = 100_000
-# A single number is estimated so often, with so many people in all, that its error can be told.
+# Repetitions of the estimate of a single number, and people in all, for its error to be measured.
 REPEATS, REPEATED_PEOPLE = 25, 2_000_000
 # Numbers and ordered values follow a beta distribution with these parameters: lopsided, like most things.
 SHAPE = (2.0, 5.0)
-# A variance that depends on the value is averaged over so many of them.
+# Number of values that a variance is averaged over.
 AVERAGED = 64
 LARGEST_DIMENSION = 16
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -68,7 +68,7 @@ class Simulation:
 
 
 def simulate(
-    known: Known, wanted: Wanted, users: int, *, seed: int = 0, confidence: float = 0.95, watch: Watch = unwatched
+    known: Catalogued, wanted: Wanted, users: int, *, seed: int = 0, confidence: float = 0.95, watch: Watch = unwatched
 ) -> Simulation:
     """Try a protocol on ``users`` made-up people: values by Zipf's law, numbers lopsided between their bounds.
 
@@ -113,7 +113,7 @@ class _Run:
     watch: Watch
 
     def collected(self, draw: Callable[[int], Any]) -> tuple[Aggregator[Any], float]:
-        """An aggregate of everybody's reports, and the seconds that it took; ``draw`` makes so many people's values."""
+        """An aggregate of everybody's reports, and the seconds that it took; ``draw`` makes people's values."""
         aggregate, taken = self.protocol.aggregator(), 0.0
         for start in range(0, self.people, CHUNK):
             values = draw(min(CHUNK, self.people - start))
@@ -276,7 +276,7 @@ def _theory_of_shares(protocol: Protocol, truth: Floats, people: int) -> float |
         hit, miss = float(oracle.hit), float(oracle.miss)
         reported = miss + (hit - miss) * truth
         return _root_mean(reported * (1 - reported) / (people * (hit - miss) ** 2))
-    if isinstance(oracle, Sketch):
+    if isinstance(oracle, HashedSketch):
         squares = float(np.sum(truth**2))
         return _root_mean([oracle.variance(people, x, concentration=squares - x * x) for x in truth.tolist()])
     return None

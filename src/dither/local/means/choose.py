@@ -47,6 +47,11 @@ MAKERS: dict[str, Callable[[tuple[Number, Number], Number], LocalMean]] = {
 def best_mean(epsilon: Number, n: int = 1_000_000, *, bounds: tuple[Number, Number] = UNIT) -> MeanChoice:
     """The protocol whose largest variance is smallest at ``epsilon``, with the table of all for ``n`` reports.
 
+    Args:
+        epsilon: Largest ε that one report may cost (REPLACE).
+        n: Number of reports that are expected.
+        bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer one.
+
     Example:
         >>> [type(best_mean(epsilon).best).__name__ for epsilon in ("1/2", 2)]
         ['OneBitMean', 'HybridMean']

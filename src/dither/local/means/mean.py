@@ -22,6 +22,7 @@ from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import bytes_for
 from dither.local.clients.means import Bounds
+from dither.local.core.bits import in_blocks
 from dither.local.core.protocol import Aggregator, Counts, Field, Floats, Payloads, Protocol
 from dither.local.core.tables import within
 from dither.local.frequency.oracle import Ints, number_rows, row_numbers
@@ -120,12 +121,12 @@ class LocalMean(Protocol):
 
     def randomize(self, values: Any, *, source: Source = SYSTEM) -> Payloads:
         """Payloads of many people, one row each, of the same law as the client's."""
-        numbers = checked_numbers(values)
-        rows = np.empty((numbers.size, self.width), dtype=np.uint8)
-        for start in range(0, numbers.size, BLOCK_PEOPLE):
-            points = points_of(numbers[start : start + BLOCK_PEOPLE], self.bounds, self.steps, source)
-            rows[start : start + BLOCK_PEOPLE] = number_rows(self.respond(points, source), self.width)
-        return rows
+
+        def draw(some: Floats) -> Payloads:
+            points = points_of(some, self.bounds, self.steps, source)
+            return number_rows(self.respond(points, source), self.width)
+
+        return in_blocks(checked_numbers(values), self.width, BLOCK_PEOPLE, draw)
 
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """Rows that are the number of an output."""
@@ -213,8 +214,7 @@ class MeanAggregator(Aggregator["MeanEstimate"]):
 
     def estimate(self, confidence: Number = 0.95) -> MeanEstimate:
         """The mean, unbiased, so it may leave the bounds; the interval is cut to them."""
-        if not self.reports:
-            raise InvalidData("there are no reports to estimate from")
+        self.expect_reports()
         return self.protocol.estimate_from(self.counters["counts"], confidence=confidence)
 
 
@@ -263,7 +263,7 @@ def checked_steps(steps: int, most: int, name: str = "steps") -> int:
 
 
 def checked_numbers(values: Any, columns: int | None = None) -> Floats:
-    """A list of numbers as floats, or a table with so many columns; the message of the error doesn't repeat any."""
+    """A list of numbers as floats, or a table with ``columns`` columns; the error message repeats no value."""
     shape = "a list of numbers" if columns is None else f"a table of numbers with {columns} columns"
     try:
         array = np.asarray(values)

@@ -114,6 +114,11 @@ class LaplaceMean(
     Pr[z] ∝ ``decay``^|z|. What leaves the grid is reported as its end. That loses nothing: geometric noise has no
     memory, so how far beyond doesn't depend on the number, and the ends stand for their mean overshoot.
 
+    Args:
+        bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer one.
+        steps: Steps of the grid between the bounds.
+        decay: Pr[z] ∝ decay^|z|; the nearer to 1, the less a report costs.
+
     Guarantee: steps·ln(1/decay)-private under REPLACE, with the curve of discrete Laplace noise (Ghosh, Roughgarden &
         Sundararajan 2009).
     Accuracy: variance below 2B²/(ε²n), that of plain Laplace noise.
@@ -139,6 +144,12 @@ class LaplaceMean(
         """The smallest noise whose loss is no more than ``epsilon``: ``decay`` is rounded up.
 
         By default the grid is so fine that rounding to it adds less than a hundredth to the variance.
+
+        Args:
+            bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer
+                one.
+            epsilon: Largest ε that one report may cost (REPLACE).
+            steps: Steps of the grid between the bounds; by default as many as the accuracy needs.
         """
         exact = positive(epsilon, "epsilon")
         wanted = 2 ** math.ceil(math.log2(16 * max(1.0, float(exact))))

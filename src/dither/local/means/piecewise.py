@@ -46,6 +46,12 @@ class PiecewiseMean(
     The piecewise mechanism of Wang, Xiao, Yang, Zhao, Hui, Shin, Shin & Yu (2019) on a grid, where its probabilities
     are fractions.
 
+    Args:
+        bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer one.
+        steps: Steps of the grid between the bounds.
+        window: Cells that begin at the number.
+        keep: Probability of a cell of the window.
+
     Guarantee: ln(keep·steps/((1−keep)·window))-private under REPLACE: a cell of the window against one outside.
     Accuracy: variance (B/2)²·(4e^{ε/2}/(3(e^{ε/2}−1)²))/n at most, on a fine grid; least for numbers in the middle.
 
@@ -61,15 +67,20 @@ class PiecewiseMean(
     keep: Fraction
 
     def __init__(self, bounds: tuple[Number, Number], *, steps: int, window: int, keep: Number) -> None:
-        object.__setattr__(self, "bounds", checked_bounds(bounds))
-        object.__setattr__(self, "steps", checked_steps(steps, LARGEST_STEPS))
-        object.__setattr__(self, "window", checked_steps(window, LARGEST_STEPS, "window"))
-        object.__setattr__(self, "keep", as_fraction(keep, "keep"))
+        cells = {"steps": checked_steps(steps, LARGEST_STEPS), "window": checked_steps(window, LARGEST_STEPS, "window")}
+        self._put(bounds=checked_bounds(bounds), keep=as_fraction(keep, "keep"), **cells)
         check_window(self.keep, self.steps, self.window)
 
     @classmethod
     def for_epsilon(cls, bounds: tuple[Number, Number], epsilon: Number, *, steps: int | None = None) -> Self:
-        """The most honest answer whose loss is no more than ``epsilon``; the window is steps·e^{−ε/2} cells wide."""
+        """The most honest answer whose loss is no more than ``epsilon``; the window is steps·e^{−ε/2} cells wide.
+
+        Args:
+            bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer
+                one.
+            epsilon: Largest ε that one report may cost (REPLACE).
+            steps: Steps of the grid between the bounds; by default as many as the accuracy needs.
+        """
         odds = odds_for_epsilon(epsilon)
         shrink = math.exp(-min(float(as_fraction(epsilon)), 40.0) / 2)
         wanted = 2 ** math.ceil(math.log2(LEAST_WINDOW / shrink))
@@ -158,6 +169,11 @@ class HybridMean(LocalMean, name="hybrid_mean"):
 
     The hybrid mechanism of Wang et al. (2019): the two have their largest variances for different numbers.
 
+    Args:
+        share: Probability of the piecewise part.
+        piecewise: Piecewise part.
+        bit: One-bit part, with the same bounds.
+
     Guarantee: that of both parts, which have one ε under REPLACE; the curve is their mean.
     Accuracy: the smallest largest variance of all protocols here from ε = 0.61 on; the same for nearly all numbers.
 
@@ -173,17 +189,21 @@ class HybridMean(LocalMean, name="hybrid_mean"):
     bit: OneBitMean
 
     def __init__(self, *, share: Number, piecewise: PiecewiseMean, bit: OneBitMean) -> None:
-        object.__setattr__(self, "bounds", piecewise.bounds)
-        object.__setattr__(self, "share", as_fraction(share, "share"))
-        object.__setattr__(self, "piecewise", piecewise)
-        object.__setattr__(self, "bit", bit)
+        self._put(bounds=piecewise.bounds, share=as_fraction(share, "share"), piecewise=piecewise, bit=bit)
         check_share(self.share)
         if piecewise.bounds != bit.bounds:
             raise InvalidParameter("both parts must have the same bounds")
 
     @classmethod
     def for_epsilon(cls, bounds: tuple[Number, Number], epsilon: Number, *, steps: int | None = None) -> Self:
-        """Both parts at ``epsilon``, piecewise with probability 1 − e^{−ε/2}, which makes the variance even."""
+        """Both parts at ``epsilon``, piecewise with probability 1 − e^{−ε/2}, which makes the variance even.
+
+        Args:
+            bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer
+                one.
+            epsilon: Largest ε that one report may cost (REPLACE), above 0.61.
+            steps: Steps of the grid between the bounds; by default as many as the accuracy needs.
+        """
         if positive(epsilon, "epsilon") <= LEAST_HYBRID:
             raise InvalidParameter(
                 f"up to ε = {float(LEAST_HYBRID)} one bit is better than any mixture: use OneBitMean; "

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.entropy import SYSTEM, Source, below_many, bernoulli_many
-from dither.errors import InvalidData, InvalidParameter
+from dither.errors import InvalidParameter
 from dither.local.clients.base import bytes_for
 from dither.local.clients.means import check_bit
 from dither.local.clients.vectors import LARGEST_DIMENSION
-from dither.local.core.bits import column_sums, packed, padding_is_zero
+from dither.local.core.bits import BLOCK_BYTES, column_sums, in_blocks, packed, padding_is_zero
 from dither.local.core.losses import response_loss
 from dither.local.core.protocol import (
     FRACTION,
@@ -29,8 +29,8 @@ from dither.local.core.protocol import (
     number_field,
     total,
 )
-from dither.local.core.tables import MOST_ROWS, Row, Shown, Table, meaning
-from dither.local.frequency.oracle import BLOCK_BYTES, Ints, number_rows, row_numbers
+from dither.local.core.tables import MOST_ROWS, Estimates, EstimateTable, meaning, rows_of
+from dither.local.frequency.oracle import Ints, number_rows, row_numbers
 from dither.local.means.choose import best_mean
 from dither.local.means.mean import BOUNDS, UNIT, LocalMean, checked_bounds, checked_numbers, checked_steps, points_of
 from dither.mechanisms.base import failure_probability
@@ -73,34 +73,18 @@ class LocalVector(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class VectorEstimate(Shown):
+class VectorEstimate(Estimates):
     """The mean of every coordinate; a table when printed.
 
     The intervals hold at ``confidence``, all together if ``simultaneous``. Values are unbiased, so they may leave the
     bounds; intervals are cut to them.
     """
 
-    values: Floats
-    variances: Floats
-    intervals: Floats
-    confidence: float
-    simultaneous: bool
-    reports: int
-
-    def __post_init__(self) -> None:
-        for array in (self.values, self.variances, self.intervals):
-            array.flags.writeable = False
-
-    def table(self) -> Table:
+    def table(self) -> EstimateTable:
         """The first coordinates."""
-        rows = [
-            Row(name=str(place), value=float(value), interval=(float(low), float(high)))
-            for place, (value, (low, high)) in enumerate(
-                zip(self.values[:MOST_ROWS], self.intervals[:MOST_ROWS], strict=True)
-            )
-        ]
+        rows = rows_of(range(MOST_ROWS), self.values, self.intervals)
         notes = [meaning(self.confidence, simultaneous=self.simultaneous, reports=self.reports)]
-        return Table(names="coordinate", values="mean", rows=rows, number=self.values.size, notes=notes)
+        return EstimateTable(names="coordinate", values="mean", rows=rows, number=self.values.size, notes=notes)
 
 
 DIMENSION = number_field(1, LARGEST_DIMENSION)
@@ -114,6 +98,11 @@ class OneBitVector(
 
     The ℓ∞ mechanism of Duchi, Jordan & Wainwright (2018); corners that agree in just half of the coordinates are
     equally likely for the two answers.
+
+    Args:
+        dimension: Number of coordinates.
+        bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer one.
+        keep: Probability of a corner on the side of the truth.
 
     Guarantee: ln(keep/(1−keep))-private under REPLACE, whatever the number of coordinates.
     Accuracy: variance of each coordinate about (B/2)²·(π/2)·d·((e^ε+1)/(e^ε−1))²/n for d coordinates.
@@ -135,7 +124,14 @@ class OneBitVector(
 
     @classmethod
     def for_epsilon(cls, dimension: int, bounds: tuple[Number, Number], epsilon: Number) -> Self:
-        """The most honest answer whose loss is no more than ``epsilon``: ``keep`` is rounded down."""
+        """The most honest answer whose loss is no more than ``epsilon``: ``keep`` is rounded down.
+
+        Args:
+            dimension: Number of coordinates.
+            bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer
+                one.
+            epsilon: Largest ε that one report may cost (REPLACE).
+        """
         odds = odds_for_epsilon(epsilon)
         return cls(dimension, bounds, odds / (1 + odds))
 
@@ -174,19 +170,18 @@ class OneBitVector(
 
     def randomize(self, values: Any, *, source: Source = SYSTEM) -> Payloads:
         """Payloads of many people, one row each; ``values`` has a column for each coordinate."""
-        table, d = checked_numbers(values, self.dimension), self.dimension
-        rows = np.empty((table.shape[0], self.width), dtype=np.uint8)
-        block = max(1, BLOCK_BYTES // (8 * d))
-        for start in range(0, table.shape[0], block):
-            part = table[start : start + block]
+        d = self.dimension
+
+        def draw(part: Floats) -> Payloads:
             truth = points_of(part, self.bounds, 1, source).astype(np.bool_)
             words = source.fill(part.shape[0] * self.width).reshape(part.shape[0], self.width)
             corners = np.unpackbits(words, axis=1, count=d, bitorder="little").view(np.bool_)
             balance = d - 2 * np.count_nonzero(corners ^ truth, axis=1)
             wanted = bernoulli_many(self.keep, part.shape[0], source)
             turn = (balance != 0) & ((balance > 0) != wanted)
-            rows[start : start + block] = packed(corners ^ turn[:, None])
-        return rows
+            return packed(corners ^ turn[:, None])
+
+        return in_blocks(checked_numbers(values, d), self.width, max(1, BLOCK_BYTES // (8 * d)), draw)
 
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """Any bits, but none beyond the last coordinate."""
@@ -215,8 +210,7 @@ class OneBitVectorAggregator(Aggregator[VectorEstimate]):
 
     def estimate(self, confidence: Number = 0.95, *, simultaneous: bool = True) -> VectorEstimate:
         """The mean of every coordinate: a bit is 1 with probability (1−gap)/2 + gap·(mean position), so binomial."""
-        if not self.reports:
-            raise InvalidData("there are no reports to estimate from")
+        self.expect_reports()
         protocol, gap = self.protocol, self.protocol.gap
         hit, miss = (1 + gap) / 2, (1 - gap) / 2
         failure = failure_probability(confidence) / (protocol.dimension if simultaneous else 1)
@@ -243,6 +237,11 @@ class SampledVector(
 ):
     """Draws ``coordinates`` of the ``dimension`` coordinates for every person and asks for each of them by ``mean``.
 
+    Args:
+        dimension: Number of coordinates.
+        coordinates: How many coordinates a person reports.
+        mean: Protocol of each of them; its loss counts once for each.
+
     Guarantee: as many reports of ``mean`` as coordinates are drawn, composed; which are drawn doesn't depend on the
         vector (Wang et al. 2019).
     Accuracy: a coordinate's mean is that of about n·coordinates/dimension reports, a sample of all people.
@@ -258,17 +257,25 @@ class SampledVector(
     mean: LocalMean
 
     def __init__(self, dimension: int, *, coordinates: int, mean: LocalMean) -> None:
-        object.__setattr__(self, "dimension", checked_steps(dimension, LARGEST_DIMENSION, "dimension"))
-        object.__setattr__(self, "coordinates", checked_steps(coordinates, self.dimension, "coordinates"))
+        size = checked_steps(dimension, LARGEST_DIMENSION, "dimension")
+        some = checked_steps(coordinates, size, "coordinates")
         if not isinstance(mean, LocalMean):
             raise InvalidParameter("mean must be a protocol for a number, such as HybridMean.for_epsilon((0, 1), 2)")
-        object.__setattr__(self, "mean", mean)
+        self._put(dimension=size, coordinates=some, mean=mean)
 
     @classmethod
     def for_epsilon(
         cls, dimension: int, bounds: tuple[Number, Number], epsilon: Number, *, coordinates: int | None = None
     ) -> Self:
-        """The best protocol for a number at ε/coordinates; by default one coordinate for every 2.5 of ``epsilon``."""
+        """The best protocol for a number at ε/coordinates; by default one coordinate for every 2.5 of ``epsilon``.
+
+        Args:
+            dimension: Number of coordinates.
+            bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer
+                one.
+            epsilon: Largest ε that one report may cost (REPLACE).
+            coordinates: How many coordinates a person reports, each at an equal part of ε; by default ε/2.5.
+        """
         exact, most = positive(epsilon, "epsilon"), positive_int(dimension, "dimension")
         number = max(1, min(most, int(exact / EPSILON_EACH))) if coordinates is None else coordinates
         each = exact / positive_int(number, "coordinates")
@@ -375,8 +382,7 @@ class SampledVectorAggregator(Aggregator[VectorEstimate]):
 
     def estimate(self, confidence: Number = 0.95, *, simultaneous: bool = True) -> VectorEstimate:
         """The mean of every coordinate, from those who were asked for it; nobody knows one that nobody was asked."""
-        if not self.reports:
-            raise InvalidData("there are no reports to estimate from")
+        self.expect_reports()
         protocol = self.protocol
         comparisons = protocol.dimension if simultaneous else 1
         low, high = (float(end) for end in protocol.ends)
@@ -398,6 +404,11 @@ class SampledVectorAggregator(Aggregator[VectorEstimate]):
 
 def best_vector(epsilon: Number, dimension: int, *, bounds: tuple[Number, Number] = UNIT) -> LocalVector:
     """The protocol whose variance, where it is largest, is smaller; that of the sampling of people is counted too.
+
+    Args:
+        epsilon: Largest ε that one report may cost (REPLACE).
+        dimension: Number of coordinates.
+        bounds: Lower and upper bound, stated without looking at the data; what lies outside counts as the nearer one.
 
     Example:
         >>> [type(best_vector(epsilon, 10)).__name__ for epsilon in ("1/2", 5)]

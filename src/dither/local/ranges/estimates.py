@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,17 +10,60 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Domain
-from dither.local.core.protocol import Floats
-from dither.local.core.tables import Row, Shown, Table, meaning
+from dither.errors import InvalidParameter
+from dither.local.clients.base import ValueDomain
+from dither.local.core.protocol import Floats, Protocol
+from dither.local.core.tables import EstimateTable, Shown, meaning, rows_of
 from dither.local.frequency.oracle import Label
+from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, as_fraction
 
-# A distribution function is shown at so many values.
+# Number of values that a distribution function is shown at.
 TENTHS = 10
 # From two places, first and one beyond the last: the estimate, and the middle and half the width of its interval.
 RangeOf: TypeAlias = Callable[[int, int], tuple[float, float, float]]
+
+
+class OrderedRanges(Protocol):
+    """A protocol for an ordered list of values."""
+
+    _known: ValueDomain
+
+    @property
+    def size(self) -> int:
+        """The number of values."""
+        return self._known.size
+
+    @property
+    def ordered(self) -> ValueDomain:
+        """The values in their order."""
+        return self._known
+
+    def estimates(
+        self,
+        cumulative: Floats,
+        centres: Floats,
+        proxies: Floats,
+        range_of: RangeOf,
+        *,
+        reports: int,
+        confidence: Number,
+        simultaneous: bool,
+    ) -> RangeEstimates:
+        """The estimates of a cumulative distribution; ``proxies`` stand for variances in Hoeffding's inequality."""
+        # of all values together nothing has to be estimated
+        cumulative[self.size], centres[self.size], proxies[self.size] = 1.0, 1.0, 0.0
+        budget = math.log(2 / failure_probability(confidence) * (self.size - 1 if simultaneous else 1))
+        return RangeEstimates(
+            cumulative=cumulative,
+            centres=centres,
+            errors=np.sqrt(2 * proxies * budget) * (1 + 1e-12),
+            confidence=float(as_fraction(confidence)),
+            simultaneous=simultaneous,
+            reports=reports,
+            domain=self._known,
+            range_of=range_of,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +99,8 @@ class RangeEstimates(Shown):
     confidence: float
     simultaneous: bool
     reports: int
-    domain: Domain
+    domain: ValueDomain
     range_of: RangeOf
-
-    def __post_init__(self) -> None:
-        for array in (self.cumulative, self.centres, self.errors):
-            array.flags.writeable = False
 
     def share(self, first: Label, last: Label) -> RangeShare:
         """The share of the values from ``first`` to ``last``, both included; its interval holds by itself."""
@@ -86,22 +126,15 @@ class RangeEstimates(Shown):
         low, high = self.centres[1:] - self.errors[1:], self.centres[1:] + self.errors[1:]
         return np.clip(np.stack([low, high], axis=1), 0.0, 1.0)
 
-    def table(self) -> Table:
+    def table(self) -> EstimateTable:
         """The share at or below the values that end each tenth of the domain."""
         size = self.domain.size
         shown = min(size, TENTHS)
         places = [-(-size * part // shown) - 1 for part in range(1, shown + 1)]
         values, ends = self.cdf(), self.cdf_intervals()
-        rows = [
-            Row(
-                name=str(self._label(place)),
-                value=float(values[place]),
-                interval=(float(ends[place, 0]), float(ends[place, 1])),
-            )
-            for place in places
-        ]
+        rows = rows_of((self._label(place) for place in places), values[places], ends[places])
         notes = [meaning(self.confidence, simultaneous=self.simultaneous, reports=self.reports)]
-        return Table(names="up to", values="share", rows=rows, number=shown, notes=notes)
+        return EstimateTable(names="up to", values="share", rows=rows, number=shown, notes=notes)
 
     def quantile(self, q: Number) -> QuantileEstimate:
         """The q-quantile; the interval holds all values that aren't refuted as such, so it needs no correction.
@@ -125,13 +158,7 @@ class RangeEstimates(Shown):
         )
 
     def _label(self, place: int) -> Label:
-        return place if self.domain.labels is None else self.domain.labels[place]
-
-
-def expect_reports(reports: int) -> None:
-    """Refuse to estimate from nothing."""
-    if not reports:
-        raise InvalidData("there are no reports to estimate from")
+        return self.domain.values[place]
 
 
 def unbiased(counts: Floats, reports: int, hit: Fraction, miss: Fraction) -> Floats:

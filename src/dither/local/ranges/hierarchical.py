@@ -15,40 +15,38 @@ import numpy.typing as npt
 
 from dither.entropy import SYSTEM, Source
 from dither.errors import InvalidParameter
-from dither.local.clients.base import Domain, whole
+from dither.local.clients.base import ValueDomain, whole
 from dither.local.clients.ranges import LARGEST_LEVELS, levels_of
 from dither.local.clients.wire import Json
-from dither.local.core.protocol import Floats, Payloads, Protocol, protocol_of
+from dither.local.core.protocol import Floats, Payloads, protocol_of
 from dither.local.frequency.attributes import Attributes
 from dither.local.frequency.choose import best_oracle
 from dither.local.frequency.kary import Kary
-from dither.local.frequency.oracle import (
-    FEW,
-    FrequencyOracle,
-    Ints,
-    Label,
-    checked_domain,
-    places,
-)
+from dither.local.frequency.oracle import FEW, FrequencyOracle, Ints, Label, checked_domain, places, values_of
 from dither.local.frequency.parts import PartsAggregator
 from dither.local.frequency.unary import Unary
 from dither.local.means.mean import checked_steps
-from dither.local.ranges.estimates import QuantileEstimate, RangeEstimates, RangeShare, expect_reports, unbiased
+from dither.local.ranges.estimates import OrderedRanges, QuantileEstimate, RangeEstimates, RangeShare, unbiased
 from dither.local.ranges.wavelet import WaveletRanges
 from dither.mechanisms.base import failure_probability
 from dither.mechanisms.response_surveys import Strategy
-from dither.numeric import Number, as_fraction, positive_int, up
+from dither.numeric import Number, positive_int, up
 from dither.privacy import PrivacyLoss
 
 __all__ = ["HierarchicalRanges", "QuantileEstimate", "RangeEstimates", "RangeShare", "WaveletRanges"]
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
+class HierarchicalRanges(OrderedRanges, name="hierarchical_ranges"):
     """Counts ranges of an ordered domain: everybody reports their node at one level of a tree, drawn by chance.
 
     ``oracles`` has one frequency oracle for each level, from the coarsest; that of level l, from 1, has branching^l
     values. Level estimates are made consistent by least squares (Hay, Rastogi, Miklau & Suciu 2010).
+
+    Args:
+        domain: Ordered public list of values: their number, or labels.
+        branching: Children of each node of the tree.
+        oracles: Frequency oracle of each level, from the coarsest.
 
     Guarantee: the mean of the oracles' curves under REPLACE, since the level is drawn whatever the value is.
     Accuracy: ``error``; a range is a sum of at most 2·(branching − 1) nodes for each level (Cormode, Kulkarni &
@@ -63,7 +61,7 @@ class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
     domain: int | tuple[Label, ...]
     branching: int
     oracles: tuple[FrequencyOracle, ...]
-    _known: Domain = field(init=False, repr=False, compare=False)
+    _known: ValueDomain = field(init=False, repr=False, compare=False)
     _inner: Attributes = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, *, branching: int, oracles: tuple[FrequencyOracle, ...]) -> None:
@@ -73,25 +71,20 @@ class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
         if [getattr(oracle, "domain", None) for oracle in oracles] != wanted:
             raise InvalidParameter(f"oracles must have {', '.join(map(str, wanted))} values: one for each level")
         inner = Attributes({_level(place): oracle for place, oracle in enumerate(oracles)}, Strategy.SAMPLE)
-        _fill(self, domain=known.size if known.labels is None else known.labels, branching=branches)
-        _fill(self, oracles=tuple(oracles), _known=known, _inner=inner)
+        self._put(domain=values_of(known), branching=branches, oracles=tuple(oracles), _known=known, _inner=inner)
 
     @classmethod
     def for_epsilon(cls, domain: Any, epsilon: Number, *, branching: int = 2) -> Self:
-        """With the oracle of smallest variance at ``epsilon`` for each level."""
+        """With the oracle of smallest variance at ``epsilon`` for each level.
+
+        Args:
+            domain: Ordered public list of values: their number, or labels.
+            epsilon: Largest ε that one report may cost (REPLACE).
+            branching: Children of each node of the tree.
+        """
         levels = levels_of(checked_domain(domain).size, checked_branching(branching))
         oracles = tuple(best_oracle(epsilon, branching ** (level + 1)).best for level in range(levels))
         return cls(domain, branching=branching, oracles=oracles)
-
-    @property
-    def size(self) -> int:
-        """The number of values."""
-        return self._known.size
-
-    @property
-    def ordered(self) -> Domain:
-        """The values in their order."""
-        return self._known
 
     @property
     def levels(self) -> int:
@@ -109,7 +102,7 @@ class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
         return up(math.sqrt(2 * most * math.log(2 / failure_probability(confidence))))
 
     def proxies(self, nodes: Ints, reports: Floats) -> Floats:
-        """For every level, how much sums of so many of its nodes vary at most: e^{s²·proxy/2} bounds E[e^{s·error}].
+        """For every level, how much a sum of ``nodes`` nodes varies at most: e^{s²·proxy/2} bounds E[e^{s·error}].
 
         One node is a coin, of which Kearns & Saul (1998) know the best proxy. The nodes of a k-ary response exclude
         each other, so that their sum is a coin as well; those of a unary encoding are negatively associated, so that
@@ -174,7 +167,7 @@ class HierarchicalRanges(Protocol, name="hierarchical_ranges"):
 
     def inputs(self) -> list[Label]:
         """The first values and the last."""
-        labels = self._known.labels or range(self.size)
+        labels = self._known.values
         return [*labels[:FEW], *labels[max(FEW, self.size - 1) :]]
 
 
@@ -192,7 +185,7 @@ class HierarchicalAggregator(PartsAggregator[RangeEstimates]):
         Values are those of the consistent tree. Intervals are around sums of the fewest nodes, whose errors are known,
         so they needn't be centred on the values.
         """
-        expect_reports(self.reports)
+        self.expect_reports()
         protocol, failure = self.protocol, failure_probability(confidence)
         reports = np.array([part.reports for part in self._parts], dtype=np.float64)
         levels = [
@@ -212,8 +205,6 @@ class HierarchicalAggregator(PartsAggregator[RangeEstimates]):
         for level in range(protocol.levels):
             table = protocol.proxies(np.arange(protocol.branching), reports)[level]
             proxies += table[nodes[level]]
-        # of all values together nothing has to be estimated
-        cumulative[size], centres[size], proxies[size] = 1.0, 1.0, 0.0
 
         def range_of(start: int, end: int) -> tuple[float, float, float]:
             middle, used = _decompose(levels, protocol.branching, start, end)
@@ -223,16 +214,14 @@ class HierarchicalAggregator(PartsAggregator[RangeEstimates]):
             value = float(cumulative[end] - cumulative[start])
             return value, middle, math.sqrt(2 * total * math.log(2 / failure)) * (1 + 1e-12)
 
-        budget = math.log(2 / failure * (size - 1 if simultaneous else 1))
-        return RangeEstimates(
-            cumulative=cumulative,
-            centres=centres,
-            errors=np.sqrt(2 * proxies * budget) * (1 + 1e-12),
-            confidence=float(as_fraction(confidence)),
-            simultaneous=simultaneous,
+        return protocol.estimates(
+            cumulative,
+            centres,
+            proxies,
+            range_of,
             reports=self.reports,
-            domain=protocol.ordered,
-            range_of=range_of,
+            confidence=confidence,
+            simultaneous=simultaneous,
         )
 
 
@@ -303,11 +292,6 @@ def _coin_proxy(hit: Any, miss: Any) -> float:
 
 def _level(place: int) -> str:
     return f"level {place + 1}"
-
-
-def _fill(protocol: HierarchicalRanges, **fields: Any) -> None:
-    for name, value in fields.items():
-        object.__setattr__(protocol, name, value)
 
 
 def checked_branching(branching: int) -> int:

@@ -11,26 +11,27 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.entropy import SYSTEM, Source, below_many, bernoulli_many
-from dither.local.clients.base import Domain, bytes_for
+from dither.local.clients.base import ValueDomain, bytes_for
 from dither.local.clients.means import check_bit
 from dither.local.clients.ranges import levels_of
+from dither.local.core.bits import in_blocks, odd_ones
 from dither.local.core.losses import response_loss
-from dither.local.core.protocol import DOMAIN, FRACTION, Aggregator, Floats, Payloads, Protocol
+from dither.local.core.protocol import DOMAIN, FRACTION, Aggregator, Floats, Payloads
 from dither.local.frequency.hadamard import hadamard_transform
 from dither.local.frequency.oracle import Ints, Label, checked_domain, number_rows, places, row_numbers, values_of
 from dither.local.means.mean import BLOCK_PEOPLE
-from dither.local.ranges.estimates import RangeEstimates, expect_reports
+from dither.local.ranges.estimates import OrderedRanges, RangeEstimates
 from dither.mechanisms.base import failure_probability
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, as_fraction, positive_int, up
 from dither.privacy import PrivacyLoss
 
-# The law of the client is listed in full for so many values.
+# Values for which the law of the client is listed in full.
 FEW_VALUES = 8
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class WaveletRanges(Protocol, name="wavelet_ranges", fields={"domain": DOMAIN, "keep": FRACTION}):
+class WaveletRanges(OrderedRanges, name="wavelet_ranges", fields={"domain": DOMAIN, "keep": FRACTION}):
     """Counts ranges of an ordered domain: everybody sends one bit about one level of a binary tree.
 
     The difference between the two halves of every node is a Haar coefficient; whatever range is asked has a share that
@@ -50,7 +51,7 @@ class WaveletRanges(Protocol, name="wavelet_ranges", fields={"domain": DOMAIN, "
 
     domain: int | tuple[Label, ...]
     keep: Fraction
-    _known: Domain = field(init=False, repr=False, compare=False)
+    _known: ValueDomain = field(init=False, repr=False, compare=False)
 
     def __init__(self, domain: Any, keep: Number) -> None:
         known = checked_domain(domain)
@@ -63,16 +64,6 @@ class WaveletRanges(Protocol, name="wavelet_ranges", fields={"domain": DOMAIN, "
         """The most honest bit whose loss is no more than ``epsilon``: ``keep`` is rounded down."""
         odds = odds_for_epsilon(epsilon)
         return cls(domain, odds / (1 + odds))
-
-    @property
-    def size(self) -> int:
-        """The number of values."""
-        return self._known.size
-
-    @property
-    def ordered(self) -> Domain:
-        """The values in their order."""
-        return self._known
 
     @property
     def levels(self) -> int:
@@ -106,6 +97,11 @@ class WaveletRanges(Protocol, name="wavelet_ranges", fields={"domain": DOMAIN, "
         """The largest variance of a range's share, if ``n`` reports are spread evenly over levels.
 
         Of the range from ``first`` to ``last``, or of the worst one that begins with the first value.
+
+        Args:
+            n: Number of reports.
+            first: First value of the range; by default the worst range that begins the list.
+            last: Last value of the range.
         """
         each = positive_int(n, "n") / self.levels
         if first is not None and last is not None:
@@ -138,26 +134,24 @@ class WaveletRanges(Protocol, name="wavelet_ranges", fields={"domain": DOMAIN, "
 
     def inputs(self) -> list[Label]:
         """All values of a small domain, some of a large one."""
-        labels = self._known.labels or range(self.size)
+        labels = self._known.values
         if self.size <= FEW_VALUES:
             return list(labels)
         return [labels[place] for place in (0, 1, self.size // 2, 2 ** (self.levels - 1), self.size - 1)]
 
     def randomize(self, values: Any, *, source: Source = SYSTEM) -> Payloads:
         """Payloads of many people, one row each, of the same law as the client's."""
-        truths = places(values, self._known)
-        rows = np.empty((truths.size, self.width), dtype=np.uint8)
-        for start in range(0, truths.size, BLOCK_PEOPLE):
-            block = truths[start : start + BLOCK_PEOPLE]
+
+        def draw(block: Ints) -> Payloads:
             levels = below_many(self.levels, block.size, source)
             draws = source.u32(block.size).astype(np.int64) & ((1 << levels) - 1)
             rest = block >> (self.levels - 1 - levels)
             lies = ~bernoulli_many(self.keep, block.size, source)
             bits = odd_ones(draws & (rest >> 1)) ^ (rest & 1) ^ lies
-            part = rows[start : start + BLOCK_PEOPLE]
-            part[:, 0] = levels
-            part[:, 1:] = number_rows(2 * draws + bits, self.width - 1)
-        return rows
+            numbers = number_rows(2 * draws + bits, self.width - 1)
+            return np.concatenate([levels.astype(np.uint8)[:, None], numbers], axis=1)
+
+        return in_blocks(places(values, self._known), self.width, BLOCK_PEOPLE, draw)
 
     def _slots(self, payloads: Payloads) -> tuple[Ints, Ints]:
         return payloads[:, 0].astype(np.int64), row_numbers(payloads[:, 1:]).astype(np.int64)
@@ -207,7 +201,7 @@ class WaveletAggregator(Aggregator[RangeEstimates]):
 
     def estimate(self, confidence: Number = 0.95, *, simultaneous: bool = False) -> RangeEstimates:
         """The shares of all ranges; ``simultaneous`` makes the intervals of the distribution function hold together."""
-        expect_reports(self.reports)
+        self.expect_reports()
         protocol = self.protocol
         failure = failure_probability(confidence)
         coefficients, reports = self.coefficients()
@@ -226,22 +220,19 @@ class WaveletAggregator(Aggregator[RangeEstimates]):
             spread[start : start + BLOCK_PEOPLE] = np.multiply(
                 weights**2, noise[:, None], out=np.zeros(weights.shape), where=weights > 0
             ).sum(axis=0)
-        cumulative[size], spread[size] = 1.0, 0.0
-        budget = math.log(2 / failure * (size - 1 if simultaneous else 1))
 
         def range_of(start: int, end: int) -> tuple[float, float, float]:
             value = float(cumulative[end] - cumulative[start])
             return value, value, _error(protocol, start, end, noise, math.log(2 / failure))
 
-        return RangeEstimates(
-            cumulative=cumulative,
-            centres=cumulative,
-            errors=np.sqrt(2 * spread * budget) * (1 + 1e-12),
-            confidence=float(as_fraction(confidence)),
-            simultaneous=simultaneous,
+        return protocol.estimates(
+            cumulative,
+            cumulative,
+            spread,
+            range_of,
             reports=self.reports,
-            domain=protocol.ordered,
-            range_of=range_of,
+            confidence=confidence,
+            simultaneous=simultaneous,
         )
 
 
@@ -262,10 +253,3 @@ def _error(protocol: WaveletRanges, start: int, end: int, noise: Floats, budget:
     largest = 2 * float((sums[used] * noise[used]).max()) * float(protocol.gap)
     third = largest * budget / 3
     return min(hoeffding, third + math.sqrt(third**2 + 2 * variance * budget)) * (1 + 1e-12)
-
-
-def odd_ones(words: Ints) -> Ints:
-    """1 where a number below 2^32 has an odd number of ones, else 0."""
-    for shift in (16, 8, 4, 2, 1):
-        words = words ^ (words >> shift)
-    return words & 1

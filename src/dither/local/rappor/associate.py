@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.rappor import COHORT_BYTES, text_of
 from dither.local.core.protocol import Floats, Payloads
-from dither.local.core.tables import MOST_ROWS, Row, Shown, Table, meaning
+from dither.local.core.tables import MOST_ROWS, EstimateRow, EstimateTable, Shown, meaning
 from dither.local.rappor.counting import cohorts_of
 from dither.local.rappor.protocol import Rappor
 from dither.mechanisms.base import failure_probability
@@ -56,7 +56,7 @@ class Association(Shown):
         for array in (self.joint, self.covariance, self.intervals):
             array.flags.writeable = False
 
-    def table(self) -> Table:
+    def table(self) -> EstimateTable:
         """The largest joint shares."""
         names = [[*part, *(["(not listed)"] if self.unlisted else [])] for part in (self.first, self.second)]
         places = np.argsort(-self.joint, axis=None, kind="stable")[:MOST_ROWS]
@@ -64,12 +64,14 @@ class Association(Shown):
         for row, column in zip(*np.unravel_index(places, self.joint.shape), strict=True):
             low, high = self.intervals[row, column]
             name = f"{names[0][row]} × {names[1][column]}"
-            rows.append(Row(name=name, value=float(self.joint[row, column]), interval=(float(low), float(high))))
+            rows.append(
+                EstimateRow(name=name, value=float(self.joint[row, column]), interval=(float(low), float(high)))
+            )
         notes = [
             meaning(self.confidence, simultaneous=True, reports=self.people),
             "intervals are those of large samples",
         ]
-        return Table(names="both", values="share", rows=rows, number=self.joint.size, notes=notes)
+        return EstimateTable(names="both", values="share", rows=rows, number=self.joint.size, notes=notes)
 
     @property
     def standard_errors(self) -> Floats:
@@ -105,6 +107,12 @@ def associate(
     """The joint shares of two variables, each given as collection, payloads and candidates.
 
     Row i of both payloads is of the same person.
+
+    Args:
+        first: Reports about the first text, with its candidates.
+        second: Reports of the same people about the second.
+        unlisted: Whether values occur that are no candidates.
+        confidence: Of all intervals together.
 
     Assumes: the people who report are an independent sample, one pair of reports each; candidates chosen without
         looking at the reports. A value that isn't a candidate sets bits as a random one would (``unlisted``), or there

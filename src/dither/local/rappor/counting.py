@@ -11,12 +11,11 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from dither.errors import InvalidData
 from dither.local.clients.rappor import COHORT_BYTES, bloom_places, text_of
 from dither.local.core.bits import column_sums
 from dither.local.core.protocol import Aggregator, Counts, Floats, Payloads, Protocol
 from dither.mechanisms.base import failure_probability
-from dither.mechanisms.response_estimates import Target, interval, unbiased_variance
+from dither.mechanisms.response_estimates import ReadOnlyArrays, Target, interval, unbiased_variance
 from dither.numeric import as_fraction
 
 
@@ -86,8 +85,7 @@ class CohortAggregator(Aggregator["BitEstimates"]):
 
     def estimate(self, confidence: float = 0.95) -> BitEstimates:
         """How many people of each cohort have each bit set; the intervals hold for all bits of all cohorts together."""
-        if not self.reports:
-            raise InvalidData("there are no reports to estimate from")
+        self.expect_reports()
         hit, miss = self.protocol.hit, self.protocol.miss
         failure = failure_probability(confidence) / self.ones.size
         gap = float(hit - miss)
@@ -117,7 +115,7 @@ class CohortAggregator(Aggregator["BitEstimates"]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class BitEstimates:
+class BitEstimates(ReadOnlyArrays):
     """How many people have each bit of the Bloom filter set, by cohort.
 
     ``shares`` are unbiased, so they may leave [0, 1]; a cohort without reports has the share 0, an infinite variance
@@ -130,10 +128,6 @@ class BitEstimates:
     intervals: Floats
     cohort_reports: Counts
     confidence: float
-
-    def __post_init__(self) -> None:
-        for array in (self.shares, self.variances, self.intervals, self.cohort_reports):
-            array.flags.writeable = False
 
     @property
     def counts(self) -> Floats:

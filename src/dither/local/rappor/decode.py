@@ -30,7 +30,7 @@ from scipy.special import chdtrc, ndtr, ndtri
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.rappor import text_of
 from dither.local.core.protocol import Floats
-from dither.local.core.tables import MOST_ROWS, Row, Shown, Table, meaning, within
+from dither.local.core.tables import MOST_ROWS, EstimateRow, EstimateTable, Shown, meaning, within
 from dither.local.rappor.counting import CohortAggregator, Filters
 from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, as_fraction, positive_int
@@ -39,7 +39,7 @@ Matrix = csr_array
 
 # Least squares with more unknowns than half of its equations would mostly fit noise.
 MOST_UNKNOWNS = 2
-# Of the candidates that nobody has, about so many are picked by chance for each equation of the half that tests.
+# Expected number of false candidates that are picked for each equation of the half that tests.
 PICKED_BY_CHANCE = 1 / 8
 # Columns as alike as this can't be told apart.
 SMALLEST_CONDITION = 1e-8
@@ -49,7 +49,7 @@ ENOUGH_COHORTS = 16
 FOLLOWED = 64
 # Tests take sums over all reports to be normal. Of a single report one in twelve would find what isn't there.
 FEWEST_REPORTS = 24
-# Whoever prints a decoding is told of a misfit that chance alone has once in so many times.
+# A printed decoding warns of a misfit whose p-value is below this.
 SUSPICIOUS = 1e-6
 CHUNK = 1 << 22
 
@@ -62,7 +62,7 @@ class Control(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundCandidate:
     """One candidate that people have; the count is the share times the number of reports."""
 
     candidate: str
@@ -100,10 +100,6 @@ class Decoding(Shown):
     confidence: float
     control: Control
 
-    def __post_init__(self) -> None:
-        for array in (self.shares, self.standard_errors, self.p_values, self.intervals, self.present):
-            array.flags.writeable = False
-
     @property
     def counts(self) -> Floats:
         """The shares times the number of reports."""
@@ -114,7 +110,7 @@ class Decoding(Shown):
         """The share of people that the candidates that were found account for."""
         return float(self.shares[self.present].sum())
 
-    def table(self) -> Table:
+    def table(self) -> EstimateTable:
         """The most frequent ones among those that are there."""
         found = self.found
         low, high = self.listed_interval
@@ -126,16 +122,18 @@ class Decoding(Shown):
         ]
         if self.misfit < SUSPICIOUS:
             notes.append("the bits don't fit: a frequent value seems to be missing from the list of candidates")
-        rows = [Row(name=one.candidate, value=one.share, interval=one.share_interval) for one in found[:MOST_ROWS]]
-        return Table(names="candidate", values="share", rows=rows, number=len(found), notes=notes)
+        rows = [
+            EstimateRow(name=one.candidate, value=one.share, interval=one.share_interval) for one in found[:MOST_ROWS]
+        ]
+        return EstimateTable(names="candidate", values="share", rows=rows, number=len(found), notes=notes)
 
     @property
-    def found(self) -> list[Found]:
+    def found(self) -> list[FoundCandidate]:
         """The candidates that are there, the most frequent first."""
         order = [int(v) for v in np.argsort(-self.shares, kind="stable") if self.present[v]]
         ends = [(float(low), float(high)) for low, high in self.intervals]
         return [
-            Found(
+            FoundCandidate(
                 candidate=self.candidates[v],
                 share=float(self.shares[v]),
                 share_interval=ends[v],

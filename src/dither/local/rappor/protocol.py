@@ -39,7 +39,7 @@ from dither.privacy import Adjacency, ApproximateLoss, PrivacyLoss, PureLoss, co
 
 # Work is done in blocks of about this many coins, one byte each, which stay in the second-level cache.
 BLOCK_BYTES = 1 << 20
-# Above so many reports of one value the limit for infinitely many is used, which costs slightly more.
+# Above this number of reports of one value the limit for infinitely many is used, which costs slightly more.
 MOST_EXACT_REPORTS = 256
 # Ratios of probabilities over several reports are rounded up to this: their fractions would have thousands of digits.
 ROUNDED_TO = 1 << 64
@@ -56,6 +56,14 @@ class Rappor(
     ``bits`` and ``hashes`` size the Bloom filter, ``cohorts`` is how many groups with hash functions of their own the
     clients fall into. A bit of the filter is turned round for ever with probability f/2; a permanent 1 is reported as 1
     with probability q, a permanent 0 with probability p.
+
+    Args:
+        bits: Bits of a filter.
+        hashes: Bits that one value sets.
+        cohorts: Groups with hash functions of their own.
+        f: Probability that a permanent bit is drawn anew, half of which are lies: what all reports together cost.
+        p: Probability that a permanent 0 is reported as 1.
+        q: Probability that a permanent 1 is reported as 1, above p.
 
     Guarantee: one report is h·ln(q*(1−p*)/(p*(1−q*)))-private under REPLACE, where q* and p* are the probabilities that
         a bit of the filter that is 1 or 0 is reported as 1 (``hit`` and ``miss``). Any number of reports about one
@@ -86,14 +94,7 @@ class Rappor(
     q: Fraction
 
     def __init__(
-        self,
-        *,
-        bits: int = 128,
-        hashes: int = 2,
-        cohorts: int = 64,
-        f: Number,
-        p: Number = 0,
-        q: Number = 1,
+        self, *, bits: int = 128, hashes: int = 2, cohorts: int = 64, f: Number, p: Number = 0, q: Number = 1
     ) -> None:
         put = object.__setattr__
         put(self, "hashes", _within(hashes, "hashes", 1, LARGEST_HASHES))
@@ -112,6 +113,13 @@ class Rappor(
 
         ``permanent`` is the most that all reports about one value may cost together. Without it, or where it is no more
         than ``epsilon``, there is no second step of noise: one-time RAPPOR, whose reports of one value are all alike.
+
+        Args:
+            epsilon: Largest ε that one report may cost (REPLACE).
+            permanent: Largest ε of all reports about one value together; by default that of one.
+            bits: Bits of a filter.
+            hashes: Bits that one value sets; they share ε.
+            cohorts: Groups with hash functions of their own.
         """
         one = positive(epsilon, "epsilon")
         whole = one if permanent is None else positive(permanent, "permanent")
@@ -161,6 +169,11 @@ class Rappor(
 
         How many reports each value has isn't known here. An even split has the largest ε but not the largest curve, so
         that for several reports of several values the loss is ε alone, with the curve of any ε-private report.
+
+        Args:
+            reports: Number of reports of one person.
+            changes: Whether it is public or secret when the value changes.
+            values: Most different values that they speak of; by default all differ.
         """
         expect_changes(changes)
         times = positive_int(reports, "reports")
@@ -192,7 +205,7 @@ class Rappor(
         return self.loss() + PureLoss(later * self.bits * Fraction(log_up(odds)), Adjacency.REPLACE)
 
     def _repeated_loss(self, reports: int) -> PrivacyLoss:
-        """What so many reports about one value cost together."""
+        """What ``reports`` reports about one value cost together."""
         if reports == 1:
             return self.loss()
         if reports > MOST_EXACT_REPORTS:
@@ -246,6 +259,11 @@ class Rappor(
 
         ``values`` are texts, or whole numbers: places in the list ``candidates`` if one is given, else standing for
         their decimal text.
+
+        Args:
+            values: Texts or whole numbers; with candidates, places in that list.
+            candidates: List of texts that values are places of.
+            source: Source of randomness; anything but the default is for tests.
         """
         texts, codes = _coded(values, candidates)
         cohorts = below_many(self.cohorts, codes.size, source)

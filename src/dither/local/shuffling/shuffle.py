@@ -21,21 +21,11 @@ from dither.errors import InvalidParameter
 from dither.local.core.protocol import Protocol
 from dither.local.frequency.oracle import FrequencyOracle
 from dither.local.frequency.participation import Participation
+from dither.local.shuffling._views import LOWEST, Chords
 from dither.local.shuffling.curve import LARGEST_ODDS, Randomiser, ShuffledCurve, curve_of
-from dither.local.shuffling.views import LOWEST, Chords
 from dither.mechanisms.kary_response import KaryResponseLoss
 from dither.mechanisms.randomized_response import RandomizedResponseLoss, check_odds
-from dither.numeric import (
-    Number,
-    exp_up,
-    fraction_down,
-    fraction_up,
-    largest_true,
-    log_up,
-    positive,
-    positive_int,
-    up,
-)
+from dither.numeric import Number, exp_up, fraction_down, fraction_up, largest_true, log_up, positive, positive_int, up
 from dither.numeric.rounding import SLACK
 from dither.privacy import Adjacency, Array, Direction, Json, PrivacyLoss, PureLoss, at_least_nothing, mirrored
 
@@ -43,7 +33,7 @@ from dither.privacy import Adjacency, Array, Direction, Json, PrivacyLoss, PureL
 FIELDS = ("odds", "weight", "clones", "silent", "common")
 # Of several valid bounds the one is taken that is lowest here.
 TYPICAL_DELTA, TYPICAL_USERS = Fraction(1, 10**6), 3_000
-# So many points of a curve are worked out one by one; more are read off chords.
+# Up to this number of points of a curve are computed one by one; more are read off chords.
 FEW_POINTS = 64
 MOST_NODES, FEWEST_NODES = 400, 64
 # The work that the chords of one loss may take: nodes times numbers of clones.
@@ -59,7 +49,7 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
     Guarantee: the pair of ``shuffle.md`` dominates the shuffled reports of any two neighbours, whatever the others
         report about. For binary answers it is that of Feldman, McMillan & Talwar 2023, for any local ε that of 2021.
     Assumes: nobody sees which report is whose, nor when it came; at least ``users`` people send a report drawn as the
-        protocol says. Count out those who may tell theirs to whoever looks.
+        protocol says. Leave out people who may reveal their own report.
 
     Example:
         >>> two_coins = Randomiser(odds=Fraction(3), weight=Fraction(1, 4), clones=Fraction(1, 4))
@@ -71,6 +61,8 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
     local: Randomiser
     users: int
     adjacency: Adjacency = Adjacency.REPLACE
+
+    symmetric = True  # exchanging the two values swaps the pair
 
     def __post_init__(self) -> None:
         local = self.local
@@ -86,11 +78,6 @@ class ShuffledLoss(PrivacyLoss, kind="shuffled"):
             raise InvalidParameter("clones must lie above 0 and be at most weight, and 2·clones + common at most 1")
         if local.silent * local.clones > local.odds * local.common * local.weight:
             raise InvalidParameter("silent·clones must be at most odds·common·weight: the rest isn't hidden by anybody")
-
-    @property
-    def symmetric(self) -> bool:
-        """Exchanging the two values swaps the pair."""
-        return True
 
     def pure(self) -> float:
         """That of the report by itself: all others may happen to say the opposite."""
@@ -281,6 +268,13 @@ def local_epsilon_for(
 
     ``make`` turns a local ε into the protocol, such as ``lambda e: Kary.for_epsilon(100, e)``; by default nothing is
     known but ε. What is returned was seen to fit, and is within ``tolerance`` of the largest.
+
+    Args:
+        epsilon: Largest ε of one report among all, to those who see them shuffled.
+        delta: δ of that reading.
+        users: Number of reports; fewer would hide each other less.
+        make: Makes the protocol of a local ε.
+        tolerance: How far below the largest ε the result may be.
 
     Example:
         >>> local = local_epsilon_for(1, delta=1e-6, users=10_000)

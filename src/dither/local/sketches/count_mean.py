@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from dither.entropy import Source, bernoulli_many
-from dither.local.clients.base import Domain, bytes_for
+from dither.entropy import Source
+from dither.local.clients.base import bytes_for
 from dither.local.clients.sketch import check_bits
-from dither.local.core.bits import coin_rows, column_sums, packed, padding_is_zero
+from dither.local.core.bits import BLOCK_BYTES, column_sums, in_blocks, one_hot_coins, padding_is_zero
 from dither.local.core.protocol import FRACTION, Counts, Floats, Payloads
-from dither.local.frequency.oracle import BLOCK_BYTES, Label
 from dither.local.frequency.unary import BitCoins
-from dither.local.sketches.sketch import TABLE, Sketch, SketchAggregator
+from dither.local.sketches.sketch import TABLE, HashedSketch, SketchAggregator
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, as_fraction, positive
 
@@ -25,9 +24,13 @@ HALF = Fraction(1, 2)
 
 @dataclass(frozen=True, slots=True, init=False)
 class CountMeanSketch(
-    BitCoins, Sketch, name="count_mean_sketch", fields={**TABLE, "keep": FRACTION, "noise": FRACTION}
+    BitCoins, HashedSketch, name="count_mean_sketch", fields={**TABLE, "keep": FRACTION, "noise": FRACTION}
 ):
     """A noisy bit for each bucket: that of the value's bucket is 1 with probability ``keep``, any other with ``noise``.
+
+    Args:
+        keep: Probability that the true bit is sent as 1.
+        noise: Probability that any other bit is sent as 1, below keep.
 
     Guarantee: ln(keep·(1−noise)/((1−keep)·noise))-private under REPLACE, as a unary encoding of the bucket.
     Accuracy: Apple's (``for_epsilon``) has variance about e^{ε/2}/(e^{ε/2}−1)²/n for rare values, ``optimized`` about
@@ -41,13 +44,8 @@ class CountMeanSketch(
         '1.9e-07'
     """
 
-    domain: int | tuple[Label, ...] | None
-    hashes: int
-    buckets: int
-    seed: str
     keep: Fraction
     noise: Fraction
-    _known: Domain | None = field(init=False, repr=False, compare=False)
 
     def __init__(
         self,
@@ -67,7 +65,15 @@ class CountMeanSketch(
     def for_epsilon(
         cls, epsilon: Number, *, domain: Any = None, hashes: int = 1024, buckets: int = 1024, seed: str | None = None
     ) -> Self:
-        """Apple's sketch, whose loss is no more than ``epsilon``: every bit is turned round with one probability."""
+        """Apple's sketch, whose loss is no more than ``epsilon``: every bit is turned round with one probability.
+
+        Args:
+            epsilon: Largest ε that one report may cost (REPLACE).
+            domain: Public list of values, or None for an open one.
+            hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
+            buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
+            seed: Chooses the hash functions, 32 hexadecimal digits, public; drawn by default.
+        """
         odds = odds_for_epsilon(positive(epsilon, "epsilon") / 2)
         lie = 1 / (1 + odds)
         return cls(keep=1 - lie, noise=lie, domain=domain, hashes=hashes, buckets=buckets, seed=seed)
@@ -92,14 +98,10 @@ class CountMeanSketch(
 
     def randomize_buckets(self, truths: npt.NDArray[Any], source: Source) -> Payloads:
         """Rows of bits."""
-        rows = np.empty((truths.size, -(-self.buckets // 8)), dtype=np.uint8)
-        block = max(1, BLOCK_BYTES // self.buckets)
-        for start in range(0, truths.size, block):
-            some = truths[start : start + block]
-            bits = coin_rows(self.noise, some.size, self.buckets, source)
-            bits[np.arange(some.size), some] = bernoulli_many(self.keep, some.size, source)
-            rows[start : start + block] = packed(bits)
-        return rows
+        width, block = -(-self.buckets // 8), max(1, BLOCK_BYTES // self.buckets)
+        return in_blocks(
+            truths, width, block, lambda some: one_hot_coins(some, self.buckets, self.keep, self.noise, source)
+        )
 
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """A function that there is, and no bit beyond the last bucket."""

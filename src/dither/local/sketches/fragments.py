@@ -43,7 +43,7 @@ from dither.local.sketches.count_mean import CountMeanSketch
 from dither.local.sketches.hadamard import HadamardSketch
 from dither.local.sketches.sketch import (
     Discovered,
-    Sketch,
+    HashedSketch,
     SketchAggregator,
     concentration,
     found_above_zero,
@@ -60,13 +60,13 @@ LOWER_CASE = "abcdefghijklmnopqrstuvwxyz"
 FALSE_FRAGMENTS = 0.25
 # Bounds of what all fragments of a position depend on may fail so often: then more words are looked up, or fewer.
 LOOSE = 0.01
-# Of so many words that are looked up a detection limit is reckoned.
+# Number of words that are looked up, as detection limits assume it.
 LOOKED_UP = 1000
 
 
-def sketch_of(description: object) -> Sketch:
+def sketch_of(description: object) -> HashedSketch:
     """The sketch of a description within another one."""
-    kinds: tuple[type[Sketch], ...] = (CountMeanSketch, HadamardSketch)
+    kinds: tuple[type[HashedSketch], ...] = (CountMeanSketch, HadamardSketch)
     if isinstance(description, Mapping):
         for kind in kinds:
             if description.get("protocol") == kind.name:
@@ -92,6 +92,14 @@ class SequenceFragments(
 ):
     """Collects words of at most ``length`` letters; longer ones are cut, letters not in the alphabet become one letter.
 
+    Args:
+        fragments: Sketch of tagged fragments; its domain is the number of them.
+        words: Sketch of whole words, of an open domain.
+        alphabet: Letters that values are written in; any other becomes one letter.
+        length: Symbols of a value; what is longer is cut.
+        fragment: Letters of a fragment; length is a multiple of it.
+        tag_bits: Bits of the hash by which fragments of one word are recognised.
+
     Guarantee: both sketches are composed: their losses add, under REPLACE. The position is drawn without regard to the
         word, and costs nothing.
     Assumes: a public alphabet, and one report for each person.
@@ -110,15 +118,15 @@ class SequenceFragments(
     length: int
     fragment: int
     tag_bits: int
-    fragments: Sketch
-    words: Sketch
+    fragments: HashedSketch
+    words: HashedSketch
     _letters: Letters = field(init=False, repr=False, compare=False)
 
     def __init__(
         self,
         *,
-        fragments: Sketch,
-        words: Sketch,
+        fragments: HashedSketch,
+        words: HashedSketch,
         alphabet: str = LOWER_CASE,
         length: int = 10,
         fragment: int = 2,
@@ -129,7 +137,7 @@ class SequenceFragments(
         for name, value in (("fragment", fragment), ("tag_bits", tag_bits)):
             put(self, name, positive_int(value, name))
         check_fragments(letters, self.fragment, self.tag_bits)
-        if not all(isinstance(part, Sketch) for part in (fragments, words)):
+        if not all(isinstance(part, HashedSketch) for part in (fragments, words)):
             raise InvalidParameter("fragments and words are sketches: CountMeanSketch or HadamardSketch")
         check_domains([fragments.domain, words.domain], number_of_fragments(letters, self.fragment, self.tag_bits))
         check_counters(length // self.fragment * fragments.hashes * fragments.buckets + words.hashes * words.buckets)
@@ -149,7 +157,17 @@ class SequenceFragments(
         hashes: int = 512,
         buckets: int = 256,
     ) -> Self:
-        """A collection whose loss is no more than ``epsilon``: half for the fragment, half for the word."""
+        """A collection whose loss is no more than ``epsilon``: half for the fragment, half for the word.
+
+        Args:
+            epsilon: Largest ε that one report may cost (REPLACE), half of it for each sketch.
+            alphabet: Letters that values are written in; any other becomes one letter.
+            length: Symbols of a value; what is longer is cut.
+            fragment: Letters of a fragment; length is a multiple of it.
+            tag_bits: Bits of the hash by which fragments of one word are recognised.
+            hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
+            buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
+        """
         half = positive(epsilon, "epsilon") / 2
         letters = Letters(alphabet, length)
         check_fragments(letters, positive_int(fragment, "fragment"), positive_int(tag_bits, "tag_bits"))
@@ -239,17 +257,14 @@ class SequenceFragments(
         return np.ascontiguousarray(payloads[:, 1:cut]), np.ascontiguousarray(payloads[:, cut:])
 
     def detection_limit(
-        self,
-        n: int,
-        confidence: Number = 0.95,
-        *,
-        squares: Number = "1/100",
-        largest: Number = "1/10",
+        self, n: int, confidence: Number = 0.95, *, squares: Number = "1/100", largest: Number = "1/10"
     ) -> float:
         """The share from which on a word is found with this confidence, from ``n`` reports; for planning.
 
         The larger of what fragments need at all positions and what the word needs, by normal approximations;
         ``squares`` and ``largest`` are the sum of squared shares and the largest share that one expects.
+
+        The arguments are those of ``HeavyHitters.detection_limit``.
         """
         here = max(1, positive_int(n, "n") // self.positions)
         failure = failure_probability(confidence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
@@ -10,23 +10,27 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.entropy import Source, below_many, bernoulli_many
-from dither.local.clients.base import Domain, bytes_for
+from dither.local.clients.base import bytes_for
 from dither.local.clients.sketch import check_sign
+from dither.local.core.bits import odd_ones
 from dither.local.core.protocol import FRACTION, Counts, Floats, Payloads
 from dither.local.frequency.hadamard import SignCoin
-from dither.local.frequency.oracle import Label, number_rows, row_numbers
-from dither.local.sketches.sketch import TABLE, Sketch, SketchAggregator
+from dither.local.frequency.oracle import number_rows, row_numbers
+from dither.local.sketches.sketch import TABLE, HashedSketch, SketchAggregator
 from dither.mechanisms.randomized_response import odds_for_epsilon
 from dither.numeric import Number, as_fraction
 
 HALF = Fraction(1, 2)
-# So many functions are transformed at a time, which stay in the second-level cache.
+# Functions that are transformed at a time: they fit into the second-level cache.
 LINES = 32
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class HadamardSketch(SignCoin, Sketch, name="hadamard_sketch", fields={**TABLE, "keep": FRACTION}):
+class HadamardSketch(SignCoin, HashedSketch, name="hadamard_sketch", fields={**TABLE, "keep": FRACTION}):
     """An entry of the Hadamard matrix, in a row that is drawn and the column of the value's bucket; true with ``keep``.
+
+    Args:
+        keep: Probability of the true sign.
 
     Guarantee: ln(keep/(1−keep))-private under REPLACE: a sign by randomised response.
     Accuracy: variance about ((e^ε+1)/(e^ε−1))²/n and the collisions: more than the count-mean sketch for ε above 1,
@@ -38,12 +42,7 @@ class HadamardSketch(SignCoin, Sketch, name="hadamard_sketch", fields={**TABLE, 
         (4, True)
     """
 
-    domain: int | tuple[Label, ...] | None
-    hashes: int
-    buckets: int
-    seed: str
     keep: Fraction
-    _known: Domain | None = field(init=False, repr=False, compare=False)
 
     def __init__(
         self, *, keep: Number, domain: Any = None, hashes: int = 1024, buckets: int = 1024, seed: str | None = None
@@ -74,12 +73,7 @@ class HadamardSketch(SignCoin, Sketch, name="hadamard_sketch", fields={**TABLE, 
         """Rows with their signs."""
         drawn = below_many(self.buckets, truths.size, source)
         turned = ~bernoulli_many(self.keep, truths.size, source)
-        # the parity of the bits that both have; numpy counts bits since version 2 alone
-        odd = drawn & truths
-        for shift in (32, 16, 8, 4, 2, 1):
-            odd = odd ^ (odd >> shift)
-        odd = odd & 1
-        return number_rows(2 * drawn + (odd ^ turned), bytes_for(2 * self.buckets))
+        return number_rows(2 * drawn + (odd_ones(drawn & truths) ^ turned), bytes_for(2 * self.buckets))
 
     def valid(self, payloads: Payloads) -> npt.NDArray[np.bool_]:
         """A function and a row that there are."""

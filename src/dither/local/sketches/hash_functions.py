@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dither.local.clients.base import Domain
+from dither.local.clients.base import ValueDomain
 from dither.local.clients.rappor import text_of
 from dither.local.clients.sketch import PREFIX
 from dither.local.core.columns import column_of
@@ -24,9 +24,9 @@ from dither.local.frequency.oracle import Ints, Label, places
 
 Buckets = npt.NDArray[np.uint16]
 
-# A table of so many buckets, two bytes each, is made at a time.
+# Buckets of a table that is made at a time, two bytes each.
 TABLE = 1 << 24
-# So many buckets at a time are looked up: their places, eight bytes each, stay in the second-level cache.
+# Buckets that are looked up at a time: their places, eight bytes each, fit into the second-level cache.
 LOOKED_UP = 1 << 16
 
 
@@ -99,7 +99,7 @@ def _kept(functions: Functions, values: Sequence[Label]) -> Buckets:
     return functions.table(values)
 
 
-def coded(values: Any, domain: Domain | None) -> tuple[Sequence[Label], Ints]:
+def coded(values: Any, domain: ValueDomain | None) -> tuple[Sequence[Label], Ints]:
     """The different values, and which of them everybody has."""
     if domain is not None:
         return range(domain.size) if domain.labels is None else domain.labels, places(values, domain)

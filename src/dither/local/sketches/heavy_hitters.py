@@ -2,7 +2,7 @@
 
 A prefix tree (TreeHist of Bassily, Nissim, Stemmer & Thakurta 2017; the prefix extending method of Wang, Li & Jha
 2018). Everybody draws a level of the tree and reports the beginning of their value, of that level's length, by a
-sketch. Whoever counts goes down the tree: the ways to continue what was frequent at one level are looked up at the
+sketch. The collector goes down the tree: the ways to continue what was frequent at one level are looked up at the
 next, which other people report. Nobody is asked twice, and nothing depends on answers of others.
 """
 
@@ -23,16 +23,23 @@ from dither.local.core.columns import column_of
 from dither.local.core.protocol import Aggregator, Counts, Payloads, Protocol, check_counters, total
 from dither.local.sketches.count_mean import CountMeanSketch
 from dither.local.sketches.fragments import sketch_of
-from dither.local.sketches.sketch import Discovered, Sketch, SketchAggregator, found_above_zero, read, smallest_seen
+from dither.local.sketches.sketch import (
+    Discovered,
+    HashedSketch,
+    SketchAggregator,
+    found_above_zero,
+    read,
+    smallest_seen,
+)
 from dither.mechanisms.base import failure_probability
 from dither.numeric import Number, positive_int
 from dither.privacy import PrivacyLoss
 
-# So many beginnings that nobody has may go on, by chance, at each level but the last, where it is decided.
+# Expected number of false beginnings that pass each level but the last, where it is decided.
 FALSE_BEGINNINGS = 0.5
 # Bounds of what all beginnings of such a level depend on may fail so often: then more are looked at, or fewer.
 LOOSE = 0.01
-# Of so many beginnings that go on a detection limit is reckoned.
+# Number of beginnings that pass a level, as detection limits assume it.
 GO_ON = 64
 
 
@@ -42,6 +49,13 @@ class HeavyHitters(Protocol, name="heavy_hitters"):
 
     ``values`` says what symbols are: the bits of whole numbers, the bytes of a text in UTF-8, or the letters of an
     ``alphabet``. Longer texts are cut; letters that aren't in the alphabet become one letter.
+
+    Args:
+        sketch: Sketch of beginnings, of an open domain; its loss is that of a report.
+        values: How values are written: whole numbers, UTF-8 or letters.
+        length: Symbols of a value; what is longer is cut.
+        step: Symbols that become known at each level.
+        alphabet: Letters that values are written in; any other becomes one letter.
 
     Guarantee: that of the sketch, for the whole value: a person reports one beginning, and the level is drawn without
         regard to the value.
@@ -60,14 +74,14 @@ class HeavyHitters(Protocol, name="heavy_hitters"):
     values: Spelling
     length: int
     step: int
-    sketch: Sketch
+    sketch: HashedSketch
     alphabet: str | None
     _symbols: Symbols = field(init=False, repr=False, compare=False)
 
     def __init__(
-        self, *, sketch: Sketch, values: Spelling, length: int, step: int = 1, alphabet: str | None = None
+        self, *, sketch: HashedSketch, values: Spelling, length: int, step: int = 1, alphabet: str | None = None
     ) -> None:
-        if not all(isinstance(part, kind) for part, kind in ((values, Spelling), (sketch, Sketch))):
+        if not all(isinstance(part, kind) for part, kind in ((values, Spelling), (sketch, HashedSketch))):
             raise InvalidParameter("values is a Spelling, and sketch a CountMeanSketch or HadamardSketch")
         if sketch.domain is not None:
             raise InvalidParameter("the sketch of heavy hitters must have an open domain")
@@ -88,7 +102,17 @@ class HeavyHitters(Protocol, name="heavy_hitters"):
         hashes: int = 2048,
         buckets: int = 256,
     ) -> Self:
-        """A collection whose loss is no more than ``epsilon``, with the count-mean sketch of least variance."""
+        """A collection whose loss is no more than ``epsilon``, with the count-mean sketch of least variance.
+
+        Args:
+            epsilon: Largest ε that one report may cost (REPLACE).
+            values: How values are written: whole numbers, UTF-8 or letters.
+            length: Symbols of a value; what is longer is cut.
+            step: Symbols that become known at each level.
+            alphabet: Letters that values are written in; any other becomes one letter.
+            hashes: Number of hash functions; more make collisions matter less, at no cost of privacy.
+            buckets: Buckets of each function; each costs the count-mean sketch a bit of every report.
+        """
         sketch = CountMeanSketch.optimized(epsilon, hashes=hashes, buckets=buckets)
         return cls(sketch=sketch, values=values, length=length, step=step, alphabet=alphabet)
 
@@ -112,7 +136,13 @@ class HeavyHitters(Protocol, name="heavy_hitters"):
         return 1 + self.sketch.width
 
     def variance(self, n: int, share: Number | None = None, *, concentration: Number | None = None) -> float:
-        """The variance of a share from ``n`` reports, of which one level has n/levels."""
+        """The variance of a share from ``n`` reports, of which one level has n/levels.
+
+        Args:
+            n: Number of reports.
+            share: True share to state it for; by default the one where it is largest.
+            concentration: Sum of the squared shares of all other values; the worst by default.
+        """
         here = max(1, positive_int(n, "n") // self.levels)
         return self.sketch.variance(here, share, concentration=concentration)
 
@@ -123,6 +153,12 @@ class HeavyHitters(Protocol, name="heavy_hitters"):
 
         By normal approximations. ``squares`` and ``largest`` are the sum of squared shares and the largest share, of
         beginnings, that one expects at the last level.
+
+        Args:
+            n: Number of reports.
+            confidence: Probability with which the value is found.
+            squares: Sum of squared shares that is expected of the other values.
+            largest: Largest share that is expected of any other value.
         """
         here = max(1, positive_int(n, "n") // self.levels)
         failure = failure_probability(confidence)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -26,8 +26,8 @@ import numpy.typing as npt
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from dither.entropy import SYSTEM, Source, below_many
-from dither.errors import InvalidData, InvalidParameter
-from dither.local.clients.base import Domain, bytes_for
+from dither.errors import InvalidParameter
+from dither.local.clients.base import ValueDomain, bytes_for
 from dither.local.clients.sketch import (
     LARGEST_BUCKETS,
     LARGEST_HASHES,
@@ -38,9 +38,9 @@ from dither.local.clients.sketch import (
 )
 from dither.local.core.consistent import Consistency
 from dither.local.core.protocol import DOMAIN, GIVEN, Aggregator, Counts, Field, Floats, Payloads, total
-from dither.local.core.tables import Shown, Table
-from dither.local.frequency.kary import BLOCK_PEOPLE
+from dither.local.core.tables import EstimateTable, Shown
 from dither.local.frequency.oracle import (
+    BLOCK_PEOPLE,
     FEW,
     Ints,
     Label,
@@ -65,7 +65,7 @@ EACH, ALL = 0.875, 0.125
 COINS, COLLISIONS = 6 / 7, 1 / 14
 # With fewer functions their spread isn't known well enough, and squared shares are bounded by the largest share.
 FEWEST_FUNCTIONS = 30
-# So many standard errors above the truth a bound of squared shares is expected to be, for planning.
+# Standard errors by which a bound of squared shares is expected to exceed the truth, for planning.
 PLANNED = 2.5
 
 
@@ -79,7 +79,8 @@ def _seed(description: Mapping[str, Any], name: str) -> Any:
 TABLE = {"domain": DOMAIN, "hashes": GIVEN, "buckets": GIVEN, "seed": Field(_seed, str)}
 
 
-class Sketch(Supporting):
+@dataclass(frozen=True, slots=True, init=False)
+class HashedSketch(Supporting):
     """Estimates the shares of any values that are asked for, from a table of ``hashes`` × ``buckets`` counters.
 
     A subclass is a frozen dataclass with these fields. ``domain`` is a public list of values (their number, or labels),
@@ -97,7 +98,7 @@ class Sketch(Supporting):
     hashes: int
     buckets: int
     seed: str
-    _known: Domain | None
+    _known: ValueDomain | None = field(init=False, repr=False, compare=False)
 
     # ------------------------------------------------------------------ what a subclass says
 
@@ -156,15 +157,13 @@ class Sketch(Supporting):
 
     def inputs(self) -> list[Label]:
         """All values of the domain, or a few of an open one."""
-        if self._known is None:
-            return list(range(FEW))
-        return list(range(self._known.size) if self._known.labels is None else self._known.labels)
+        return list(range(FEW) if self._known is None else self._known.values)
 
     def values(self) -> Sequence[Label]:
         """All values of the domain. Raises InvalidParameter if it is open."""
         if self._known is None:
             raise InvalidParameter("this collection has no list of values: say which to estimate, with values=[…]")
-        return range(self._known.size) if self._known.labels is None else self._known.labels
+        return self._known.values
 
     def reduced(self) -> Self:
         """The same coins with so small a table that the law of the client can be listed in full."""
@@ -172,7 +171,7 @@ class Sketch(Supporting):
 
     def resized(self, *, domain: Any, hashes: int, buckets: int) -> Self:
         """The same coins for another domain and table."""
-        return replace(self, domain=domain, hashes=hashes, buckets=buckets)  # type: ignore[type-var]
+        return replace(self, domain=domain, hashes=hashes, buckets=buckets)
 
     def randomize(self, values: Any, *, source: Source = SYSTEM) -> Payloads:
         """Payloads of many people, one row each: texts or whole numbers, of the domain if there is one."""
@@ -199,10 +198,10 @@ class Sketch(Supporting):
 class SketchAggregator(Aggregator[Shares]):
     """Counts for every function its reports, and something for each of its buckets or rows."""
 
-    protocol: Sketch
+    protocol: HashedSketch
     unsigned: ClassVar[bool]
 
-    def __init__(self, protocol: Sketch) -> None:
+    def __init__(self, protocol: HashedSketch) -> None:
         sums = np.zeros((protocol.hashes, protocol.buckets), dtype=np.int64)
         super().__init__(protocol, sums=sums, function_reports=np.zeros(protocol.hashes, dtype=np.int64))
 
@@ -284,7 +283,7 @@ class Discovered(Shown):
         """What was found."""
         return self.shares.labels or ()
 
-    def table(self) -> Table:
+    def table(self) -> EstimateTable:
         """The most frequent ones."""
         shares = self.shares.table()
         rest = f"found among {self.tested:,} that were looked up; rarer values aren't found: see detection_limit"
@@ -303,8 +302,7 @@ def concentration(aggregate: SketchAggregator, *, failure: float, supports: Coun
     independent, to be normal (with Student's law for its spread); the largest share bounds them too.
     """
     sketch, n = aggregate.protocol, aggregate.reports
-    if not n:
-        raise InvalidData("there are no reports to estimate from")
+    aggregate.expect_reports()
     best = int((aggregate.supports() if supports is None else supports).max(axis=1).sum())
     count = best if aggregate.unsigned else (n + best) // 2
     gap = float(sketch.hit - sketch.other)
@@ -342,7 +340,7 @@ def read(
 
 
 def shares_of_counts(
-    sketch: Sketch, counts: Counts, n: int, *, even: Concentration, each: float
+    sketch: HashedSketch, counts: Counts, n: int, *, even: Concentration, each: float
 ) -> tuple[Floats, Floats, Floats]:
     """The same from the numbers of reports that support the values."""
     m = sketch.buckets
@@ -364,7 +362,7 @@ def shares_of_counts(
     return values, np.array(variances), intervals
 
 
-def strays(sketch: Sketch, even: Concentration, *, failure: float) -> tuple[float, float]:
+def strays(sketch: HashedSketch, even: Concentration, *, failure: float) -> tuple[float, float]:
     """How far the mass of collisions strays below and above its mean, each but for probability ``failure``.
 
     Above: Bernstein's inequality for independent parts of at most ``largest``/k. Below: parts that aren't negative
@@ -384,8 +382,7 @@ def read_shares(
     the people themselves. They count the hash functions, drawn once for the collection, among what is random.
     """
     sketch = aggregate.protocol
-    if not aggregate.reports:
-        raise InvalidData("there are no reports to estimate from")
+    aggregate.expect_reports()
     asked = sketch.values() if values is None else list(values)
     if not len(asked):
         raise InvalidParameter("values must list at least one value")
@@ -428,7 +425,7 @@ def found_above_zero(
 
 
 def smallest_seen(
-    sketch: Sketch, n: int, *, each: float, confidence: Number, squares: Number, largest: Number
+    sketch: HashedSketch, n: int, *, each: float, confidence: Number, squares: Number, largest: Number
 ) -> float:
     """The share from which on a value is shown, with this confidence, to have one above 0; for planning.
 

@@ -288,14 +288,7 @@ def _surely_infinite(items: Items) -> float:
 
 
 def _window(
-    blocks: list[_Block],
-    theta: float,
-    log_moment: float,
-    mean: float,
-    deviation: float,
-    margin: float,
-    *,
-    side: int,
+    blocks: list[_Block], theta: float, log_moment: float, mean: float, deviation: float, margin: float, *, side: int
 ) -> float:
     """How far from the mean the tilted sum stays but for mass e^-margin (Chernoff), or its support ends."""
     column = 1 if side > 0 else 0

@@ -21,7 +21,7 @@ from dither.privacy.curve import REACHES, Array, Curve, Direction
 STEP = 0.04
 # A loss beyond is booked as infinite.
 LARGEST_REACH = float(REACHES[-1])
-# Dents are taken out of a curve in so many rounds, all at once; what then is left point by point.
+# Rounds in which all dents of a curve are taken out at once; what is left then goes point by point.
 HULL_ROUNDS = 40
 
 
@@ -102,10 +102,7 @@ def upper(loss: Curve, direction: Direction, step: float, tail: float) -> Lattic
     kept = np.flatnonzero(masses)
     first, last = (int(kept[0]), int(kept[-1])) if kept.size else (0, 0)
     return Lattice(
-        step=step,
-        first=first - (left.size - 1),
-        masses=masses[first : last + 1] * lift,
-        infinite=infinite * lift,
+        step=step, first=first - (left.size - 1), masses=masses[first : last + 1] * lift, infinite=infinite * lift
     )
 
 

@@ -113,13 +113,7 @@ def _merge(cells: Cells, edges: Array, first: int, step: float, offset: float) -
     left_over = float((rest * p).sum() + cells.atom_masses[~_near(cells.atom_losses, edges[0], step)].sum())
     if inside.any():
         shift += 2 * ON_LATTICE * step
-    lattice = Lattice(
-        step=step,
-        first=first,
-        masses=masses * (1 - cells.relative),
-        offset=offset,
-        shift=shift,
-    )
+    lattice = Lattice(step=step, first=first, masses=masses * (1 - cells.relative), offset=offset, shift=shift)
     return _Merged(lattice, mismatch, left_over)
 
 
