@@ -95,7 +95,7 @@ async def _validation_problem(_: Request, error: Exception) -> Response:
     named = f"the parameter {place[1]}" if len(place) > 1 and place[0] in ("query", "path") else "the request"
     title = f"{named} isn't as expected"
     hint = f"What is expected is in {OPENAPI}."
-    return problem_response(Problem(status=422, sqlstate="22023", code="invalid", title=title, hint=hint))
+    return problem_response(Problem(code="invalid", title=title, hint=hint))
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

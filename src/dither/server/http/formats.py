@@ -38,8 +38,6 @@ CONTENT_TYPES = {
     Format.ARROW: "application/vnd.apache.arrow.stream",
 }
 NOT_ACCEPTABLE = Problem(
-    status=406,
-    sqlstate="22023",
     code="not_acceptable",
     title="answers aren't given in any of the accepted formats",
     hint="Accept one of: " + ", ".join(Format) + ".",

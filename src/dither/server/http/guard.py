@@ -34,15 +34,8 @@ CHALLENGE = 'Bearer realm="dither"'
 
 def too_large(most: int) -> ServerRefusal:
     """A request has more bytes than the server takes."""
-    return ServerRefusal(
-        Problem(
-            status=413,
-            sqlstate="54000",
-            code="too_large",
-            title=f"the request is too large: at most {most} bytes are taken",
-            hint="Nothing was charged.",
-        )
-    )
+    title = f"the request is too large: at most {most} bytes are taken"
+    return ServerRefusal(Problem(code="too_large", title=title, hint="Nothing was charged."))
 
 
 def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:

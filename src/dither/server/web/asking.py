@@ -24,8 +24,6 @@ from dither.server.web.visits import Visit
 
 DEFAULT_AMOUNT = "0.1"
 NOT_AGREED = Problem(
-    status=409,
-    sqlstate="55000",
     code="not_agreed",
     title="the button didn't state the price of this question",
     hint="It was changed, or its price has. Look at the price and press the button again.",

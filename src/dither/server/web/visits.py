@@ -47,8 +47,6 @@ STATIC = {
 }
 HERE = Path(__file__).parent
 STALE = Problem(
-    status=403,
-    sqlstate="42501",
     code="stale_form",
     title="this form is from another session",
     hint="Load the page again; nothing was charged.",

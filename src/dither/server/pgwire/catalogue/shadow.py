@@ -39,26 +39,16 @@ _GLANCE = 0.1
 _OURS = "dither: views"
 
 GONE = Problem(
-    status=503,
-    sqlstate="57P01",
     code="shadow_gone",
     title="the catalogue's PostgreSQL has stopped and starts again",
     hint="Connect again; questions aren't affected.",
 )
 TOO_LONG = Problem(
-    status=504,
-    sqlstate="57014",
     code="took_too_long",
     title="the statement takes too long",
     hint="Only questions about the data are worth long waits; this one reads empty tables.",
 )
-TOO_MUCH = Problem(
-    status=413,
-    sqlstate="54000",
-    code="too_much",
-    title="the reply is too long",
-    hint="Add LIMIT or a condition.",
-)
+TOO_MUCH = Problem(code="too_much", title="the reply is too long", hint="Add LIMIT or a condition.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +122,7 @@ class ShadowConnection:
         """The reply to one Parse, Bind, Describe, Execute or Close; if it fails, the connection is synced too."""
         ends = _ENDS.get(message[:1])
         if ends is None:
-            raise ServerRefusal(Problem(status=400, sqlstate="08P01", code="protocol", title="an unexpected message"))
+            raise ServerRefusal(Problem(code="protocol", title="an unexpected message"))
         return await self._relay(message + _message(b"H"), ends=ends, to=to)
 
     async def sync(self) -> None:
@@ -458,12 +448,8 @@ def _text(text: str) -> bytes:
 
 def _problem(body: bytes) -> Problem:
     fields = {part[:1]: part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
-    return Problem(
-        status=503,
-        sqlstate=fields.get(b"C", "XX000"),
-        code="shadow",
-        title=fields.get(b"M", "the catalogue's PostgreSQL refuses"),
-    )
+    title = fields.get(b"M", "the catalogue's PostgreSQL refuses")
+    return Problem(code="shadow", title=title, sqlstate=fields.get(b"C", ""))
 
 
 __all__ = ["Reply", "Shadow", "ShadowConnection", "ShadowFailed", "ShadowLimits"]

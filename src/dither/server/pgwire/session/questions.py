@@ -28,8 +28,6 @@ from dither.server.service import Service
 T = TypeVar("T")
 _NINE_DIGITS = Context(prec=9)
 CANCELLED = Problem(
-    status=499,
-    sqlstate="57014",
     code="cancelled",
     title="waiting was cancelled by the client",
     hint="The question may go on and be charged. Ask the same again: it isn't charged twice.",

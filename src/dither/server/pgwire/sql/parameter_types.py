@@ -191,15 +191,9 @@ class _Names:
 
 
 def _unknown(number: int) -> ServerRefusal:
-    return ServerRefusal(
-        Problem(
-            status=400,
-            sqlstate="42P18",
-            code="parameter",
-            title=f"could not determine data type of parameter ${number}",
-            hint="Number parameters $1, $2 and so on, and leave none out.",
-        )
-    )
+    title = f"could not determine data type of parameter ${number}"
+    hint = "Number parameters $1, $2 and so on, and leave none out."
+    return ServerRefusal(Problem(code="parameter", sqlstate="42P18", title=title, hint=hint))
 
 
 def _number(node: exp.Column) -> int | None:

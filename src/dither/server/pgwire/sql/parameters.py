@@ -223,24 +223,10 @@ def _expect_words(text: str, expected: Sequence[tuple[int, str]]) -> None:
 
 def misplaced() -> ServerRefusal:
     """A placeholder isn't where a value can be: as a name, or within a word."""
-    return ServerRefusal(
-        Problem(
-            status=400,
-            sqlstate="42601",
-            code="parameter",
-            title="a parameter stands where no value can be put",
-            hint="Write the value itself into the question.",
-        )
-    )
+    title, hint = "a parameter stands where no value can be put", "Write the value itself into the question."
+    return ServerRefusal(Problem(code="parameter", sqlstate="42601", title=title, hint=hint))
 
 
 def _unknown(place: Placeholder) -> ServerRefusal:
-    return ServerRefusal(
-        Problem(
-            status=400,
-            sqlstate="42P02",
-            code="parameter",
-            title=f"there is no parameter ${place.number}",
-            hint="Give a value for each of $1, $2 and so on.",
-        )
-    )
+    title, hint = f"there is no parameter ${place.number}", "Give a value for each of $1, $2 and so on."
+    return ServerRefusal(Problem(code="parameter", sqlstate="42P02", title=title, hint=hint))
