@@ -15,10 +15,9 @@ from dither.server.limits import Limits
 from dither.server.pgwire.catalogue import relay
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.session import preparing, session
-from dither.server.pgwire.sql import routing as statements, table_use as policy_tables
+from dither.server.pgwire.sql import reading, routing as statements, table_use as policy_tables
 from dither.server.pgwire.sql.parameter_types import guess_types
 from dither.server.pgwire.sql.parameters import placeholders
-from dither.server.pgwire.sql.reading import Kept
 from dither.server.pgwire.sql.routing import Route, Router
 from dither.server.problems import ServerRefusal
 from support import raw_client as raw
@@ -173,20 +172,20 @@ def test_a_message_has_only_so_many_words(router, monkeypatch):
 
 
 def test_what_is_kept_is_bounded_in_number_and_size():
-    kept = Kept(most=3, room=100, largest=50)
+    kept = reading._memory(5, 100)
+    for number in range(7):
+        kept.keep("ana", number, (str(number), 10))
+    assert [kept.get("ana", number) for number in range(7)] == [None, None, *((str(n), 10) for n in range(2, 7))]
+    kept.keep("ana", "large", ("x", 26))
+    assert kept.get("ana", "large") is None
+    assert kept.get("ana", 2) == ("2", 10)
     for number in range(5):
-        kept.keep(number, str(number), size=10)
-    assert [kept.get(number) for number in range(5)] == [None, None, "2", "3", "4"]
-    kept.keep("large", "x", size=51)
-    assert kept.get("large") is None
-    assert kept.get(2) == "2"
-    for number in range(3):
-        kept.keep(("half", number), "y", size=50)
-    assert [kept.get(("half", number)) for number in range(3)] == [None, "y", "y"]
-    assert kept.get(2) is None
+        kept.keep("ana", ("quarter", number), ("y", 25))
+    assert [kept.get("ana", ("quarter", number)) for number in range(5)] == [None, *[("y", 25)] * 4]
+    assert kept.get("ana", 2) is None
     # the same again takes no more room
-    kept.keep(("half", 2), "z", size=50)
-    assert [kept.get(("half", number)) for number in range(3)] == [None, "y", "z"]
+    kept.keep("ana", ("quarter", 4), ("z", 25))
+    assert [kept.get("ana", ("quarter", number)) for number in range(5)] == [None, *[("y", 25)] * 3, ("z", 25)]
 
 
 # ---------------------------------------------------------------------- a server

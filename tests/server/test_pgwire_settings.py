@@ -7,7 +7,7 @@ import pytest
 
 from dither.policy import Policy
 from dither.server.pgwire.catalogue.shadow import Shadow
-from dither.server.pgwire.sql.commands import read_transaction
+from dither.server.pgwire.sql.commands import Words, read_transaction
 from dither.server.pgwire.sql.lexer import words
 from dither.server.pgwire.sql.settings import Options, SessionOptions
 from support import raw_client as raw
@@ -324,5 +324,5 @@ def test_one_value(client, sql, value):
 
 
 def test_modes_of_a_transaction_that_are_very_many():
-    found = read_transaction(words("BEGIN " + "READ ONLY NOT DEFERRABLE, " * 30_000 + "READ WRITE"))
-    assert found.detail.action == "begin"
+    _, found = read_transaction("BEGIN", Words(words("READ ONLY NOT DEFERRABLE, " * 30_000 + "READ WRITE")))
+    assert found.action == "begin"

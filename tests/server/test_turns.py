@@ -199,11 +199,11 @@ def test_one_analyst_leaves_room_to_wait_to_others(curator, monkeypatch):
         gate = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def held(_who, wanted):
+        def held(sql, **_):
             asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(60)
-            return wanted.sql
+            return sql
 
-        monkeypatch.setattr(service, "_price", held)
+        monkeypatch.setattr(curator, "price", held)
         mine = [asyncio.create_task(service.price(ANA, Wanted(sql=str(n)))) for n in range(8)]
         await asyncio.sleep(0.1)
         theirs = asyncio.create_task(service.price(BOB, Wanted(sql="bob")))

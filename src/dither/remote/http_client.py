@@ -15,7 +15,6 @@ import threading
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -84,7 +83,7 @@ class Client:
         host = parts.hostname
         assert host is not None
         self._host, self._port = host, parts.port
-        if not self._secure and not insecure and not _is_loopback(host):
+        if not self._secure and not insecure and not is_loopback(host):
             raise InvalidParameter(
                 f"the token would travel in clear to {host}: use https://, or say insecure=True if something else "
                 "protects the way there"
@@ -221,9 +220,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_problem: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -370,7 +367,8 @@ def _split(url: str) -> Any:
     return parts
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can be meant by this name or address."""
     if host == "localhost":
         return True
     try:

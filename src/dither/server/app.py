@@ -26,13 +26,7 @@ from dither.server.wire.forms import ProblemForm
 OPENAPI = "/v1/openapi.json"
 # Newer versions of the framework send exceptions with their texts, and addresses with their queries, to whatever
 # OpenTelemetry is configured in the process or its environment. Ours tell nobody.
-SILENT: dict[str, Any] = {
-    "tracing": False,
-    "metrics": False,
-    "logs": False,
-    "operation_spans": False,
-    "auto_configure": False,
-}
+SILENT = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 ABOUT = """Questions about private tables, answered with noise, for a budget.
 
 Numbers in requests are exact: `0.1` and `"0.1"` both mean one tenth. A question that was asked before is answered from

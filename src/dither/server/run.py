@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import signal
 import ssl
 import threading
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 from dither.curator import OWNER, Curator, drafts
 from dither.errors import InvalidParameter, MissingLibrary
 from dither.policy import Policy
+from dither.remote.http_client import is_loopback
 from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile, access_path as access_path
 from dither.server.limits import Limits
@@ -62,12 +62,7 @@ class Place:
     @property
     def local(self) -> bool:
         """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def tls(self) -> ssl.SSLContext | None:
         """What encrypts, from the two files."""
@@ -290,9 +285,7 @@ async def _http(
     try:
         sockets = bound(place.host, place.port)
     except OSError:
-        raise InvalidParameter(
-            f"nothing can listen on {place.host}:{place.port}: is another server running there? Give another --port"
-        ) from None
+        raise _taken(place.host, place.port, "--port") from None
     # uvicorn's own would count nobody before the TLS handshake has ended
     listener = Listener(sockets, made, places=places, tls=tls, handshake=limits.sign_in)
     task = asyncio.create_task(server.serve(sockets=[]))
@@ -334,12 +327,15 @@ async def _pgwire(
         try:
             await server.start(place.host, place.pg_port)
         except OSError:
-            raise InvalidParameter(
-                f"nothing can listen on {place.host}:{place.pg_port}: is another server running there? Give another "
-                "--pg-port"
-            ) from None
+            raise _taken(place.host, place.pg_port, "--pg-port") from None
         stack.push_async_callback(server.stop)
         yield server.port, notes
+
+
+def _taken(host: str, port: int, option: str) -> InvalidParameter:
+    return InvalidParameter(
+        f"nothing can listen on {host}:{port}: is another server running there? Give another {option}"
+    )
 
 
 def _library(name: str) -> ModuleType:

@@ -14,7 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from dither.curator import OWNER, Answer, BudgetLine, Curator, Quote
+from dither.curator import OWNER, Answer, BudgetLine, Curator, Quote, Request
+from dither.numeric import Number
 from dither.server.auth.identity import Identity, Scope
 from dither.server.limits import Limits
 from dither.server.observe.metrics import Metrics
@@ -51,18 +52,21 @@ class Service:
     async def price(self, who: Identity, wanted: Wanted) -> Quote:
         """The price of a question; free, reads no data."""
         self.admit(who, Scope.PRICE, wanted.sql)
-        return await self._run(who, "price", lambda: self._price(who, wanted))
+        return await self._run(
+            who, "price", lambda: self.curator.price(wanted.sql, analyst=who.analyst, **wanted.asked)
+        )
 
     async def ask(self, who: Identity, wanted: Wanted) -> Answer:
         """The answer to a question, from the record if it was asked before."""
         self.admit(who, Scope.ASK, wanted.sql)
-        known = self._remembered(who, wanted)
+        known = self.curator.analyst(who.analyst).remembered(wanted.sql, wanted.terms)
         if known is not None:
             self.metrics.count("ask", "repeated")
             return known
         answer = await self._by_crew(who, wanted)
         if answer is None:
-            answer = await self._run(who, "ask", lambda: self._ask(who, wanted))
+            asking = partial(self.curator.sql, wanted.sql, analyst=who.analyst, **wanted.asked)
+            answer = await self._run(who, "ask", asking)
         self.metrics.count("ask", "charged" if answer.cost.charged else "repeated")
         return answer
 
@@ -74,6 +78,22 @@ class Service:
     async def budget(self, who: Identity) -> tuple[BudgetLine, ...]:
         """Every account for the owner; for an analyst their own."""
         return await self.do(who, Scope.PRICE, "budget", lambda curator: curator.budget(who.analyst))
+
+    async def request_question(self, who: Identity, wanted: Wanted, *, why: str) -> Request:
+        """Ask the owner to approve a question that costs more than may be asked without; charges nothing."""
+
+        def made(curator: Curator) -> Request:
+            return curator.request_question(wanted.sql, analyst=who.analyst, why=why, **wanted.asked)
+
+        return await self.do(who, Scope.ASK, "request", made)
+
+    async def request_budget(self, who: Identity, epsilon: Number, *, why: str) -> Request:
+        """Ask the owner for more budget."""
+
+        def made(curator: Curator) -> Request:
+            return curator.request_budget(who.analyst, epsilon=epsilon, why=why)
+
+        return await self.do(who, Scope.ASK, "request", made)
 
     # ------------------------------------------------------------------ who and how much
 
@@ -144,17 +164,6 @@ class Service:
         if problem is not None and problem_of(problem).status >= 500:
             # its text may quote data or name files: the kind alone is logged; the cause of a failure is in the ledger
             LOG.error("%s ended in %s", what, type(problem).__name__)
-
-    # ------------------------------------------------------------------ the curator's calls
-
-    def _price(self, who: Identity, wanted: Wanted) -> Quote:
-        return self.curator.price(wanted.sql, analyst=who.analyst, **wanted.asked)
-
-    def _ask(self, who: Identity, wanted: Wanted) -> Answer:
-        return self.curator.sql(wanted.sql, analyst=who.analyst, **wanted.asked)
-
-    def _remembered(self, who: Identity, wanted: Wanted) -> Answer | None:
-        return self.curator.analyst(who.analyst).remembered(wanted.sql, wanted.terms)
 
     @property
     def under_way(self) -> int:

@@ -21,7 +21,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from dither.curator import OWNER
@@ -75,17 +74,15 @@ class Token:
 class _Known:
     """What is held in memory of a token."""
 
-    identity: Identity
+    verifier: Verifier
     expires: float | None
-    stored_key: bytes
-    server_key: bytes
 
     def valid(self, now: float) -> bool:
         return self.expires is None or now < self.expires
 
 
 class TokenFile:
-    """The tokens of one server; keeps the contract of ``access.TokenFile``.
+    """The tokens of one server; other processes may change them at any time.
 
     Example:
         >>> import tempfile
@@ -176,7 +173,7 @@ class TokenFile:
         with self._lock:
             self._refresh()
             found = self._by_hash.get(_hash(token))
-            return found.identity if found is not None and found.valid(self._clock()) else None
+            return found.verifier.identity if found is not None and found.valid(self._clock()) else None
 
     def challenge(self, analyst: str) -> ScramChallenge:
         """What SCRAM needs for this name, known or not."""
@@ -184,11 +181,8 @@ class TokenFile:
         with self._lock:
             self._refresh()
             now = self._clock()
-            verifiers = tuple(
-                Verifier(stored_key=known.stored_key, server_key=known.server_key, identity=known.identity)
-                for known in self._by_hash.values()
-                if known.identity.analyst == name and known.valid(now)
-            )
+            valid = [known.verifier for known in self._by_hash.values() if known.valid(now)]
+        verifiers = tuple(verifier for verifier in valid if verifier.identity.analyst == name)
         return ScramChallenge(salt=self._salt(name), iterations=ITERATIONS, verifiers=verifiers)
 
     def sign_in(self, token: str) -> tuple[str, Session] | None:
@@ -213,7 +207,7 @@ class TokenFile:
             known = self._by_number.get(row[0])
             if known is None or not known.valid(now):
                 return None
-        return Session(identity=known.identity, csrf=self._csrf(cookie))
+        return Session(identity=known.verifier.identity, csrf=self._csrf(cookie))
 
     def sign_out(self, cookie: str) -> None:
         """End a session. Idempotent."""
@@ -232,9 +226,7 @@ class TokenFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_problem: object) -> None:
         self.close()
 
     # ------------------------------------------------------------------ inside
@@ -250,8 +242,8 @@ class TokenFile:
         self._by_hash, self._by_number = {}, {}
         for number, analyst, scope, digest, stored, server, expires in rows:
             identity = Identity(analyst=analyst, scope=Scope(scope), token=number)
-            known = _Known(identity, expires, bytes(stored), bytes(server))
-            self._by_hash[bytes(digest)] = self._by_number[number] = known
+            verifier = Verifier(stored_key=bytes(stored), server_key=bytes(server), identity=identity)
+            self._by_hash[bytes(digest)] = self._by_number[number] = _Known(verifier, expires)
         self._seen = version
 
     @contextmanager

@@ -32,11 +32,7 @@ class Format(StrEnum):
     ARROW = "application/vnd.apache.arrow.stream"
 
 
-CONTENT_TYPES = {
-    Format.JSON: "application/json",
-    Format.CSV: "text/csv; charset=utf-8; header=present",
-    Format.ARROW: "application/vnd.apache.arrow.stream",
-}
+CONTENT_TYPES = {each: each.value for each in Format} | {Format.CSV: "text/csv; charset=utf-8; header=present"}
 NOT_ACCEPTABLE = Problem(
     code="not_acceptable",
     title="answers aren't given in any of the accepted formats",

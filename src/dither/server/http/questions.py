@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from dither.server.auth.identity import Scope
 from dither.server.http.bodies import Question
-from dither.server.http.door import QUESTION, Direct, Who, answers_of, problems, service_of
+from dither.server.http.door import QUESTION, Direct, Who, answers_of, problems, replies, service_of
 from dither.server.http.formats import Format, expect_format, json_response
 from dither.server.wire.forms import AnswerForm, AnswerPageForm, QuoteForm
 
@@ -64,19 +64,13 @@ async def ask(request: Request, who: Who, body: Question) -> Response:
     return await answers_of(request).response(answer, wanted)
 
 
-@direct.post(
-    "/price", summary="What a question would cost", responses={200: {"model": QuoteForm}, **problems(*QUESTION)}
-)
+@direct.post("/price", summary="What a question would cost", responses=replies(QuoteForm, *QUESTION))
 async def price(request: Request, who: Who, body: Question) -> Response:
     """Price a question: its cost, the error of every column, what would be left. Free; reads no data."""
     return json_response(QuoteForm.of(await service_of(request).price(who, body.wanted())))
 
 
-@plain.get(
-    "/answers",
-    summary="What was answered before",
-    responses={200: {"model": AnswerPageForm}, **problems(404)},
-)
+@plain.get("/answers", summary="What was answered before", responses=replies(AnswerPageForm, 404))
 async def answers(
     request: Request,
     who: Who,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Response
-from starlette.responses import RedirectResponse
 
 from dither.curator import OWNER, BudgetLine, Quote
 from dither.errors import DitherError, Failed, InvalidParameter, OutOfBudget, Refused
@@ -31,19 +29,9 @@ NOT_AGREED = Problem(
 MOST_AROUND = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """The line of a question in which something is wrong, cut at the place."""
-
-    line: int
-    before: str
-    there: str
-    after: str
-
-
 async def ask(visit: Visit) -> Response:
     """The editor, with the tables beside it."""
-    visit.service.admit(visit.session.identity, Scope.PRICE)
+    visit.service.admit(visit.identity, Scope.PRICE)
     if visit.analyst != OWNER:
         # a name that the policy doesn't know can do nothing here: that is said at once
         visit.service.curator.policy.analyst(visit.analyst)
@@ -58,7 +46,7 @@ async def price(visit: Visit) -> Response:
     if not visit.form.get("sql", "").strip():
         return _priced(visit, "_nothing.html", line=await _line(visit))
     try:
-        quote = await visit.service.price(visit.session.identity, _wanted(visit))
+        quote = await visit.service.price(visit.identity, _wanted(visit))
         shown = await _shown_price(visit, quote)
     except (DitherError, ServerRefusal, TimeoutError) as error:
         refusal = _refusal(visit, error, asked=False)
@@ -68,7 +56,7 @@ async def price(visit: Visit) -> Response:
 
 async def _shown_price(visit: Visit, quote: Quote) -> dict[str, Any]:
     """What the template of a price needs; ``price`` is what the button states and the form sends back."""
-    line, meaning = _told(await visit.service.budget(visit.session.identity)), None
+    line, meaning = _told(await visit.service.budget(visit.identity)), None
     if 0 < quote.epsilon < math.inf:
         guarantee = Guarantee(epsilon=quote.epsilon, delta=quote.delta)
         meaning = meaning_of(guarantee, visit.service.curator.policy.schema.adjacency)
@@ -93,7 +81,7 @@ def _told(lines: tuple[BudgetLine, ...]) -> BudgetLine | None:
 async def _line(visit: Visit) -> BudgetLine | None:
     """What is left, beside what has no price yet; nothing for who may not even know that."""
     try:
-        return _told(await visit.service.budget(visit.session.identity))
+        return _told(await visit.service.budget(visit.identity))
     except (DitherError, ServerRefusal, TimeoutError):
         return None
 
@@ -106,9 +94,9 @@ def _stated(quote: Quote) -> str:
 async def run(visit: Visit) -> Response:
     """Ask the question in the editor, for the price that the pressed button stated: for another it isn't asked."""
     try:
-        visit.service.admit(visit.session.identity, Scope.ASK)
+        visit.service.admit(visit.identity, Scope.ASK)
         wanted = _wanted(visit)
-        quote = await visit.service.price(visit.session.identity, wanted)
+        quote = await visit.service.price(visit.identity, wanted)
         stated = _stated(quote)
         if stated not in ("free", visit.form.get("agreed", "")):
             refusal = _refusal(visit, ServerRefusal(NOT_AGREED), asked=True)
@@ -117,7 +105,7 @@ async def run(visit: Visit) -> Response:
             shown = await _shown_price(visit, quote)
             parts = {"price_part": "_price.html", "answer_part": "_refused.html"}
             return _again(visit, status=NOT_AGREED.status, **parts, **refusal, **shown)
-        answer = await visit.service.ask(visit.session.identity, wanted)
+        answer = await visit.service.ask(visit.identity, wanted)
     except (DitherError, ServerRefusal, TimeoutError) as error:
         refusal = _refusal(visit, error, asked=True)
         if visit.partly:
@@ -130,24 +118,9 @@ async def run(visit: Visit) -> Response:
 
 async def request_approval(visit: Visit) -> Response:
     """Ask the owner to allow the question in the editor."""
-    wanted, who = _wanted(visit), visit.analyst
-    request = await visit.service.do(
-        visit.session.identity,
-        Scope.ASK,
-        "request",
-        lambda curator: curator.request_question(
-            wanted.sql,
-            analyst=who,
-            why=visit.form.get("why", ""),
-            epsilon=wanted.epsilon,
-            error=wanted.error,
-            weights=wanted.weights,
-            confidence=wanted.confidence,
-        ),
-    )
-    if visit.partly:
-        return visit.page("_requested.html", request=request)
-    return RedirectResponse(f"/approvals#request-{request.number}", status_code=303)
+    why = visit.form.get("why", "")
+    request = await visit.service.request_question(visit.identity, _wanted(visit), why=why)
+    return visit.requested(request)
 
 
 def _editor(
@@ -221,7 +194,8 @@ def _wanted(visit: Visit) -> Wanted:
     )
 
 
-def _excerpt(sql: str, problem: Problem) -> Excerpt | None:
+def _excerpt(sql: str, problem: Problem) -> dict[str, object] | None:
+    """The line of a question in which something is wrong, cut at the place."""
     if problem.position is None:
         return None
     line, column = problem.position
@@ -238,7 +212,7 @@ def _excerpt(sql: str, problem: Problem) -> Excerpt | None:
         before = "…" + before[-MOST_AROUND:]
     if len(after) > MOST_AROUND:
         after = after[:MOST_AROUND] + "…"
-    return Excerpt(line, before, text[place:end][:MOST_AROUND] or "␣", after)
+    return {"line": line, "before": before, "there": text[place:end][:MOST_AROUND] or "␣", "after": after}
 
 
 def _first_question(visit: Visit) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Request, Response
@@ -16,17 +16,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from dither.curator import OWNER
+from dither.curator import OWNER, Curator, Request as OwnerRequest
 from dither.drawings.meters import meter
 from dither.drawings.texts import cell, number, percent
 from dither.errors import InvalidParameter
-from dither.server.auth.identity import Scope, Session
+from dither.server.auth.identity import Identity, Scope, Session
 from dither.server.http.door import access_of, known, service_of
 from dither.server.problems import Problem, problem_of
 from dither.server.service import Service
 from dither.server.web.links import ask_link, needs_more
 from dither.server.web.quoted import shown_error
 
+T = TypeVar("T")
 # Under the prefix __Host- browsers take the cookie from this very host alone, and only over TLS (RFC 6265bis).
 COOKIES = {False: "dither_session", True: "__Host-dither_session"}
 POLICY = (
@@ -65,7 +66,16 @@ class Visit:
     @property
     def analyst(self) -> str:
         """Under which name they ask."""
-        return self.session.identity.analyst
+        return self.identity.analyst
+
+    @property
+    def identity(self) -> Identity:
+        """Who they are, and what they may do."""
+        return self.session.identity
+
+    async def do(self, scope: Scope, what: str, work: Callable[[Curator], T]) -> T:
+        """Have the curator do something for them, as ``Service.do`` has it."""
+        return await self.service.do(self.identity, scope, what, work)
 
     def amount(self, name: str) -> str:
         """A number above 0 that somebody wrote, with a decimal comma or point; empty where they wrote nothing."""
@@ -87,14 +97,24 @@ class Visit:
         here = "/" + self.request.url.path.split("/")[1]
         shared = {
             "who": self.analyst,
-            "is_owner": self.session.identity.is_owner,
+            "is_owner": self.identity.is_owner,
             "csrf": self.session.csrf,
             "dataset": self.service.curator.policy.source.name,
             "here": here,
             "partly": template.startswith("_"),
-            "may_ask": self.session.identity.allows(Scope.ASK),
+            "may_ask": self.identity.allows(Scope.ASK),
         }
         return html(template, status=status, **shared, **context)
+
+    def requested(self, request: OwnerRequest) -> Response:
+        """What is said to a request to the owner: without a script, the list that it is in now."""
+        if self.partly:
+            return self.page("_requested.html", request=request)
+        return self.to_request(request)
+
+    def to_request(self, request: OwnerRequest) -> Response:
+        """Off to a request in the list of all."""
+        return RedirectResponse(f"/approvals#request-{request.number}", status_code=303)
 
     def problem(self, problem: Problem) -> Response:
         """A problem, as a page or as a part of one; htmx shows parts only if they come with a good status."""

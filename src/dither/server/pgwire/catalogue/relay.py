@@ -26,8 +26,8 @@ LONGEST_AT_ONCE = 1000
 _MENTIONS_VIEWS = "TABLE dp.budget"
 # What PostgreSQL works for: reading a statement, and planning and running it, which happens once for each Bind.
 _WORK = (b"P", b"B")
-# Settings of a client's start that the shadow takes, if they are valid; clients are told what holds.
-_TOLD = ("TimeZone", "IntervalStyle", "DateStyle")
+# How values are written. A client may ask for others at its start, and is told what the shadow took.
+FORMATS = {"DateStyle": "ISO, MDY", "IntervalStyle": "postgres", "TimeZone": "UTC"}
 
 
 def catalogue_rate(limits: Limits) -> Rate:
@@ -47,12 +47,11 @@ class Relay:
         rate: Rate,
         transaction: TransactionState,
         startup: Mapping[str, str],
-        told: Mapping[str, str],
         reading: Reading,
         to: Passing,
     ) -> None:
         self._shadow, self._service, self._who, self._rate = shadow, service, who, rate
-        self._transaction, self._startup, self._told = transaction, startup, told
+        self._transaction, self._startup = transaction, startup
         self._reading, self._to = reading, to
         self._news = b""
         self._connection: ShadowConnection | None = None
@@ -74,10 +73,8 @@ class Relay:
             )
         await self.close()
         self._connection = await self._shadow.connect(self._who, self._startup)
-        holds = {name: self._connection.parameters.get(name, self._told[name]) for name in _TOLD}
-        self._news = b"".join(
-            parameter_status(name, value) for name, value in holds.items() if value != self._told[name]
-        )
+        holds = {name: self._connection.parameters.get(name, usual) for name, usual in FORMATS.items()}
+        self._news = b"".join(parameter_status(name, value) for name, value in holds.items() if value != FORMATS[name])
         if self._transaction.status != IDLE:
             await self._connection.simple(self._transaction.opening)
             for name in self._transaction.savepoints:

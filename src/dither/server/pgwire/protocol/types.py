@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -26,15 +26,9 @@ INTEGERS = {INT2: 2, INT4: 4, INT8: 8}
 SIZES = {
     BOOL: 1,
     INT2: 2,
-    INT4: 4,
-    INT8: 8,
-    FLOAT4: 4,
-    FLOAT8: 8,
-    DATE: 4,
-    TIMESTAMP: 8,
-    TIMESTAMPTZ: 8,
-    OID: 4,
     NAME: 64,
+    **dict.fromkeys((INT4, FLOAT4, DATE, OID), 4),
+    **dict.fromkeys((INT8, FLOAT8, TIMESTAMP, TIMESTAMPTZ), 8),
 }
 OF_KIND = {
     Kind.BOOLEAN: BOOL,
@@ -48,6 +42,7 @@ DAY_ZERO = dt.date(2000, 1, 1)
 MOMENT_ZERO = dt.datetime(2000, 1, 1)  # noqa: DTZ001 - timestamps of answers have no time zone
 # PostgreSQL writes floats with an exponent from 10^15 up and below 10^-4.
 _FIXED_FROM, _FIXED_BELOW = -4, 15
+ROWS_AT_ONCE = 1000
 
 Encoder = Callable[[Any], bytes]
 
@@ -186,6 +181,16 @@ BINARY_FORMS: dict[int, Encoder] = {
 def encoder(oid: int, form: int) -> Encoder:
     """Makes the wire form of values of a type in text (0) or binary (1)."""
     return (BINARY_FORMS if form else TEXT_FORMS)[oid]
+
+
+def encoded_rows(
+    table: pa.Table, columns: Sequence[Column], forms: Sequence[int]
+) -> Iterator[list[tuple[bytes | None, ...]]]:
+    """The rows of a table on the wire, in parts that don't take long each."""
+    for start in range(0, table.num_rows, ROWS_AT_ONCE):
+        part = table.slice(start, ROWS_AT_ONCE)
+        described = zip(part.columns, columns, forms, strict=True)
+        yield list(zip(*(encoded_column(cells, column.oid, form) for cells, column, form in described), strict=True))
 
 
 def encoded_column(values: pa.ChunkedArray[Any], oid: int, form: int) -> list[bytes | None]:

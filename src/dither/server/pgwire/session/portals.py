@@ -18,7 +18,6 @@ from dither.server.pgwire.sql.commands import Fetch
 from dither.server.pgwire.sql.parameters import BoundText, Placeholder
 from dither.server.pgwire.sql.routing import Statement
 
-ROWS_AT_ONCE = 1000
 _PER_TYPE = 8
 # How many characters of statements, with their values, and bytes of answers a session may hold.
 MOST_CHARACTERS = 8_000_000
@@ -156,14 +155,8 @@ def description(columns: Sequence[types.Column], formats: Sequence[int]) -> byte
 def data_rows(table: pa.Table, columns: Sequence[types.Column], formats: Sequence[int]) -> Iterator[bytes]:
     """DataRow messages of a table, in parts that don't take long each."""
     forms = formats_of(formats, len(columns))
-    count = len(columns)
-    for start in range(0, table.num_rows, ROWS_AT_ONCE):
-        part = table.slice(start, ROWS_AT_ONCE)
-        cells = [
-            types.encoded_column(part.column(index), column.oid, form)
-            for index, (column, form) in enumerate(zip(columns, forms, strict=True))
-        ]
-        yield b"".join(message(b"D", row_body(row, count)) for row in zip(*cells, strict=True))
+    for rows in types.encoded_rows(table, columns, forms):
+        yield b"".join(message(b"D", row_body(row, len(columns))) for row in rows)
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ from dither.errors import Refused
 from dither.query.schema import Schema
 from dither.query.sql.parser.parse import LONGEST
 from dither.server.pgwire.protocol.errors import failure
-from dither.server.pgwire.protocol.types import Column
 from dither.server.pgwire.protocol.values import NAMES as TYPE_NAMES, InvalidValue, Parameter, read_value
 from dither.server.pgwire.session.portals import Prepared
 from dither.server.pgwire.session.questions import DependsOnValues, Questions, refused_in
@@ -36,15 +35,11 @@ class Preparing:
         found = await self._typed(statement, tuple(declared))
         # PostgreSQL finds what is wrong with a statement here, and some clients can't take it later
         with contextlib.suppress(DependsOnValues):
-            columns = await self.columns(found, options)
+            columns = await self._questions.columns_of_any(found, options)
             if isinstance(statement.detail, CopyOut):
                 # it can't be described: whoever gives values knows the types by those of the parameters
                 found.told.columns = columns
         return found
-
-    async def columns(self, prepared: Prepared, options: Options) -> tuple[Column, ...]:
-        """The columns of the answer, whatever the values will be."""
-        return await self._questions.describe(prepared.statement, options, places=prepared.places, kinds=prepared.types)
 
     async def _typed(self, statement: Statement, declared: tuple[int, ...]) -> Prepared:
         """The statement with the types of its parameters, guessed where the client didn't say."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +19,8 @@ from dither.errors import Refused
 from dither.server.auth.identity import Identity
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.protocol.errors import Asking, Report, WireError, place_of, told
-from dither.server.pgwire.sql.parameters import BoundText, Placeholder, bind_text, made_up
+from dither.server.pgwire.session.portals import Prepared
+from dither.server.pgwire.sql.parameters import BoundText, bind_text, made_up
 from dither.server.pgwire.sql.reading import Reading
 from dither.server.pgwire.sql.routing import Statement
 from dither.server.pgwire.sql.settings import Options
@@ -42,45 +44,30 @@ class Questions:
     """Prices and asks for one client, and stops waiting when it cancels."""
 
     def __init__(self, service: Service, who: Identity, reading: Reading) -> None:
-        self._service, self._who, self._described = service, who, reading.described
+        self._service, self._who, self._reading = service, who, reading
         self._waiting: asyncio.Task[Any] | None = None
         self._cancelled = False
 
-    async def describe(
-        self,
-        statement: Statement,
-        options: Options,
-        *,
-        places: Sequence[Placeholder] = (),
-        kinds: tuple[int, ...] = (),
-        bound: BoundText | None = None,
-    ) -> tuple[types.Column, ...]:
-        """The columns of a question's answer. Never asks: without ``bound`` its values are made up."""
-        text, of = (statement.question, kinds if places else ()) if bound is None else (bound.text, ())
-        known = self._described.get((text, of))
-        if known is not None:
-            return known
-        found = await self._priced_columns(statement, options, places=places, kinds=kinds, bound=bound)
-        self._described.keep((text, of), found, size=len(text) + len(of))
-        return found
+    async def columns(self, statement: Statement, options: Options, bound: BoundText) -> tuple[types.Column, ...]:
+        """The columns of the answer to a question with its values. Never asks."""
+        return await self._reading.columns_of(bound.text, (), lambda: self._priced(statement, options, bound))
 
-    async def _priced_columns(
-        self,
-        statement: Statement,
-        options: Options,
-        *,
-        places: Sequence[Placeholder],
-        kinds: tuple[int, ...],
-        bound: BoundText | None,
-    ) -> tuple[types.Column, ...]:
-        if bound is not None or not places:
-            return await self._columns(statement, options, bound or BoundText(text=statement.question))
+    async def columns_of_any(self, prepared: Prepared, options: Options) -> tuple[types.Column, ...]:
+        """The columns of the answer, whatever the values will be: they are made up. Never asks."""
+        statement = prepared.statement
+        if not prepared.places:
+            return await self.columns(statement, options, BoundText(text=statement.question))
+        price = partial(self._priced_with_any, prepared, options)
+        return await self._reading.columns_of(statement.question, prepared.types, price)
+
+    async def _priced_with_any(self, prepared: Prepared, options: Options) -> tuple[types.Column, ...]:
+        statement = prepared.statement
         problems: list[WireError] = []
-        for values in made_up(kinds):
+        for values in made_up(prepared.types):
             try:
                 # beside the event loop: the text may be long
-                bound = await asyncio.to_thread(bind_text, statement.question, values, places)
-                return await self._columns(statement, options, bound)
+                bound = await asyncio.to_thread(bind_text, statement.question, values, prepared.places)
+                return await self._priced(statement, options, bound)
             except WireError as error:
                 problems.append(error)
         # the last has no values at all, and NULL is often refused for itself
@@ -88,7 +75,7 @@ class Questions:
             raise DependsOnValues(problems[0].report)
         raise problems[0]
 
-    async def _columns(self, statement: Statement, options: Options, bound: BoundText) -> tuple[types.Column, ...]:
+    async def _priced(self, statement: Statement, options: Options, bound: BoundText) -> tuple[types.Column, ...]:
         quote = await self._price(statement, options, bound)
         return types.columns_of(await asyncio.to_thread(lambda: quote.schema))
 

@@ -158,7 +158,7 @@ def placeholders(text: str) -> tuple[Placeholder, ...]:
         # more than there can be: one that nobody gives a value for
         Placeholder(start=word.start, end=word.end, number=min(int(word.value[:6]), MOST_PARAMETERS))
         for word in words
-        if word.kind is lexer.Kind.PARAMETER
+        if word.kind is lexer.WordKind.PARAMETER
     )
 
 

@@ -205,18 +205,9 @@ class SessionOptions:
 _UTF8 = ("", "utf8", "utf-8", "unicode")
 _MACHINE = frozenset(
     {
-        "work_mem",
-        "maintenance_work_mem",
-        "hash_mem_multiplier",
-        "temp_buffers",
-        "logical_decoding_work_mem",
-        "max_stack_depth",
-        "max_parallel_workers",
-        "max_parallel_workers_per_gather",
-        "max_parallel_maintenance_workers",
-        "effective_io_concurrency",
-        "maintenance_io_concurrency",
-        "io_combine_limit",
+        *("work_mem", "maintenance_work_mem", "logical_decoding_work_mem", "hash_mem_multiplier", "temp_buffers"),
+        *("max_parallel_workers", "max_parallel_workers_per_gather", "max_parallel_maintenance_workers"),
+        *("effective_io_concurrency", "maintenance_io_concurrency", "io_combine_limit", "max_stack_depth"),
     }
 )
 # Values of a client's StartupMessage that are passed on to the shadow; others, and options, are left out.
@@ -228,27 +219,19 @@ PASSED_ON = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingProblem:
-    """Why a setting can't be changed."""
-
-    title: str
-    hint: str
-
-
-def setting_problem(setting: Setting) -> SettingProblem | None:
-    """Why this can't be set; None if it can. Reading a setting is never a problem."""
+def setting_problem(setting: Setting) -> tuple[str, str] | None:
+    """Why this can't be set, and a hint; None if it can. Reading a setting is never a problem."""
     value = setting.value.strip().lower()
     if setting.action != "set":
         return None
     if setting.name in ("client_encoding", "names") and value not in _UTF8:
-        return SettingProblem(title="texts are sent in UTF-8", hint="Set client_encoding to UTF8.")
+        return "texts are sent in UTF-8", "Set client_encoding to UTF8."
     if setting.name == "standard_conforming_strings" and value not in ("", "on", "true", "1", "yes"):
-        return SettingProblem(title="standard_conforming_strings stays on", hint="Write E'…' where escapes are meant.")
+        return "standard_conforming_strings stays on", "Write E'…' where escapes are meant."
     if setting.name == "datestyle" and not is_iso(value):
-        return SettingProblem(title="dates are written as ISO 8601 says", hint="SET datestyle = ISO.")
+        return "dates are written as ISO 8601 says", "SET datestyle = ISO."
     if setting.name in _MACHINE or setting.name.startswith("dither_views."):
-        return SettingProblem(title=f"{setting.name} can't be changed", hint="Leave it out.")
+        return f"{setting.name} can't be changed", "Leave it out."
     return None
 
 
