@@ -10,7 +10,7 @@ import pytest
 
 from dither.server.observe.metrics import Metrics
 from dither.server.pgwire.protocol import types
-from dither.server.pgwire.sql.reading import Reading
+from dither.server.pgwire.sql.reading import AnalystReading
 from dither.server.traffic.rate_limit import Rate
 from support import raw_client as raw
 
@@ -259,10 +259,10 @@ def test_the_columns_of_values_are_looked_up_once(client, counting):
 
 
 def test_texts_and_values_are_kept_apart():
-    whole, float8 = (types.Column(name="x", oid=INT8),), (types.Column(name="x", oid=FLOAT8),)
+    whole, float8 = (types.WireColumn(name="x", oid=INT8),), (types.WireColumn(name="x", oid=FLOAT8),)
 
     async def story():
-        reading = Reading("ana", Rate(rate=1.0, burst=1), Metrics())
+        reading = AnalystReading("ana", Rate(rate=1.0, burst=1), Metrics())
 
         async def columns(text, kinds, found):
             async def price():
@@ -311,7 +311,7 @@ def test_an_answer_that_turns_out_to_be_of_another_type(served, client, value, s
 
 def test_which_types_can_be_sent_as_which():
     def column(oid):
-        return [types.Column(name="x", oid=oid)]
+        return [types.WireColumn(name="x", oid=oid)]
 
     oids = sorted(types.OF_KIND.values())
     for found in oids:

@@ -11,7 +11,7 @@ from dither.errors import Refused
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 from dither.query.sql.parser import parse
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.pgwire.catalogue import relay
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.session import preparing, session
@@ -330,7 +330,7 @@ def test_messages_of_many_statements_arent_kept(served):
 
 def test_reading_has_a_limit_of_its_own(served):
     """Five times that of questions, over all connections; what is known needn't be read."""
-    with served(Limits(rate=1e-6, burst=2)) as found, contextlib.ExitStack() as stack:
+    with served(ServerLimits(rate=1e-6, burst=2)) as found, contextlib.ExitStack() as stack:
         first, second = signed_in(stack, found, "ana"), signed_in(stack, found, "ana")
         for number in range(10):
             client = (first, second)[number % 2]
@@ -348,7 +348,7 @@ def test_reading_has_a_limit_of_its_own(served):
 
 
 def test_long_texts_count_more(served):
-    with served(Limits(rate=1e-6, burst=2)) as found, contextlib.ExitStack() as stack:
+    with served(ServerLimits(rate=1e-6, burst=2)) as found, contextlib.ExitStack() as stack:
         ana, bob = signed_in(stack, found, "ana"), signed_in(stack, found, "bob")
         # one that counts more than there is left is still read, once
         assert raw.tags(ana.simple("BEGIN; COMMIT --" + " " * 50_000)) == ["BEGIN", "COMMIT"]
@@ -391,12 +391,12 @@ def test_many_connections_of_one_analyst_take_turns_on_the_loop(served, monkeypa
         before = set(found.server._sessions)
         bob = signed_in(stack, found, "bob")
         bob.simple("SHOW dp.epsilon")
-        heavy = session.Session._flush
+        heavy = session.ClientSession._flush
 
         turns, arrived = [0], []
         (process,) = set(found.server._sessions) - before
         his = found.server._sessions[process][1]
-        reader, handle, answered = his._wire._reader, session.Session._handle, []
+        reader, handle, answered = his._wire._reader, session.ClientSession._handle, []
         fed = reader.feed_data
 
         def arrive(content):
@@ -410,7 +410,7 @@ def test_many_connections_of_one_analyst_take_turns_on_the_loop(served, monkeypa
                 answered.append(turns[0])
 
         monkeypatch.setattr(reader, "feed_data", arrive)
-        monkeypatch.setattr(session.Session, "_handle", handled)
+        monkeypatch.setattr(session.ClientSession, "_handle", handled)
 
         async def slow(self, body):
             time.sleep(0.02)

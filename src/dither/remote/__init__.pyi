@@ -1,5 +1,4 @@
 from .http_client import (
-    Client as Client,
     ServerError as ServerError,
     TookTooLong as TookTooLong,
     Unreachable as Unreachable,

@@ -18,8 +18,8 @@ from starlette.exceptions import HTTPException
 from dither.server.auth.tokens import TokenFile
 from dither.server.http import accounts, approvals, questions
 from dither.server.http.formats import Answers
-from dither.server.http.guard import Guard, problem_response
-from dither.server.problems import INTERNAL, Problem
+from dither.server.http.guard import HttpGuard, problem_response
+from dither.server.problems import INTERNAL, ServerProblem
 from dither.server.service import Service
 from dither.server.wire.forms import ProblemForm
 
@@ -57,7 +57,7 @@ def make_app(service: Service, access: TokenFile, *, pages: bool = True, secure_
 
         app.state.lost = partial(lost, cookie=COOKIES[secure_cookies])
         app.include_router(pages_router(secure_cookies=secure_cookies), include_in_schema=False)
-    app.add_middleware(Guard, largest_request=service.limits.largest_request, secure=secure_cookies)
+    app.add_middleware(HttpGuard, largest_request=service.limits.largest_request, secure=secure_cookies)
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(RequestValidationError, _validation_problem)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
@@ -74,7 +74,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         405: ("method", "this method isn't taken here", "The header Allow says which are."),
     }
     code, title, hint = known.get(error.status_code, ("refused", "this can't be done", ""))
-    problem = Problem(status=error.status_code, sqlstate="22023", code=code, title=title, hint=hint)
+    problem = ServerProblem(status=error.status_code, sqlstate="22023", code=code, title=title, hint=hint)
     state = request.app.state
     if state.lost and "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/v1"):
         page: Response = state.lost(request, problem)
@@ -89,7 +89,7 @@ async def _validation_problem(_: Request, error: Exception) -> Response:
     named = f"the parameter {place[1]}" if len(place) > 1 and place[0] in ("query", "path") else "the request"
     title = f"{named} isn't as expected"
     hint = f"What is expected is in {OPENAPI}."
-    return problem_response(Problem(code="invalid", title=title, hint=hint))
+    return problem_response(ServerProblem(code="invalid", title=title, hint=hint))
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

@@ -68,7 +68,7 @@ KINDS: dict[str, tuple[int, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ServerProblem:
     """An error as clients see it.
 
     ``code`` is the permanent short name of the reason, ``hint`` says what to do, ``position`` is the place in the
@@ -94,17 +94,17 @@ class Problem:
 class ServerRefusal(Exception):  # noqa: N818
     """Something that the server itself refuses, before the curator is asked: no charge was made."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: ServerProblem) -> None:
         self.problem = problem
         super().__init__(problem.title)
 
 
-UNKNOWN_TOKEN = Problem(
+UNKNOWN_TOKEN = ServerProblem(
     code="unknown_token",
     title="the token is unknown or has expired",
     hint="Ask the owner of the data for a token (dither token create NAME).",
 )
-INTERNAL = Problem(
+INTERNAL = ServerProblem(
     code="internal",
     title="something went wrong in the server",
     hint="If the question was charged, the same again is free. Tell the owner of the data if it happens again.",
@@ -114,7 +114,7 @@ READ_AT_THE_START = (
     "The server read the policy when it was started: if the name was added since, the owner of the data has to start "
     "the server again. Else ask the owner to add it, as a section [analysts.NAME]."
 )
-STOPPED_WAITING = Problem(
+STOPPED_WAITING = ServerProblem(
     code="took_too_long",
     title="the answer isn't there yet",
     hint="The question goes on. Ask the same again later: it isn't charged twice.",
@@ -124,43 +124,47 @@ STOPPED_WAITING = Problem(
 def forbidden(wanted: str) -> ServerRefusal:
     """The token is valid but doesn't allow this."""
     title = f"this token doesn't allow it: it needs the scope {wanted}"
-    return ServerRefusal(Problem(code="forbidden", title=title, hint="Ask the owner of the data for another token."))
+    return ServerRefusal(
+        ServerProblem(code="forbidden", title=title, hint="Ask the owner of the data for another token.")
+    )
 
 
 def too_many(seconds: int) -> ServerRefusal:
     """Somebody asks more often than the server lets them."""
     hint = f"Wait {seconds} s and ask again; nothing was charged."
-    return ServerRefusal(Problem(code="too_many", title="too many requests", hint=hint, retry_after=seconds))
+    return ServerRefusal(ServerProblem(code="too_many", title="too many requests", hint=hint, retry_after=seconds))
 
 
 def busy() -> ServerRefusal:
     """More questions wait than the server holds."""
     hint = "Ask again in a moment; nothing was charged."
-    return ServerRefusal(Problem(code="busy", title="the server has too much to do", hint=hint, retry_after=1))
+    return ServerRefusal(ServerProblem(code="busy", title="the server has too much to do", hint=hint, retry_after=1))
 
 
-def problem_of(error: BaseException) -> Problem:
+def problem_of(error: BaseException) -> ServerProblem:
     """What a client is told about an error."""
     if isinstance(error, ServerRefusal):
         return error.problem
     if isinstance(error, Refused):
         hint = READ_AT_THE_START if error.code == "unknown_analyst" else error.hint
-        return Problem(code=error.code, title=error.reason, hint=hint, position=error.position)
+        return ServerProblem(code=error.code, title=error.reason, hint=hint, position=error.position)
     if isinstance(error, OutOfBudget):
-        return Problem(code="out_of_budget", title=str(error))
+        return ServerProblem(code="out_of_budget", title=str(error))
     if isinstance(error, InvalidParameter):
-        return Problem(code="invalid", title=str(error))
+        return ServerProblem(code="invalid", title=str(error))
     if isinstance(error, Failed):
-        return Problem(code="failed_for_good" if error.final else "failed", title=str(error), receipt=error.receipt)
+        return ServerProblem(
+            code="failed_for_good" if error.final else "failed", title=str(error), receipt=error.receipt
+        )
     if isinstance(error, LedgerBusy | LedgerUncertain):
         hint = "Ask the same again: it isn't charged twice."
-        return Problem(code="ledger_busy", title="the ledger is busy", hint=hint, retry_after=1)
+        return ServerProblem(code="ledger_busy", title="the ledger is busy", hint=hint, retry_after=1)
     if isinstance(error, LedgerError | SourceError):
         # their texts name files, which are the owner's to know
         hint = "Tell the owner of the data; the server's log says why."
-        return Problem(code="unavailable", title="the data can't be asked about at the moment", hint=hint)
+        return ServerProblem(code="unavailable", title="the data can't be asked about at the moment", hint=hint)
     if isinstance(error, TimeoutError):
         return STOPPED_WAITING
     if isinstance(error, DitherError):
-        return Problem(code="refused", title="this can't be done")
+        return ServerProblem(code="refused", title="this can't be done")
     return INTERNAL

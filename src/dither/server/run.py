@@ -21,10 +21,10 @@ from dither.policy import Policy
 from dither.remote.http_client import is_loopback
 from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile, access_path as access_path
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.service import Service
 from dither.server.traffic.listening import Listener, bound
-from dither.server.traffic.places import Places, Visitor
+from dither.server.traffic.places import ConnectionPlaces, Visitor
 from dither.server.workers.pool import Crew
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ OTHER_FILES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Address:
     """Where to listen. Beyond this machine everything is encrypted: a certificate and its key are needed then.
 
     A port of 0 takes a free one; ``pg_port`` None leaves the PostgreSQL protocol out.
@@ -109,7 +109,7 @@ def _conninfo(value: str) -> str:
 
 @asynccontextmanager
 async def running(
-    policy: Policy, place: Place, *, limits: Limits | None = None, new_owner_token: bool = False
+    policy: Policy, place: Address, *, limits: ServerLimits | None = None, new_owner_token: bool = False
 ) -> AsyncIterator[Running]:
     """Serve a policy for as long as the block lasts; everything is stopped and closed behind it, in order.
 
@@ -157,14 +157,14 @@ async def running(
 
 def serve(
     policy: Policy,
-    place: Place,
+    place: Address,
     *,
     started: Callable[[Running], None],
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     new_owner_token: bool = False,
 ) -> None:
     """Serve until Ctrl-C or SIGTERM; ``started`` is called once everything listens."""
-    _raise_open_files(limits or Limits())
+    _raise_open_files(limits or ServerLimits())
 
     async def until_stopped() -> None:
         async def serving() -> None:
@@ -180,7 +180,7 @@ def serve(
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
-    # uvloop leaves its handlers behind, which would swallow the interrupts of whoever called this
+    # uvloop leaves its handlers behind, which would swallow later interrupts of this process
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -191,7 +191,7 @@ def serve(
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def _raise_open_files(limits: Limits) -> None:
+def _raise_open_files(limits: ServerLimits) -> None:
     """Let this process have as many open files as its places take, where the system lets it."""
     try:
         import resource
@@ -219,11 +219,11 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @contextmanager
 def background(
-    policy: Policy | str | Path, place: Place | None = None, *, limits: Limits | None = None
+    policy: Policy | str | Path, place: Address | None = None, *, limits: ServerLimits | None = None
 ) -> Iterator[Running]:
     """Serve in a thread of this process for as long as the block lasts: for notebooks, tests and trying things out."""
     rules = policy if isinstance(policy, Policy) else Policy.load(policy)
-    where = place or Place(port=0, pg_port=0)
+    where = place or Address(port=0, pg_port=0)
     begun: Future[Running] = Future()
     stopped = threading.Event()
 
@@ -231,7 +231,7 @@ def background(
         loop, end = asyncio.get_running_loop(), asyncio.Event()
         try:
             async with running(rules, where, limits=limits) as server:
-                # called from the thread of whoever started it
+                # called from the thread that started it
                 begun.set_result(replace(server, stop=lambda: loop.call_soon_threadsafe(end.set)))
                 await end.wait()
         except BaseException as problem:
@@ -255,7 +255,7 @@ def background(
 
 @asynccontextmanager
 async def _http(
-    web: ModuleType, app: object, place: Place, service: Service
+    web: ModuleType, app: object, place: Address, service: Service
 ) -> AsyncIterator[tuple[uvicorn.Server, int]]:
     from dither.server.traffic.timeouts import Deadlines
 
@@ -274,7 +274,7 @@ async def _http(
     server = web.Server(config)
     # signals are ours: one of them must stop both protocols
     server.capture_signals = _no_signals
-    places = service.places["http"] = Places(limits)
+    places = service.places["http"] = ConnectionPlaces(limits)
 
     def made(visitor: Visitor) -> Deadlines:
         return Deadlines(
@@ -307,7 +307,7 @@ def _no_signals() -> Iterator[None]:
 
 @asynccontextmanager
 async def _pgwire(
-    service: Service, tokens: TokenFile, place: Place, tls: ssl.SSLContext | None
+    service: Service, tokens: TokenFile, place: Address, tls: ssl.SSLContext | None
 ) -> AsyncIterator[tuple[int, tuple[str, ...]]]:
     from dither.server.pgwire.catalogue.shadow import Shadow
     from dither.server.pgwire.server import PgServer

@@ -1,7 +1,7 @@
 """Tokens in a small file beside the ledger: made here, shown once, kept as hashes.
 
 A token is 32 random bytes, so a plain SHA-256 of it can't be searched; for PostgreSQL clients, which must not send
-their password, a SCRAM verifier is kept besides (RFC 5802, RFC 7677). Whoever reads the file can't sign in with it.
+their password, a SCRAM verifier is kept besides (RFC 5802, RFC 7677). What the file holds isn't enough to sign in.
 Other processes (``dither token revoke``) may change the file at any time; a change holds at once.
 """
 
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Self
 
 from dither.curator import OWNER
 from dither.errors import DitherError, InvalidParameter
-from dither.server.auth.identity import Identity, Scope, ScramChallenge, Session, Verifier
+from dither.server.auth.identity import Identity, Scope, ScramChallenge, Verifier, WebSession
 
 if TYPE_CHECKING:
     from dither.policy import Policy
@@ -185,7 +185,7 @@ class TokenFile:
         verifiers = tuple(verifier for verifier in valid if verifier.identity.analyst == name)
         return ScramChallenge(salt=self._salt(name), iterations=ITERATIONS, verifiers=verifiers)
 
-    def sign_in(self, token: str) -> tuple[str, Session] | None:
+    def sign_in(self, token: str) -> tuple[str, WebSession] | None:
         """A new session and the secret for its cookie; None if the token isn't valid."""
         identity = self.identify(token)
         if identity is None:
@@ -194,9 +194,9 @@ class TokenFile:
         with self._writing() as db:
             db.execute("DELETE FROM session WHERE expires < ?", (now,))
             db.execute("INSERT INTO session VALUES (?, ?, ?)", (_hash(cookie), identity.token, now + SESSION_SECONDS))
-        return cookie, Session(identity=identity, csrf=self._csrf(cookie))
+        return cookie, WebSession(identity=identity, csrf=self._csrf(cookie))
 
-    def session(self, cookie: str) -> Session | None:
+    def session(self, cookie: str) -> WebSession | None:
         """The session of a cookie; None if it is unknown, ended or expired, or its token isn't valid any more."""
         with self._lock:
             self._refresh()
@@ -207,7 +207,7 @@ class TokenFile:
             known = self._by_number.get(row[0])
             if known is None or not known.valid(now):
                 return None
-        return Session(identity=known.verifier.identity, csrf=self._csrf(cookie))
+        return WebSession(identity=known.verifier.identity, csrf=self._csrf(cookie))
 
     def sign_out(self, cookie: str) -> None:
         """End a session. Idempotent."""

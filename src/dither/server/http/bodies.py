@@ -8,8 +8,8 @@ from typing import Annotated, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.requests import Request
 
-from dither.server.problems import Problem, ServerRefusal
-from dither.server.service import Wanted
+from dither.server.problems import ServerProblem, ServerRefusal
+from dither.server.service import AskedQuestion
 
 LONGEST_SQL = 200_000
 LONGEST_WHY = 1000
@@ -55,9 +55,9 @@ class Question(Body):
         default="0.95", description='how sure intervals are: a number between 0 and 1, such as 0.95 or "0.95"'
     )
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> AskedQuestion:
         """The question as the service takes it."""
-        return Wanted(
+        return AskedQuestion(
             sql=self.sql, epsilon=self.epsilon, error=self.error, weights=self.weights, confidence=self.confidence
         )
 
@@ -90,7 +90,7 @@ async def read_body(request: Request, model: type[B]) -> B:
     sent = request.headers.get("content-type", "")
     if sent != JSON and sent.partition(";")[0].strip().lower() != JSON:
         hint = "Send it with Content-Type: application/json."
-        raise ServerRefusal(Problem(code="not_json", status=415, title="the body must be JSON", hint=hint))
+        raise ServerRefusal(ServerProblem(code="not_json", status=415, title="the body must be JSON", hint=hint))
     try:
         return model.model_validate_json(await request.body())
     except ValidationError as problem:
@@ -99,17 +99,17 @@ async def read_body(request: Request, model: type[B]) -> B:
     raise refusal
 
 
-def _invalid(problem: ValidationError, model: type[Body]) -> Problem:
+def _invalid(problem: ValidationError, model: type[Body]) -> ServerProblem:
     first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
     if first["type"] == "json_invalid":
         hint = "Send one JSON object, in UTF-8."
-        return Problem(code="not_json", title="the body isn't well-formed JSON", hint=hint)
+        return ServerProblem(code="not_json", title="the body isn't well-formed JSON", hint=hint)
     fields = model.model_fields
     known = "Fields are: " + ", ".join(fields) + "."
     place = first["loc"][0] if first["loc"] else None
     if first["type"] == "missing":
         hint = f"It is {fields[str(place)].description}."
-        return Problem(code="invalid", title=f"the field {place} is missing", hint=hint)
+        return ServerProblem(code="invalid", title=f"the field {place} is missing", hint=hint)
     # nothing that was sent is repeated, but a misspelt field is told by the one that it resembles
     meant = get_close_matches(place[:LONGEST_NAME], fields, 1) if isinstance(place, str) else []
     if isinstance(place, str) and place in fields:
@@ -118,7 +118,7 @@ def _invalid(problem: ValidationError, model: type[Body]) -> Problem:
         title = f"there is a field that isn't known: did you mean {meant[0]}?"
     else:
         title = "the body has to be an object with the known fields and no others"
-    return Problem(code="invalid", title=title, hint=known)
+    return ServerProblem(code="invalid", title=title, hint=known)
 
 
 __all__ = ["BudgetRequest", "Decision", "Question", "QuestionRequest", "read_body"]

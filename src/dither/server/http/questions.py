@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from dither.server.auth.identity import Scope
 from dither.server.http.bodies import Question
 from dither.server.http.door import QUESTION, Direct, Who, answers_of, problems, replies, service_of
-from dither.server.http.formats import Format, expect_format, json_response
+from dither.server.http.formats import MediaType, expect_format, json_response
 from dither.server.wire.forms import AnswerForm, AnswerPageForm, QuoteForm
 
 MOST_ANSWERS = 200
@@ -18,13 +18,13 @@ ANSWER: dict[int | str, dict[str, Any]] = {
         "description": "The answer, in the format that Accept prefers.",
         "model": AnswerForm,
         "content": {
-            Format.CSV.value: {
+            MediaType.CSV.value: {
                 "schema": {
                     "type": "string",
                     "description": "The table with a header; a noisy column n has its interval in n_low and n_high.",
                 }
             },
-            Format.ARROW.value: {
+            MediaType.ARROW.value: {
                 "schema": {
                     "type": "string",
                     "format": "binary",

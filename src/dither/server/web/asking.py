@@ -11,8 +11,8 @@ from dither.curator import OWNER, BudgetLine, Quote
 from dither.errors import DitherError, Failed, InvalidParameter, OutOfBudget, Refused
 from dither.privacy import Guarantee
 from dither.server.auth.identity import Scope
-from dither.server.problems import Problem, ServerRefusal, problem_of
-from dither.server.service import Wanted
+from dither.server.problems import ServerProblem, ServerRefusal, problem_of
+from dither.server.service import AskedQuestion
 from dither.server.web.facts import shown_table
 from dither.server.web.links import ask_link
 from dither.server.web.meaning import meaning_of
@@ -21,7 +21,7 @@ from dither.server.web.showing import shown_answer
 from dither.server.web.visits import Visit
 
 DEFAULT_AMOUNT = "0.1"
-NOT_AGREED = Problem(
+NOT_AGREED = ServerProblem(
     code="not_agreed",
     title="the button didn't state the price of this question",
     hint="It was changed, or its price has. Look at the price and press the button again.",
@@ -179,7 +179,7 @@ def _what(error: BaseException, *, asked: bool) -> str:
     return "Charged, but not answered" if isinstance(error, Failed) else "Not answered"
 
 
-def _wanted(visit: Visit) -> Wanted:
+def _wanted(visit: Visit) -> AskedQuestion:
     """The question as the form has it."""
     amount = visit.amount("amount") or None
     mode = visit.form.get("mode", "epsilon")
@@ -187,14 +187,14 @@ def _wanted(visit: Visit) -> Wanted:
         raise InvalidParameter("a question is asked for an ε or for an error")
     if mode == "error" and amount is None:
         raise InvalidParameter("write which error you want, such as 100")
-    return Wanted(
+    return AskedQuestion(
         sql=visit.form.get("sql", ""),
         epsilon=amount if mode == "epsilon" else None,
         error=amount if mode == "error" else None,
     )
 
 
-def _excerpt(sql: str, problem: Problem) -> dict[str, object] | None:
+def _excerpt(sql: str, problem: ServerProblem) -> dict[str, object] | None:
     """The line of a question in which something is wrong, cut at the place."""
     if problem.position is None:
         return None

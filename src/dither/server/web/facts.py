@@ -23,7 +23,7 @@ MOST_KEYS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownColumn:
+class ShownFacts:
     """A column as the page shows it; ``brief`` says it in a word or two, ``to_do`` what a question has to bring."""
 
     name: str
@@ -42,7 +42,7 @@ class ShownTable:
     private: bool
     unit: str
     contribution: str
-    columns: tuple[ShownColumn, ...]
+    columns: tuple[ShownFacts, ...]
     hidden: int
 
 
@@ -90,7 +90,7 @@ def shown_table(table: TableFacts) -> ShownTable:
     )
 
 
-def _column(column: ColumnFacts, table: TableFacts) -> ShownColumn:
+def _column(column: ColumnFacts, table: TableFacts) -> ShownFacts:
     is_unit = table.private and column.name == table.unit_column
     bounds, keys, brief = _bounds(column), "", column.kind.value
     if column.keys is None and not is_unit and column_facts(table, column).keys is not None:
@@ -104,7 +104,7 @@ def _column(column: ColumnFacts, table: TableFacts) -> ShownColumn:
         brief += f", {_end(column, column.between.low)} … {_end(column, column.between.high)}"
     if is_unit:
         brief += ", who is protected"
-    return ShownColumn(
+    return ShownFacts(
         name=column.name,
         kind=column.kind.value,
         bounds=bounds,

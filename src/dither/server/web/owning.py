@@ -11,7 +11,7 @@ from fastapi import Response
 from dither.curator import OWNER, Curator, Outlook, Record, Request, RequestKind, RequestState
 from dither.errors import DitherError, InvalidParameter, LedgerError
 from dither.server.auth.identity import Scope
-from dither.server.problems import Problem, problem_of
+from dither.server.problems import ServerProblem, problem_of
 from dither.server.web.visits import Visit, short_name
 
 PAGE = 50
@@ -109,7 +109,9 @@ async def approvals(visit: Visit) -> Response:
     return await _requests(visit, "approvals.html")
 
 
-async def _requests(visit: Visit, template: str, *, decided: str = "", problem: Problem | None = None) -> Response:
+async def _requests(
+    visit: Visit, template: str, *, decided: str = "", problem: ServerProblem | None = None
+) -> Response:
     """The list as it is now, ``decided`` being the number of what was decided just before."""
     who, decides = visit.analyst, visit.identity.is_owner
 

@@ -68,7 +68,7 @@ def router(*, secure_cookies: bool = False) -> APIRouter:
             problem = "This token is unknown or has expired."
             return html("sign_in.html", status=401, problem=problem, ended=False, dataset=dataset)
         known(request, made[1].identity)
-        # whoever was signed in here before isn't any more
+        # ends the session that this browser had before
         access.sign_out(request.cookies.get(cookie, ""))
         response = RedirectResponse("/ask", status_code=303)
         response.set_cookie(cookie, made[0], httponly=True, secure=secure_cookies, samesite="strict", path="/")

@@ -20,9 +20,9 @@ from dither.curator import OWNER, Curator, Request as OwnerRequest
 from dither.drawings.meters import meter
 from dither.drawings.texts import cell, number, percent
 from dither.errors import InvalidParameter
-from dither.server.auth.identity import Identity, Scope, Session
+from dither.server.auth.identity import Identity, Scope, WebSession
 from dither.server.http.door import access_of, known, service_of
-from dither.server.problems import Problem, problem_of
+from dither.server.problems import ServerProblem, problem_of
 from dither.server.service import Service
 from dither.server.web.links import ask_link, needs_more
 from dither.server.web.quoted import shown_error
@@ -47,7 +47,7 @@ STATIC = {
     "dither.svg": "image/svg+xml",
 }
 HERE = Path(__file__).parent
-STALE = Problem(
+STALE = ServerProblem(
     code="stale_form",
     title="this form is from another session",
     hint="Load the page again; nothing was charged.",
@@ -60,7 +60,7 @@ class Visit:
 
     request: Request
     service: Service
-    session: Session
+    session: WebSession
     form: Mapping[str, str]
 
     @property
@@ -116,7 +116,7 @@ class Visit:
         """Off to a request in the list of all."""
         return RedirectResponse(f"/approvals#request-{request.number}", status_code=303)
 
-    def problem(self, problem: Problem) -> Response:
+    def problem(self, problem: ServerProblem) -> Response:
         """A problem, as a page or as a part of one; htmx shows parts only if they come with a good status."""
         if self.partly:
             return self.page("_problem.html", problem=problem)
@@ -134,7 +134,7 @@ def html(template: str, *, status: int = 200, **context: Any) -> Response:
     return HTMLResponse(text, status_code=status, headers=headers)
 
 
-def lost(request: Request, problem: Problem, *, cookie: str) -> Response:
+def lost(request: Request, problem: ServerProblem, *, cookie: str) -> Response:
     """A page for somebody whose address leads nowhere, signed in or not."""
     service, session = service_of(request), session_of(request, cookie)
     plain = replace(problem, hint="The address may be mistyped, or what was there is gone.")
@@ -170,7 +170,7 @@ def visited(handler: Handler, *, cookie: str) -> Callable[[Request], Awaitable[R
     return endpoint
 
 
-def session_of(request: Request, cookie: str) -> Session | None:
+def session_of(request: Request, cookie: str) -> WebSession | None:
     """Who is signed in, by the cookie of this name."""
     sent = request.cookies.get(cookie, "")
     session = access_of(request).session(sent) if sent else None
@@ -211,7 +211,7 @@ def same_site(request: Request) -> bool:
         return False
 
 
-def own_form(request: Request, form: Mapping[str, str], session: Session) -> bool:
+def own_form(request: Request, form: Mapping[str, str], session: WebSession) -> bool:
     """Whether a form comes from a page of this very session."""
     sent = request.headers.get("x-csrf") or form.get("csrf", "")
     return same_site(request) and hmac.compare_digest(sent.encode(), session.csrf.encode())

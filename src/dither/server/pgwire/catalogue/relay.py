@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dither.server.auth.identity import Identity
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.pgwire.catalogue import views
 from dither.server.pgwire.catalogue.shadow import Passing, Reply, Shadow, ShadowConnection
 from dither.server.pgwire.protocol.errors import failure
 from dither.server.pgwire.protocol.messages import parameter_status
 from dither.server.pgwire.sql.commands import Transaction
-from dither.server.pgwire.sql.reading import Reading
+from dither.server.pgwire.sql.reading import AnalystReading
 from dither.server.pgwire.sql.routing import Statement
 from dither.server.pgwire.sql.transactions import IDLE, TransactionState
 from dither.server.problems import too_many
@@ -30,7 +30,7 @@ _WORK = (b"P", b"B")
 FORMATS = {"DateStyle": "ISO, MDY", "IntervalStyle": "postgres", "TimeZone": "UTC"}
 
 
-def catalogue_rate(limits: Limits) -> Rate:
+def catalogue_rate(limits: ServerLimits) -> Rate:
     """How often each analyst may ask the catalogue: apart from questions and prices, and so many times as often."""
     return Rate(rate=TIMES_AS_OFTEN * limits.rate, burst=TIMES_AS_OFTEN * limits.burst)
 
@@ -47,7 +47,7 @@ class Relay:
         rate: Rate,
         transaction: TransactionState,
         startup: Mapping[str, str],
-        reading: Reading,
+        reading: AnalystReading,
         to: Passing,
     ) -> None:
         self._shadow, self._service, self._who, self._rate = shadow, service, who, rate
@@ -83,7 +83,7 @@ class Relay:
         return self._connection
 
     def _admit(self) -> None:
-        """Refuse whoever asks the catalogue too often."""
+        """Apply the rate limit of the catalogue."""
         wait = self._rate.wait(self._who.analyst)
         if wait:
             self._service.metrics.count("rate", "refused")

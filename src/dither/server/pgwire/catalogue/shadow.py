@@ -23,7 +23,7 @@ from dither.server.pgwire.catalogue.shadow_schema import database_of, make_conte
 from dither.server.pgwire.protocol.connection import Gone
 from dither.server.pgwire.protocol.messages import CANCEL_REQUEST, PROTOCOL_3_0, cstring, message
 from dither.server.pgwire.sql.settings import PASSED_ON, is_iso
-from dither.server.problems import Problem, ServerRefusal
+from dither.server.problems import ServerProblem, ServerRefusal
 
 LOG = logging.getLogger("dither.server")
 _HEADER = struct.Struct("!ci")
@@ -32,22 +32,22 @@ _ENDS = {b"P": b"1", b"B": b"2", b"D": b"Tn", b"E": b"CIs", b"C": b"3"}
 _CLEANING_UP = 5.0
 # How much of a reply is held before it is passed on, and looked through before others have a turn.
 _PART = 16_384
-# How often is looked whether it is still the client that keeps a reply waiting.
+# Seconds between checks whether it is still the client that keeps a reply waiting.
 _GLANCE = 0.1
 # the name of statements and portals that aren't the client's
 _OURS = "dither: views"
 
-GONE = Problem(
+GONE = ServerProblem(
     code="shadow_gone",
     title="the catalogue's PostgreSQL has stopped and starts again",
     hint="Connect again; questions aren't affected.",
 )
-TOO_LONG = Problem(
+TOO_LONG = ServerProblem(
     code="took_too_long",
     title="the statement takes too long",
     hint="Only questions about the data are worth long waits; this one reads empty tables.",
 )
-TOO_MUCH = Problem(code="too_much", title="the reply is too long", hint="Add LIMIT or a condition.")
+TOO_MUCH = ServerProblem(code="too_much", title="the reply is too long", hint="Add LIMIT or a condition.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class ShadowConnection:
     async def open(
         cls, socket: str, *, user: str, database: str, parameters: Mapping[str, str], limits: ShadowLimits
     ) -> ShadowConnection:
-        """Connect and sign in; raises OSError if nobody listens and ServerRefusal if PostgreSQL says no."""
+        """Connect and sign in; raises OSError if nothing listens and ServerRefusal if PostgreSQL says no."""
         reader, writer = await asyncio.open_unix_connection(socket)
         connection = cls(reader, writer, socket=socket, limits=limits)
         try:
@@ -121,7 +121,7 @@ class ShadowConnection:
         """The reply to one Parse, Bind, Describe, Execute or Close; if it fails, the connection is synced too."""
         ends = _ENDS.get(sent[:1])
         if ends is None:
-            raise ServerRefusal(Problem(code="protocol", title="an unexpected message"))
+            raise ServerRefusal(ServerProblem(code="protocol", title="an unexpected message"))
         return await self._relay(sent + message(b"H"), ends=ends, to=to)
 
     async def sync(self) -> None:
@@ -178,7 +178,7 @@ class ShadowConnection:
                 reply.cancel()
                 await asyncio.wait([reply])
             if not reply.cancelled():
-                # looked at, so that nobody complains about it when whoever waited has gone
+                # retrieved, so that asyncio doesn't log it as never retrieved
                 reply.exception()
 
     async def _came_in(self, reply: asyncio.Future[Reply], seconds: float, began: float) -> bool:
@@ -432,10 +432,10 @@ async def _shut(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-def _problem(body: bytes) -> Problem:
+def _problem(body: bytes) -> ServerProblem:
     fields = {part[:1]: part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
     title = fields.get(b"M", "the catalogue's PostgreSQL refuses")
-    return Problem(code="shadow", title=title, sqlstate=fields.get(b"C", ""))
+    return ServerProblem(code="shadow", title=title, sqlstate=fields.get(b"C", ""))
 
 
 __all__ = ["Reply", "Shadow", "ShadowConnection", "ShadowFailed", "ShadowLimits"]

@@ -141,7 +141,7 @@ def database_of(policy: Policy) -> str:
 def make_contents(policy: Policy) -> Iterator[str]:
     """The statements that fill the database with what may be seen, and take away what may not be done.
 
-    Whoever gets in may read all of it, so it is granted to everybody: a common role would tell its members' names.
+    Every analyst may read all of it, so it is granted to PUBLIC: a common role would tell its members' names.
     """
     database = name(database_of(policy))
     yield f"REVOKE ALL ON DATABASE {database} FROM PUBLIC"
@@ -229,7 +229,7 @@ def _make_views(policy: Policy) -> Iterator[str]:
         ("budget", budget, "how much of the privacy budget is spent, of the accounts that you may know"),
         ("ledger", ledger, f"the newest {MOST_RECEIPTS} questions that were paid for; asking the same again is free"),
     ):
-        # the server sets the rows of whoever looks, on their own connection, before the view is read
+        # the server sets the analyst's own rows on the analyst's connection, before the view is read
         rows = f"coalesce(nullif(current_setting('{VIEW_SETTINGS}.{view}', true), ''), '[]')::json"
         yield f"CREATE VIEW dp.{view} AS SELECT * FROM json_to_recordset({rows}) AS r({columns})"  # noqa: S608
         yield f"COMMENT ON VIEW dp.{view} IS {literal(about)}"
@@ -278,7 +278,7 @@ def _take_away() -> Iterator[str]:
                 EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', each.signature);
             END LOOP;
         END $do$"""  # noqa: S608
-    # whoever sets by this function may set what drivers need; the original is kept under another name
+    # this function may set what drivers need, and nothing else; the original is kept under another name
     settable = ", ".join(literal(each) for each in SETTABLE)
     yield "ALTER FUNCTION pg_catalog.set_config(text, text, boolean) RENAME TO set_config_unchecked"
     yield f"""CREATE FUNCTION
@@ -293,7 +293,7 @@ def _take_away() -> Iterator[str]:
                 HINT = 'Use SET; settings of dither are set by SET dp.epsilon = 0.1.';
         END $set$"""
     yield "GRANT EXECUTE ON FUNCTION pg_catalog.set_config(text, text, boolean) TO PUBLIC"
-    # lists of roles show one's own and the superuser's; whoever guesses the number of a role can still find its name
+    # lists of roles show one's own and the superuser's; a role's name can still be found by guessing its number
     for view, number in (("pg_roles", "oid"), ("pg_user", "usesysid"), ("pg_group", "grosysid")):
         yield f"""DO $do$
             DECLARE everybody text := rtrim(pg_get_viewdef('pg_catalog.{view}'::regclass), '; ');

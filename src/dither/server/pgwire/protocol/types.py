@@ -48,7 +48,7 @@ Encoder = Callable[[Any], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class WireColumn:
     """A column of a result: its name and PostgreSQL's number for its type."""
 
     name: str
@@ -60,9 +60,9 @@ class Column:
         return SIZES.get(self.oid, -1)
 
 
-def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
+def columns_of(schema: pa.Schema) -> tuple[WireColumn, ...]:
     """The columns of a result with this schema."""
-    return tuple(Column(name=field.name, oid=oid_of(field.type)) for field in schema)
+    return tuple(WireColumn(name=field.name, oid=oid_of(field.type)) for field in schema)
 
 
 def oid_of(kind: pa.DataType) -> int:
@@ -83,14 +83,14 @@ def oid_of(kind: pa.DataType) -> int:
     return TIMESTAMP if pa.types.is_timestamp(kind) else TEXT
 
 
-def fits(found: Sequence[Column], told: Sequence[Column]) -> bool:
-    """Whether columns can be sent to whoever was told these: the same types, or integers where floats were told."""
+def fits(found: Sequence[WireColumn], told: Sequence[WireColumn]) -> bool:
+    """Whether columns can be sent where these were told: the same types, or integers for floats."""
     return len(found) == len(told) and all(
         one.oid == other.oid or (one.oid, other.oid) == (INT8, FLOAT8) for one, other in zip(found, told, strict=True)
     )
 
 
-def as_told(table: pa.Table, told: Sequence[Column]) -> pa.Table:
+def as_told(table: pa.Table, told: Sequence[WireColumn]) -> pa.Table:
     """The table with the types that a client was told; raises ValueError if its values can't be of these types.
 
     What fits by its price may not fit by its answer: where bounds are searched for, the grid of a sum is known late.
@@ -184,7 +184,7 @@ def encoder(oid: int, form: int) -> Encoder:
 
 
 def encoded_rows(
-    table: pa.Table, columns: Sequence[Column], forms: Sequence[int]
+    table: pa.Table, columns: Sequence[WireColumn], forms: Sequence[int]
 ) -> Iterator[list[tuple[bytes | None, ...]]]:
     """The rows of a table on the wire, in parts that don't take long each."""
     for start in range(0, table.num_rows, ROWS_AT_ONCE):

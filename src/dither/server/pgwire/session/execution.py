@@ -14,19 +14,27 @@ from dither.server.pgwire.catalogue.relay import Relay
 from dither.server.pgwire.catalogue.shadow import Reply
 from dither.server.pgwire.protocol import messages, types
 from dither.server.pgwire.protocol.connection import Wire
-from dither.server.pgwire.protocol.errors import Report, WireError, failure, moved, notice
-from dither.server.pgwire.session.portals import Names, Portal, Prepared, Rows, data_rows, description, formats_of
+from dither.server.pgwire.protocol.errors import WireError, WireReport, failure, moved, notice
+from dither.server.pgwire.session.portals import (
+    Names,
+    Portal,
+    PreparedStatement,
+    ResultRows,
+    data_rows,
+    description,
+    formats_of,
+)
 from dither.server.pgwire.session.preparing import Preparing
 from dither.server.pgwire.session.questions import Questions, beside, explained, paid
 from dither.server.pgwire.sql import commands
 from dither.server.pgwire.sql.copying import CopyWriter
 from dither.server.pgwire.sql.lexer import words
 from dither.server.pgwire.sql.parameters import BoundText, offset_of
-from dither.server.pgwire.sql.reading import Reading
+from dither.server.pgwire.sql.reading import AnalystReading
 from dither.server.pgwire.sql.routing import Route, Statement
 from dither.server.pgwire.sql.settings import LEAST, SessionOptions
 from dither.server.pgwire.sql.transactions import IDLE, TransactionState
-from dither.server.problems import Problem
+from dither.server.problems import ServerProblem
 from dither.server.service import Service
 
 T = TypeVar("T")
@@ -41,7 +49,7 @@ class AlreadyTold(Exception):  # noqa: N818
     """A statement failed in the shadow, whose own error the client has."""
 
 
-class Execution:
+class StatementRunner:
     """Runs portals of one session and sends what comes of it."""
 
     def __init__(
@@ -50,7 +58,7 @@ class Execution:
         service: Service,
         who: Identity,
         *,
-        reading: Reading,
+        reading: AnalystReading,
         relay: Relay,
         names: Names,
         transaction: TransactionState,
@@ -88,7 +96,7 @@ class Execution:
 
     # ------------------------------------------------------------------ columns
 
-    async def described(self, prepared: Prepared) -> tuple[types.Column, ...] | None:
+    async def described(self, prepared: PreparedStatement) -> tuple[types.WireColumn, ...] | None:
         """The columns that a client is told of a statement, whatever its values; None if it gives no rows. Free."""
         statement, told = prepared.statement, prepared.told
         if statement.route is not Route.PRIVATE:
@@ -97,7 +105,7 @@ class Execution:
             told.columns = await self.questions.columns_of_any(prepared, self.options.current)
         return told.columns
 
-    async def columns(self, portal: Portal) -> tuple[types.Column, ...] | None:
+    async def columns(self, portal: Portal) -> tuple[types.WireColumn, ...] | None:
         """The columns that a client is told of a portal; None if it has no rows to give. Free."""
         statement, detail, told = portal.statement, portal.statement.detail, portal.told
         if portal.rows is not None:
@@ -108,7 +116,7 @@ class Execution:
             await self._expect_told(portal)
             return told.columns
         if isinstance(detail, commands.Setting) and detail.action == "show":
-            return (types.Column(name=f"dp.{detail.name}", oid=types.TEXT),)
+            return (types.WireColumn(name=f"dp.{detail.name}", oid=types.TEXT),)
         if isinstance(detail, commands.Fetch) and not detail.move:
             told.columns = await self.columns(self._names.portal(detail.name))
             return told.columns
@@ -117,7 +125,7 @@ class Execution:
             return told.columns
         return None
 
-    async def _own_columns(self, portal: Portal) -> tuple[types.Column, ...]:
+    async def _own_columns(self, portal: Portal) -> tuple[types.WireColumn, ...]:
         """The columns that a question has with the values of its portal."""
         if portal.columns is None:
             portal.columns = await self.questions.columns(portal.statement, self.options.current, portal.bound)
@@ -129,7 +137,7 @@ class Execution:
         if told is not None and not types.fits(await self._own_columns(portal), told):
             raise _other_columns(_BY_ITSELF)
 
-    def warn(self, told: Report | None) -> None:
+    def warn(self, told: WireReport | None) -> None:
         """Tell the client something besides, if it wants to hear it."""
         if told is not None and self.options.current.hears(told.severity):
             self._wire.send(told.message())
@@ -153,7 +161,7 @@ class Execution:
 
     # ------------------------------------------------------------------ rows
 
-    async def _send_rows(self, portal: Portal, rows: Rows, *, count: int, describe: bool) -> None:
+    async def _send_rows(self, portal: Portal, rows: ResultRows, *, count: int, describe: bool) -> None:
         part = portal.forward(count)
         if describe:
             self._wire.send(description(rows.columns, portal.formats))
@@ -165,7 +173,7 @@ class Execution:
         else:
             self._wire.send(messages.complete(rows.word if rows.word == "SHOW" else f"{rows.word} {part.num_rows}"))
 
-    async def _answer(self, portal: Portal) -> Rows:
+    async def _answer(self, portal: Portal) -> ResultRows:
         """The answer of a portal with a question, asked for if it hasn't been."""
         if portal.rows is None:
             # what doesn't fit is refused before the question is paid for
@@ -180,7 +188,7 @@ class Execution:
                 table = await self._table(portal.statement, portal.bound)
                 table = table if told is None else _as_told(table, told)
                 columns = told or types.columns_of(table.schema)
-            portal.rows = Rows(table=table, columns=columns, word="SELECT")
+            portal.rows = ResultRows(table=table, columns=columns, word="SELECT")
         return portal.rows
 
     async def _table(self, statement: Statement, bound: BoundText) -> pa.Table:
@@ -202,7 +210,7 @@ class Execution:
         if statement.route is not Route.TRANSACTION:
             self._transaction.expect_working()
         # a cursor's statement is its DECLARE, which ran already
-        run = Execution._run_question if portal.cursor else self._RUN[statement.route]
+        run = StatementRunner._run_question if portal.cursor else self._RUN[statement.route]
         return await run(self, portal, statement.detail)
 
     async def _run_question(self, portal: Portal, _: object) -> None:
@@ -215,7 +223,7 @@ class Execution:
         await self._by_shadow(portal)
         self.saw(portal.statement)
 
-    async def _refuse(self, portal: Portal, refusal: Problem) -> NoReturn:
+    async def _refuse(self, portal: Portal, refusal: ServerProblem) -> NoReturn:
         raise _refusal(portal.statement, refusal)
 
     async def _run_transaction(self, portal: Portal, wanted: commands.Transaction) -> str:
@@ -249,7 +257,7 @@ class Execution:
         if wanted.action == "show":
             value = await self._shown(wanted.name)
             table = pa.table({f"dp.{wanted.name}": [value]})
-            portal.rows = Rows(table=table, columns=types.columns_of(table.schema), word="SHOW")
+            portal.rows = ResultRows(table=table, columns=types.columns_of(table.schema), word="SHOW")
             return None
         local = wanted.local and wanted.action == "set"
         if local and not self._transaction.in_block:
@@ -308,10 +316,10 @@ class Execution:
         part = cursor.move(wanted)
         if wanted.move:
             return f"MOVE {part.num_rows}"
-        portal.rows = Rows(table=part, columns=rows.columns, word="FETCH", binary=cursor.binary)
+        portal.rows = ResultRows(table=part, columns=rows.columns, word="FETCH", binary=cursor.binary)
         return None
 
-    async def _close(self, portal: Portal, wanted: commands.Dropped) -> str | None:
+    async def _close(self, portal: Portal, wanted: commands.ByName) -> str | None:
         statement = portal.statement
         if wanted.name is None:
             self._names.portals.clear()
@@ -329,7 +337,7 @@ class Execution:
         self._names.expect_free(wanted.name)
         if not statement.question:
             await self._by_shadow(portal)
-            self._names.prepare(wanted.name, Prepared(statement=statement, relayed=True))
+            self._names.prepare(wanted.name, PreparedStatement(statement=statement, relayed=True))
             return None
         question = replace(statement, route=Route.PRIVATE, tag="SELECT", detail=None)
         found = await self.preparing.prepared(question, wanted.types, self.options.current)
@@ -361,7 +369,7 @@ class Execution:
         except WireError as error:
             raise WireError(replace(error.report, offset=None)) from None
 
-    def _question_named(self, name: str) -> Prepared:
+    def _question_named(self, name: str) -> PreparedStatement:
         """A prepared question; nothing else can be run by EXECUTE."""
         held = self._names.statements.get(name)
         if held is not None and not held.relayed and held.statement.route is not Route.PRIVATE:
@@ -370,7 +378,7 @@ class Execution:
             raise failure("26000", "there is no prepared statement of this name")
         return held
 
-    async def _deallocate(self, portal: Portal, wanted: commands.Dropped) -> str | None:
+    async def _deallocate(self, portal: Portal, wanted: commands.ByName) -> str | None:
         statement = portal.statement
         if wanted.name is None:
             self._names.statements.clear()
@@ -398,7 +406,7 @@ class Execution:
         return statement.tag
 
     # how a statement is run, by its route; each is given the portal and the statement's detail
-    _RUN: ClassVar[dict[Route, Callable[[Execution, Portal, Any], Awaitable[str | None]]]] = {
+    _RUN: ClassVar[dict[Route, Callable[[StatementRunner, Portal, Any], Awaitable[str | None]]]] = {
         Route.CLOSE: _close,
         Route.COPY: _run_copy,
         Route.DEALLOCATE: _deallocate,
@@ -415,7 +423,7 @@ class Execution:
     }
 
 
-def _kinds(columns: tuple[types.Column, ...]) -> list[int]:
+def _kinds(columns: tuple[types.WireColumn, ...]) -> list[int]:
     return [column.oid for column in columns]
 
 
@@ -424,7 +432,7 @@ def _other_columns(hint: str) -> WireError:
     return failure("0A000", title, hint=hint, detail="Nothing was charged.")
 
 
-def _as_told(table: pa.Table, told: tuple[types.Column, ...]) -> pa.Table:
+def _as_told(table: pa.Table, told: tuple[types.WireColumn, ...]) -> pa.Table:
     """An answer in the types that the client reads it by."""
     with contextlib.suppress(ValueError):
         return types.as_told(table, told)
@@ -432,7 +440,7 @@ def _as_told(table: pa.Table, told: tuple[types.Column, ...]) -> pa.Table:
     raise failure("22003", "the answer doesn't fit in the columns that it was described with", hint=hint)
 
 
-def _refusal(statement: Statement, refusal: Problem) -> WireError:
+def _refusal(statement: Statement, refusal: ServerProblem) -> WireError:
     offset = None if refusal.position is None else statement.offset + offset_of(statement.sql, refusal.position)
     detail = f"Nothing was charged. The reason's short name is {refusal.code}."
     return failure(refusal.sqlstate, refusal.title, hint=refusal.hint, detail=detail, offset=offset)

@@ -18,18 +18,18 @@ from dither.drawings.texts import number
 from dither.errors import Refused
 from dither.server.auth.identity import Identity
 from dither.server.pgwire.protocol import types
-from dither.server.pgwire.protocol.errors import Asking, Report, WireError, place_of, told
-from dither.server.pgwire.session.portals import Prepared
+from dither.server.pgwire.protocol.errors import HowAsked, WireError, WireReport, place_of, told
+from dither.server.pgwire.session.portals import PreparedStatement
 from dither.server.pgwire.sql.parameters import BoundText, bind_text, made_up
-from dither.server.pgwire.sql.reading import Reading
+from dither.server.pgwire.sql.reading import AnalystReading
 from dither.server.pgwire.sql.routing import Statement
-from dither.server.pgwire.sql.settings import Options
-from dither.server.problems import Problem, ServerRefusal
+from dither.server.pgwire.sql.settings import QuestionOptions
+from dither.server.problems import ServerProblem, ServerRefusal
 from dither.server.service import Service
 
 T = TypeVar("T")
 _NINE_DIGITS = Context(prec=9)
-CANCELLED = Problem(
+CANCELLED = ServerProblem(
     code="cancelled",
     title="waiting was cancelled by the client",
     hint="The question may go on and be charged. Ask the same again: it isn't charged twice.",
@@ -43,16 +43,20 @@ class DependsOnValues(WireError):  # noqa: N818
 class Questions:
     """Prices and asks for one client, and stops waiting when it cancels."""
 
-    def __init__(self, service: Service, who: Identity, reading: Reading) -> None:
+    def __init__(self, service: Service, who: Identity, reading: AnalystReading) -> None:
         self._service, self._who, self._reading = service, who, reading
         self._waiting: asyncio.Task[Any] | None = None
         self._cancelled = False
 
-    async def columns(self, statement: Statement, options: Options, bound: BoundText) -> tuple[types.Column, ...]:
+    async def columns(
+        self, statement: Statement, options: QuestionOptions, bound: BoundText
+    ) -> tuple[types.WireColumn, ...]:
         """The columns of the answer to a question with its values. Never asks."""
         return await self._reading.columns_of(bound.text, (), lambda: self._priced(statement, options, bound))
 
-    async def columns_of_any(self, prepared: Prepared, options: Options) -> tuple[types.Column, ...]:
+    async def columns_of_any(
+        self, prepared: PreparedStatement, options: QuestionOptions
+    ) -> tuple[types.WireColumn, ...]:
         """The columns of the answer, whatever the values will be: they are made up. Never asks."""
         statement = prepared.statement
         if not prepared.places:
@@ -60,7 +64,9 @@ class Questions:
         price = partial(self._priced_with_any, prepared, options)
         return await self._reading.columns_of(statement.question, prepared.types, price)
 
-    async def _priced_with_any(self, prepared: Prepared, options: Options) -> tuple[types.Column, ...]:
+    async def _priced_with_any(
+        self, prepared: PreparedStatement, options: QuestionOptions
+    ) -> tuple[types.WireColumn, ...]:
         statement = prepared.statement
         problems: list[WireError] = []
         for values in made_up(prepared.types):
@@ -75,33 +81,35 @@ class Questions:
             raise DependsOnValues(problems[0].report)
         raise problems[0]
 
-    async def _priced(self, statement: Statement, options: Options, bound: BoundText) -> tuple[types.Column, ...]:
+    async def _priced(
+        self, statement: Statement, options: QuestionOptions, bound: BoundText
+    ) -> tuple[types.WireColumn, ...]:
         quote = await self._price(statement, options, bound)
         return types.columns_of(await asyncio.to_thread(lambda: quote.schema))
 
-    async def _price(self, statement: Statement, options: Options, bound: BoundText) -> Quote:
+    async def _price(self, statement: Statement, options: QuestionOptions, bound: BoundText) -> Quote:
         work = self._service.price(self._who, options.wanted(bound.text))
         return await self._placed(statement, options, bound, work)
 
-    async def explain(self, statement: Statement, options: Options, bound: BoundText) -> Quote | None:
+    async def explain(self, statement: Statement, options: QuestionOptions, bound: BoundText) -> Quote | None:
         """What EXPLAIN PRIVACY tells, by its price alone; None if the text is a question after all."""
         quote = await self._price(statement, options, bound)
         return quote if quote.explains else None
 
-    async def ask(self, statement: Statement, options: Options, bound: BoundText) -> Answer:
+    async def ask(self, statement: Statement, options: QuestionOptions, bound: BoundText) -> Answer:
         """The answer; the one place of this protocol in which anything is charged."""
         work = self._service.ask(self._who, options.wanted(bound.text))
         return await self._placed(statement, options, bound, work)
 
     async def _placed(
-        self, statement: Statement, options: Options, bound: BoundText, work: Coroutine[Any, Any, T]
+        self, statement: Statement, options: QuestionOptions, bound: BoundText, work: Coroutine[Any, Any, T]
     ) -> T:
         """Do the work; its errors get their place in the client's message."""
         try:
             return await self.waited(work)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told what may be told
             problem = error
-        asking = Asking(for_error=options.error is not None, most=self._most())
+        asking = HowAsked(for_error=options.error is not None, most=self._most())
         raise WireError(told(problem, offset_in_message(problem, statement, bound), asking))
 
     def _most(self) -> Fraction | None:
@@ -173,18 +181,20 @@ def shown_epsilon(epsilon: float) -> float:
     return float(Context(prec=9, rounding=ROUND_CEILING).plus(exact))
 
 
-def beside(quote: Quote) -> Report:
+def beside(quote: Quote) -> WireReport:
     """What EXPLAIN PRIVACY tells beside its rows: which groups are shown, and what bounding leaves out."""
     detail = "\n".join(quote.notes)
-    return Report(severity="NOTICE", sqlstate="00000", title=f"groups: {quote.groups}", detail=detail)
+    return WireReport(severity="NOTICE", sqlstate="00000", title=f"groups: {quote.groups}", detail=detail)
 
 
-def paid(answer: Answer) -> Report | None:
+def paid(answer: Answer) -> WireReport | None:
     """What a client is told of an answer's price; nothing for what isn't a question."""
     if answer.receipt is None:
         return None
     detail = "\n".join([*_errors(answer), *answer.notes, f"Receipt {answer.receipt.number}."])
-    return Report(severity="NOTICE", sqlstate="00000", title=f"cost: {answer.cost}; {answer.cost.left}", detail=detail)
+    return WireReport(
+        severity="NOTICE", sqlstate="00000", title=f"cost: {answer.cost}; {answer.cost.left}", detail=detail
+    )
 
 
 def _errors(answer: Answer) -> list[str]:

@@ -10,7 +10,6 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from dither.errors import Refused
@@ -23,15 +22,14 @@ from dither.server.pgwire.protocol.errors import WireError, failure, fatal, told
 from dither.server.pgwire.protocol.messages import NotUtf8, ProtocolError, WrongFormats
 from dither.server.pgwire.protocol.startup import CancelKey, SignedIn
 from dither.server.pgwire.protocol.values import InvalidValue
-from dither.server.pgwire.session.execution import AlreadyTold, Execution
-from dither.server.pgwire.session.portals import Names, Portal, Prepared, description
+from dither.server.pgwire.session.execution import AlreadyTold, StatementRunner
+from dither.server.pgwire.session.portals import Names, Portal, PreparedStatement, description
 from dither.server.pgwire.sql.parameters import BoundText, bind_text
-from dither.server.pgwire.sql.reading import Reading
+from dither.server.pgwire.sql.reading import AnalystReading
 from dither.server.pgwire.sql.routing import Route, Router, Statement
 from dither.server.pgwire.sql.transactions import TransactionState
 from dither.server.problems import INTERNAL, UNKNOWN_TOKEN, ServerRefusal
 from dither.server.service import Service
-from dither.server.traffic.rate_limit import Rate
 
 LOG = logging.getLogger("dither.server.pgwire")
 LONGEST_TURN = 0.001
@@ -42,47 +40,26 @@ _ASKING = (Route.PRIVATE, Route.COPY, Route.DECLARE)
 _IGNORED = (b"d", b"c", b"f")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What all sessions of a server share.
+    """What all sessions of a server share."""
 
-    ``reading`` is apart for each analyst: what is known already would show in how long it takes.
-    """
-
-    service: Service
-    access: TokenFile
-    router: Router
-    shadow: Shadow | None
-    catalogue_rate: Rate
-    reading: dict[str, Reading]
-    reading_rate: Rate
-    most_names: int
-
-    @classmethod
-    def of(cls, service: Service, access: TokenFile, shadow: Shadow | None, *, most_names: int) -> Shared:
-        """For one server."""
+    def __init__(self, service: Service, access: TokenFile, shadow: Shadow | None, *, most_names: int) -> None:
         policy = service.curator.policy
-        router = Router(policy.schema, database=policy.source.name)
-        return cls(
-            service=service,
-            access=access,
-            router=router,
-            shadow=shadow,
-            catalogue_rate=catalogue_rate(service.limits),
-            reading={},
-            reading_rate=catalogue_rate(service.limits),
-            most_names=most_names,
-        )
+        self.service, self.access, self.shadow, self.most_names = service, access, shadow, most_names
+        self.router = Router(policy.schema, database=policy.source.name)
+        self.catalogue_rate, self._reading_rate = catalogue_rate(service.limits), catalogue_rate(service.limits)
+        # apart for each analyst: what is known already would show in how long it takes
+        self._reading: dict[str, AnalystReading] = {}
 
-    def reading_for(self, analyst: str) -> Reading:
+    def reading_for(self, analyst: str) -> AnalystReading:
         """What all sessions of an analyst share in reading."""
-        found = self.reading.get(analyst)
+        found = self._reading.get(analyst)
         if found is None:
-            found = self.reading[analyst] = Reading(analyst, self.reading_rate, self.service.metrics)
+            found = self._reading[analyst] = AnalystReading(analyst, self._reading_rate, self.service.metrics)
         return found
 
 
-class Session:
+class ClientSession:
     """One client. ``run`` serves it until it goes; ``cancel`` may be called meanwhile."""
 
     def __init__(self, wire: Wire, shared: Shared, signed_in: SignedIn, key: CancelKey) -> None:
@@ -101,7 +78,7 @@ class Session:
             reading=self._reading,
             to=self._pass_part,
         )
-        self._execution = Execution(
+        self._execution = StatementRunner(
             wire,
             shared.service,
             self._who,
@@ -265,10 +242,10 @@ class Session:
         if statement.route not in (Route.TRANSACTION, Route.EMPTY):
             self._transaction.expect_working()
         if self._is_relayed(statement):
-            self._names.prepare(wanted.name, Prepared(statement=statement, relayed=True))
+            self._names.prepare(wanted.name, PreparedStatement(statement=statement, relayed=True))
             await self._pass_on(b"P", body, undo=(self._names.statements, wanted.name))
             return
-        prepared = Prepared(statement=statement)
+        prepared = PreparedStatement(statement=statement)
         if statement.route in _ASKING:
             options = self._execution.options.current
             prepared = await self._execution.preparing.prepared(statement, wanted.types, options)
@@ -350,7 +327,9 @@ class Session:
 
     async def _close(self, body: bytes) -> None:
         is_portal, name = messages.read_named(body)
-        group: dict[str, Portal] | dict[str, Prepared] = self._names.portals if is_portal else self._names.statements
+        group: dict[str, Portal] | dict[str, PreparedStatement] = (
+            self._names.portals if is_portal else self._names.statements
+        )
         held = group.pop(name, None)
         if self._relay.is_open if held is None else held.relayed:
             await self._pass_on(b"C", body)
@@ -387,11 +366,11 @@ def _expect_empty(body: bytes) -> None:
         raise ProtocolError("a message is longer than its fields")
 
 
-_EXTENDED: dict[bytes, Callable[[Session, bytes], Awaitable[None]]] = {
-    b"P": Session._parse,  # noqa: SLF001 - the table of its own methods
-    b"B": Session._bind,  # noqa: SLF001
-    b"D": Session._describe,  # noqa: SLF001
-    b"E": Session._execute,  # noqa: SLF001
-    b"C": Session._close,  # noqa: SLF001
-    b"H": Session._flush,  # noqa: SLF001
+_EXTENDED: dict[bytes, Callable[[ClientSession, bytes], Awaitable[None]]] = {
+    b"P": ClientSession._parse,  # noqa: SLF001 - the table of its own methods
+    b"B": ClientSession._bind,  # noqa: SLF001
+    b"D": ClientSession._describe,  # noqa: SLF001
+    b"E": ClientSession._execute,  # noqa: SLF001
+    b"C": ClientSession._close,  # noqa: SLF001
+    b"H": ClientSession._flush,  # noqa: SLF001
 }

@@ -28,7 +28,7 @@ _MODES = (
 _LONGEST_MODE = max(map(len, _MODES))
 
 
-class Unreadable(Exception):  # noqa: N818
+class UnreadableStatement(Exception):  # noqa: N818
     """A statement that PostgreSQL couldn't read either; ``word`` is where it goes wrong."""
 
     def __init__(self, what: str, hint: str = "", word: Word | None = None) -> None:
@@ -93,7 +93,7 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class ByName:
     """Something that is done away with, by its name; None is all."""
 
     name: str | None
@@ -116,7 +116,7 @@ class ExecuteNamed:
 
 
 # A command that was understood: the tag that tells the client so, and what it says.
-Command: TypeAlias = tuple[str, Transaction | Setting | Fetch | Dropped | None]
+Command: TypeAlias = tuple[str, Transaction | Setting | Fetch | ByName | None]
 
 
 class Words:
@@ -158,19 +158,19 @@ class Words:
     def expect(self, keyword: str, hint: str, *, where: str = "here") -> None:
         """Go past this word, which must be the next one."""
         if not self.take(keyword):
-            raise Unreadable(f"{keyword} was expected {where}", hint, self.next)
+            raise UnreadableStatement(f"{keyword} was expected {where}", hint, self.next)
 
     def query_after(self, keyword: str, hint: str) -> list[Word]:
         """The query that follows this word, up to the end."""
         if not self.take(keyword) or not self.rest:
-            raise Unreadable(f"{keyword} and a query were expected here", hint, self.next)
+            raise UnreadableStatement(f"{keyword} and a query were expected here", hint, self.next)
         return self.rest
 
     def any(self) -> Word:
         """The next word, whatever it is."""
         word = self.next
         if word is None:
-            raise Unreadable("the statement ends too early", "Complete it.")
+            raise UnreadableStatement("the statement ends too early", "Complete it.")
         self._at += 1
         return word
 
@@ -178,7 +178,7 @@ class Words:
         """The next word, which must be a name."""
         word = self.any()
         if word.kind not in (WordKind.WORD, WordKind.QUOTED):
-            raise Unreadable("a name was expected here", "Put a name here.", word)
+            raise UnreadableStatement("a name was expected here", "Put a name here.", word)
         return word.value
 
     def inside(self) -> list[Word]:
@@ -197,7 +197,7 @@ class Words:
         """Nothing may follow."""
         word = self.next
         if word is not None:
-            raise Unreadable("nothing was expected after this", "Remove it.", word)
+            raise UnreadableStatement("nothing was expected after this", "Remove it.", word)
 
 
 # ---------------------------------------------------------------------- commands, read behind their first word (head)
@@ -235,7 +235,7 @@ def _expect_modes(words: Words) -> None:
         said = words.coming(_LONGEST_MODE)
         mode = next((mode for mode in _MODES if said[: len(mode)] == mode), None)
         if mode is None:
-            raise Unreadable("this isn't a mode of transactions", "Write BEGIN alone.", words.next)
+            raise UnreadableStatement("this isn't a mode of transactions", "Write BEGIN alone.", words.next)
         for _ in mode:
             words.any()
         # a comma between modes may be left out
@@ -297,7 +297,7 @@ def _one_value(words: Words) -> str:
     if word.kind not in (
         (WordKind.NUMBER,) if signed else (WordKind.NUMBER, WordKind.STRING, WordKind.WORD, WordKind.QUOTED)
     ):
-        raise Unreadable("a value was expected here", "Write one number, or a text in quotes.", word)
+        raise UnreadableStatement("a value was expected here", "Write one number, or a text in quotes.", word)
     words.end()
     return "" if word.keyword == "DEFAULT" else sign + word.value
 
@@ -327,7 +327,7 @@ def _direction(words: Words) -> tuple[Direction, int | None]:
     if word in ("ABSOLUTE", "RELATIVE"):
         number = _integer(words)
         if number is None:
-            raise Unreadable(f"{word} needs a number", "Write the number of a row.", words.next)
+            raise UnreadableStatement(f"{word} needs a number", "Write the number of a row.", words.next)
         return ("absolute" if word == "ABSOLUTE" else "relative"), number
     direction: Direction = "backward" if word == "BACKWARD" else "forward"
     if word and words.take("ALL"):
@@ -343,7 +343,7 @@ def _integer(words: Words) -> int | None:
     word = words.next
     if word is None or word.kind is not WordKind.NUMBER or not word.value.isdigit():
         if negative:
-            raise Unreadable("a number was expected here", "Write how many rows.", word)
+            raise UnreadableStatement("a number was expected here", "Write how many rows.", word)
         return None
     words.any()
     number = int(word.value[:18])
@@ -364,7 +364,7 @@ def read_deallocate(head: str, words: Words) -> Command:
 
 def _dropped(tag: str, words: Words) -> Command:
     everything = bool(words.take("ALL"))
-    dropped = Dropped(None if everything else words.name())
+    dropped = ByName(None if everything else words.name())
     words.end()
     return f"{tag} ALL" if everything else tag, dropped
 
@@ -373,7 +373,7 @@ def read_discard(head: str, words: Words) -> Command:
     """DISCARD ALL and its parts."""
     what = words.take("ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY")
     if not what:
-        raise Unreadable("DISCARD needs to know what", "Write DISCARD ALL.", words.next)
+        raise UnreadableStatement("DISCARD needs to know what", "Write DISCARD ALL.", words.next)
     words.end()
     return f"{head} TEMP" if what == "TEMPORARY" else f"{head} {what}", None
 
@@ -432,7 +432,7 @@ def types_of(words: Sequence[Word]) -> tuple[int, ...]:
         oid = _TYPES.get(" ".join(word.value for word in part))
         if oid is None:
             hint = "Use names such as integer, float8, text or date without a length, or leave the types out."
-            raise Unreadable("questions can't use this type", hint, part[0] if part else words[0])
+            raise UnreadableStatement("questions can't use this type", hint, part[0] if part else words[0])
         found.append(oid)
     return tuple(found)
 

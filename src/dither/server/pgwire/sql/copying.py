@@ -12,7 +12,7 @@ import pyarrow as pa
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.protocol.errors import failure
 from dither.server.pgwire.protocol.messages import message, row_body
-from dither.server.pgwire.sql.commands import CopyOut, Format, Unreadable, Words
+from dither.server.pgwire.sql.commands import CopyOut, Format, UnreadableStatement, Words
 from dither.server.pgwire.sql.lexer import Word, WordKind
 
 _FORMATS: dict[str, Format] = {"text": "text", "csv": "csv", "binary": "binary"}
@@ -38,7 +38,9 @@ def read_copy(words: Words) -> tuple[list[Word], CopyOut | None]:
         return [], None
     closing, question = words.rest[1:2], words.inside()
     if not question:
-        raise Unreadable("there is no query between the parentheses", "Write COPY (SELECT …) TO STDOUT.", closing[0])
+        raise UnreadableStatement(
+            "there is no query between the parentheses", "Write COPY (SELECT …) TO STDOUT.", closing[0]
+        )
     words.expect("TO", "Write COPY (SELECT …) TO STDOUT.")
     return question, _options(words) if words.take("STDOUT") else None
 
@@ -59,12 +61,12 @@ def _options(words: Words) -> CopyOut:
     while True:
         word = words.any()
         if word.keyword not in (*_OLD, "FORMAT", "FORCE_QUOTE") or word.keyword in ("BINARY", "CSV", "FORCE"):
-            raise Unreadable("this option of COPY isn't known", _KNOWN, word)
+            raise UnreadableStatement("this option of COPY isn't known", _KNOWN, word)
         options = _with(options, word.keyword, words)
         if words.take_symbol(")"):
             break
         if not words.take_symbol(","):
-            raise Unreadable("a comma was expected between options", "Write (FORMAT csv, HEADER).", words.next)
+            raise UnreadableStatement("a comma was expected between options", "Write (FORMAT csv, HEADER).", words.next)
     words.end()
     return options
 
@@ -82,7 +84,7 @@ def _format(words: Words) -> Format:
     word = words.any()
     found = _FORMATS.get(word.value.lower())
     if found is None or word.kind not in (WordKind.WORD, WordKind.STRING, WordKind.QUOTED):
-        raise Unreadable("this format isn't known", "Use text, csv or binary.", word)
+        raise UnreadableStatement("this format isn't known", "Use text, csv or binary.", word)
     return found
 
 
@@ -95,13 +97,13 @@ def _switch(words: Words) -> bool:
         return True
     if word.value.upper() in _FALSE:
         return False
-    raise Unreadable("HEADER is true or false here", "Write HEADER or HEADER false.", word)
+    raise UnreadableStatement("HEADER is true or false here", "Write HEADER or HEADER false.", word)
 
 
 def _text(words: Words) -> str:
     word = words.any()
     if word.kind is not WordKind.STRING:
-        raise Unreadable("a text in quotes was expected here", "Put it between single quotes.", word)
+        raise UnreadableStatement("a text in quotes was expected here", "Put it between single quotes.", word)
     # E'\t' is how people write a tab
     return _ESCAPES.get(word.value, word.value)
 
@@ -109,12 +111,12 @@ def _text(words: Words) -> str:
 def _every_column(words: Words) -> bool:
     if words.take_symbol("*"):
         return True
-    raise Unreadable("FORCE_QUOTE needs *", "Write FORCE_QUOTE *.", words.next)
+    raise UnreadableStatement("FORCE_QUOTE needs *", "Write FORCE_QUOTE *.", words.next)
 
 
 def _expect_utf8(word: Word) -> None:
     if word.value.lower() not in _UTF8:
-        raise Unreadable("answers are written in UTF-8", "Leave ENCODING out.", word)
+        raise UnreadableStatement("answers are written in UTF-8", "Leave ENCODING out.", word)
 
 
 # the field that each option fills, and what reads it
@@ -170,13 +172,13 @@ class CopyWriter:
         """The format on the wire: 1 for binary."""
         return 1 if self._format == "binary" else 0
 
-    def start(self, columns: Sequence[types.Column]) -> bytes:
+    def start(self, columns: Sequence[types.WireColumn]) -> bytes:
         """What comes before the first row."""
         if self._format == "binary":
             return BINARY_HEADER
         return self._line([column.name for column in columns], header=True) if self._header else b""
 
-    def rows(self, table: pa.Table, columns: Sequence[types.Column]) -> Iterator[bytes]:
+    def rows(self, table: pa.Table, columns: Sequence[types.WireColumn]) -> Iterator[bytes]:
         """CopyData messages, one for each row, in parts that don't take long each."""
         before = self.start(columns)
         for rows in types.encoded_rows(table, columns, [self.form] * len(columns)):

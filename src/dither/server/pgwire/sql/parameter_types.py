@@ -19,7 +19,7 @@ from dither.query.schema import Schema
 from dither.query.sql.parser.parse import PrivacyClause, parse
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.sql.parameters import Placeholder, fill, misplaced
-from dither.server.problems import Problem, ServerRefusal
+from dither.server.problems import ServerProblem, ServerRefusal
 
 _STAND_IN = "dither_parameter_"
 _MOST_STEPS_EACH = 2
@@ -193,7 +193,7 @@ class _Names:
 def _unknown(number: int) -> ServerRefusal:
     title = f"could not determine data type of parameter ${number}"
     hint = "Number parameters $1, $2 and so on, and leave none out."
-    return ServerRefusal(Problem(code="parameter", sqlstate="42P18", title=title, hint=hint))
+    return ServerRefusal(ServerProblem(code="parameter", sqlstate="42P18", title=title, hint=hint))
 
 
 def _number(node: exp.Column) -> int | None:

@@ -21,19 +21,13 @@ from dither.query.sql.parser.parse import Dialect
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.protocol.values import Null, Parameter
 from dither.server.pgwire.sql import lexer
-from dither.server.problems import Problem, ServerRefusal
+from dither.server.problems import ServerProblem, ServerRefusal
 
 MOST_PARAMETERS = 65535
 _WORDS = {
-    "NULL": TokenType.NULL,
+    **{word: TokenType[word] for word in ("NULL", "BOOLEAN", "BIGINT", "DOUBLE", "TRUE", "FALSE", "DATE")},
     "CAST": TokenType.VAR,
     "AS": TokenType.ALIAS,
-    "BOOLEAN": TokenType.BOOLEAN,
-    "BIGINT": TokenType.BIGINT,
-    "DOUBLE": TokenType.DOUBLE,
-    "TRUE": TokenType.TRUE,
-    "FALSE": TokenType.FALSE,
-    "DATE": TokenType.DATE,
     "TIMESTAMP": TokenType.TIMESTAMPNTZ,
     "(": TokenType.L_PAREN,
     ")": TokenType.R_PAREN,
@@ -224,9 +218,9 @@ def _expect_words(text: str, expected: Sequence[tuple[int, str]]) -> None:
 def misplaced() -> ServerRefusal:
     """A placeholder isn't where a value can be: as a name, or within a word."""
     title, hint = "a parameter stands where no value can be put", "Write the value itself into the question."
-    return ServerRefusal(Problem(code="parameter", sqlstate="42601", title=title, hint=hint))
+    return ServerRefusal(ServerProblem(code="parameter", sqlstate="42601", title=title, hint=hint))
 
 
 def _unknown(place: Placeholder) -> ServerRefusal:
     title, hint = f"there is no parameter ${place.number}", "Give a value for each of $1, $2 and so on."
-    return ServerRefusal(Problem(code="parameter", sqlstate="42P02", title=title, hint=hint))
+    return ServerRefusal(ServerProblem(code="parameter", sqlstate="42P02", title=title, hint=hint))

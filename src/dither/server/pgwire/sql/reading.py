@@ -1,6 +1,6 @@
 """Reading what clients send: beside the event loop, in turn, and no more than an analyst may ask for.
 
-The loop serves everybody, and whoever cancels or revokes a token needs it too. So texts of SQL are read in threads, one
+The loop serves all clients, and cancelling or revoking a token needs it too. So texts of SQL are read in threads, one
 at a time for each analyst, over however many connections; and each text counts before it is read.
 """
 
@@ -40,7 +40,7 @@ def _memory(most: int, room: int) -> Memory[tuple[T, int]]:
     return Memory(most, room=room, size=lambda kept: kept[1])
 
 
-class Reading:
+class AnalystReading:
     """Reads for one analyst, over however many connections.
 
     What is known is kept apart for each: how long a text takes would show whether others had sent it.
@@ -51,7 +51,7 @@ class Reading:
         self._short, self._long, self._round = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self._split: Memory[tuple[tuple[Statement, ...], int]] = _memory(MOST_KEPT, ROOM)
         self._typed: Memory[tuple[Typed, int]] = _memory(MOST_KEPT, ROOM)
-        self._described: Memory[tuple[tuple[types.Column, ...], int]] = _memory(MOST_DESCRIBED, ROOM_DESCRIBED)
+        self._described: Memory[tuple[tuple[types.WireColumn, ...], int]] = _memory(MOST_DESCRIBED, ROOM_DESCRIBED)
 
     async def statements(self, text: str, router: Router) -> tuple[Statement, ...]:
         """The statements of a message."""
@@ -76,8 +76,8 @@ class Reading:
         return found
 
     async def columns_of(
-        self, text: str, kinds: tuple[int, ...], price: Callable[[], Awaitable[tuple[types.Column, ...]]]
-    ) -> tuple[types.Column, ...]:
+        self, text: str, kinds: tuple[int, ...], price: Callable[[], Awaitable[tuple[types.WireColumn, ...]]]
+    ) -> tuple[types.WireColumn, ...]:
         """The columns of a question's answer; ``kinds`` are the types of its parameters, where values are made up."""
         known = self._described.get(self._analyst, (text, kinds))
         if known is not None:

@@ -19,7 +19,7 @@ from dither.server.pgwire.sql.copying import read_copy
 from dither.server.pgwire.sql.lexer import TooManyWords, Unclosed, Word
 from dither.server.pgwire.sql.settings import setting_problem
 from dither.server.pgwire.sql.table_use import PolicyTables, Probe, Trees, probed
-from dither.server.problems import Problem
+from dither.server.problems import ServerProblem
 
 # Who answers a statement, or what it does to the session.
 Route = Enum(
@@ -34,10 +34,10 @@ Detail: TypeAlias = (
     | commands.CopyOut
     | commands.Cursor
     | commands.Fetch
-    | commands.Dropped
+    | commands.ByName
     | PrepareAs
     | commands.ExecuteNamed
-    | Problem
+    | ServerProblem
 )
 
 
@@ -75,7 +75,7 @@ _COMMANDS: dict[str, tuple[Route, Callable[[str, Words], Command]]] = {
 }
 _QUESTIONS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 # Statements that write, lock, load or signal. The shadow refuses most of them by itself; a role may change its own
-# settings, though, and whoever sends signals can talk to others.
+# settings, though, and signals would reach other sessions.
 _WRITES = (
     *("ALTER", "ANALYZE", "ANALYSE", "CALL", "CHECKPOINT", "CLUSTER", "COMMENT", "CREATE", "DELETE", "DO", "DROP"),
     *("GRANT", "IMPORT", "INSERT", "LISTEN", "LOAD", "LOCK", "MERGE", "NOTIFY", "REASSIGN", "REFRESH", "REINDEX"),
@@ -109,7 +109,7 @@ class Router:
         except TooManyWords:
             return [_too_long(text, f"a message may have at most {MOST_WORDS} words")]
         except Unclosed as problem:
-            refusal = Problem(
+            refusal = ServerProblem(
                 code="syntax",
                 title=problem.what,
                 hint="Close every quote and comment.",
@@ -141,7 +141,7 @@ class _Reading:
     def statement(self) -> Statement:
         try:
             return self._routed()
-        except commands.Unreadable as problem:
+        except commands.UnreadableStatement as problem:
             return self._refused("42601", "syntax", problem.what, problem.hint, problem.word)
         except RecursionError:
             return self._refused("54001", "too_deep", "the statement is nested too deeply", "Split it.")
@@ -273,31 +273,21 @@ class _Reading:
         tag: str = "SELECT",
         no_rows: bool = False,
     ) -> Statement:
-        return Statement(
-            route=route,
-            sql=self._sql,
-            offset=self._start,
-            tag=tag,
+        return replace(
+            self._made(route, tag, detail),
             question=self._tables.unqualified(words, self._message),
             question_offset=words[0].start,
             parameters=_highest_parameter(words),
             no_rows=no_rows,
-            detail=detail,
         )
 
     def _to_shadow(self) -> Statement:
-        return Statement(
-            route=Route.SHADOW,
-            sql=self._sql,
-            offset=self._start,
-            tag=self._head,
-            parameters=_highest_parameter(self._words),
-        )
+        return replace(self._made(Route.SHADOW, self._head), parameters=_highest_parameter(self._words))
 
     def _refused(self, sqlstate: str, code: str, title: str, hint: str = "", word: Word | None = None) -> Statement:
         position = None if word is None else _line_and_column(self._sql, word.start - self._start)
-        refusal = Problem(sqlstate=sqlstate, code=code, title=title, hint=hint, position=position)
-        return Statement(route=Route.REFUSED, sql=self._sql, offset=self._start, tag=self._head, detail=refusal)
+        problem = ServerProblem(sqlstate=sqlstate, code=code, title=title, hint=hint, position=position)
+        return self._made(Route.REFUSED, self._head, problem)
 
     # how a statement is read, by its first word; the others may be questions
     _READ: ClassVar[dict[str, Callable[[_Reading], Statement]]] = {
@@ -314,7 +304,7 @@ class _Reading:
 
 
 def _too_long(text: str, title: str) -> Statement:
-    refusal = Problem(sqlstate="54000", code="too_long", title=title, hint="Send them in several messages.")
+    refusal = ServerProblem(sqlstate="54000", code="too_long", title=title, hint="Send them in several messages.")
     return Statement(route=Route.REFUSED, sql=text, offset=0, detail=refusal)
 
 
