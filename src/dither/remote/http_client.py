@@ -144,10 +144,10 @@ class HttpClient:
 
         Args:
             sql: The question.
-            epsilon: How much ε to spend; without it and ``error``, the policy's default.
-            error: The half-width to reach with the smallest ε, for all noisy columns or by column.
-            weights: Shares of ε of the noisy columns, relative to each other.
-            confidence: How sure intervals are, above 0 and below 1.
+            epsilon: As for ``price``.
+            error: As for ``price``.
+            weights: As for ``price``.
+            confidence: As for ``price``.
 
         Raises:
             Refused: If it can't be asked, for public reasons; nothing is charged.
@@ -212,12 +212,12 @@ class HttpClient:
         """Ask the owner to approve a question that costs more than may be asked without; free.
 
         Args:
-            sql: The question; approved is this text with these terms, and no other.
+            sql: The question; approved is this text on these terms, and no other.
             why: A text for the owner.
-            epsilon: How much ε to spend, as for ``sql``.
-            error: The error to reach, as for ``sql``.
-            weights: Shares of the columns, as for ``sql``.
-            confidence: How sure intervals are, as for ``sql``.
+            epsilon: As for ``price``.
+            error: As for ``price``.
+            weights: As for ``price``.
+            confidence: As for ``price``.
         """
         body = _question(sql, epsilon=epsilon, error=error, weights=weights, confidence=confidence)
         return reading.request(self._json("POST", "/v1/requests/question", {**body, "why": why}))

@@ -13,33 +13,30 @@ from dither.server.http.formats import MediaType, expect_format, json_response
 from dither.server.wire.forms import AnswerForm, AnswerPageForm, QuoteForm
 
 MOST_ANSWERS = 200
+
+
+def _string(**more: object) -> dict[str, object]:
+    return {"type": "string", **more}
+
+
+ABOUT_CSV = "The table with a header; a noisy column n has its interval in n_low and n_high."
+ABOUT_ARROW = "The table; everything else is JSON in the schema's metadata under the key dither."
 ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The answer, in the format that Accept prefers.",
         "model": AnswerForm,
         "content": {
-            MediaType.CSV.value: {
-                "schema": {
-                    "type": "string",
-                    "description": "The table with a header; a noisy column n has its interval in n_low and n_high.",
-                }
-            },
-            MediaType.ARROW.value: {
-                "schema": {
-                    "type": "string",
-                    "format": "binary",
-                    "description": "The table; everything else is JSON in the schema's metadata under the key dither.",
-                }
-            },
+            MediaType.CSV.value: {"schema": _string(description=ABOUT_CSV)},
+            MediaType.ARROW.value: {"schema": _string(format="binary", description=ABOUT_ARROW)},
         },
         "headers": {
             "Dither-Receipt": {
                 "description": "The number of the receipt; not there where nothing was ever charged.",
-                "schema": {"type": "string"},
+                "schema": _string(),
             },
             "Dither-Older-Than-Data": {
                 "description": "There, and true, if the data has changed since this was answered.",
-                "schema": {"type": "string", "enum": ["true"]},
+                "schema": _string(enum=["true"]),
             },
         },
     }

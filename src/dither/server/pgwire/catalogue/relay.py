@@ -60,11 +60,15 @@ class Relay:
     @property
     def is_open(self) -> bool:
         """Whether the shadow was needed, and is still there."""
-        return self._connection is not None and not self._connection.closed
+        return self._live is not None
+
+    @property
+    def _live(self) -> ShadowConnection | None:
+        return None if self._connection is None or self._connection.closed else self._connection
 
     async def _opened(self) -> ShadowConnection:
-        if self._connection is not None and not self._connection.closed:
-            return self._connection
+        if self._live is not None:
+            return self._live
         if self._shadow is None:
             raise failure(
                 "0A000",
@@ -129,13 +133,13 @@ class Relay:
 
     async def sync(self) -> None:
         """End what the client's Sync ends, if the shadow had any part in it."""
-        if self._unsynced and self._connection is not None and not self._connection.closed:
-            await self._connection.sync()
+        if self._unsynced and self._live is not None:
+            await self._live.sync()
         self._unsynced = False
 
     async def mirror(self, sql: str) -> Reply | None:
         """Run in the shadow what concerns its session as well; nothing if it isn't open."""
-        return await self._connection.simple(sql) if self.is_open and self._connection is not None else None
+        return None if self._live is None else await self._live.simple(sql)
 
     async def mirror_transaction(self, statement: Statement, wanted: Transaction, tag: str) -> None:
         """Begin and end transactions in the shadow as here; one that failed here alone ends there in ROLLBACK."""
@@ -146,8 +150,8 @@ class Relay:
 
     async def cancel(self) -> None:
         """Stop what the shadow is doing."""
-        if self.is_open and self._connection is not None:
-            await self._connection.cancel()
+        if self._live is not None:
+            await self._live.cancel()
 
     async def close(self) -> None:
         """Hang up."""

@@ -151,13 +151,9 @@ def timestamp_text(value: dt.datetime) -> str:
     return text + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
 
 
-def _text_of(value: object) -> str:
+def _text_bytes(value: object) -> bytes:
     # text can't hold NUL in PostgreSQL, and clients would cut it there
-    return str(value).replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
+    return str(value).replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
 
 
 TEXT_FORMS: dict[int, Encoder] = {
@@ -166,7 +162,7 @@ TEXT_FORMS: dict[int, Encoder] = {
     FLOAT8: lambda value: float_text(value).encode(),
     DATE: lambda value: value.isoformat().encode(),
     TIMESTAMP: lambda value: timestamp_text(value).encode(),
-    TEXT: lambda value: _encoded(_text_of(value)),
+    TEXT: _text_bytes,
 }
 BINARY_FORMS: dict[int, Encoder] = {
     BOOL: lambda value: b"\1" if value else b"\0",
@@ -174,7 +170,7 @@ BINARY_FORMS: dict[int, Encoder] = {
     FLOAT8: struct.Struct("!d").pack,
     DATE: lambda value: struct.pack("!i", (value - DAY_ZERO).days),
     TIMESTAMP: lambda value: struct.pack("!q", (value - MOMENT_ZERO) // dt.timedelta(microseconds=1)),
-    TEXT: lambda value: _encoded(_text_of(value)),
+    TEXT: _text_bytes,
 }
 
 

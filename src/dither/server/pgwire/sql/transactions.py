@@ -9,10 +9,6 @@ IDLE, OPEN, FAILED = b"I", b"T", b"E"
 MOST_SAVEPOINTS = 1000
 
 
-def _none_open() -> WireReport:
-    return notice("there is no transaction in progress", severity="WARNING", sqlstate="25P01")
-
-
 class TransactionState:
     """Whether a transaction is open or has failed, and its savepoints, as PostgreSQL would have it."""
 
@@ -87,7 +83,8 @@ class TransactionState:
         return tag, None
 
     def _end(self, wanted: Transaction) -> tuple[str, WireReport | None]:
-        warning = _none_open() if self.status == IDLE else None
+        none_open = notice("there is no transaction in progress", severity="WARNING", sqlstate="25P01")
+        warning = none_open if self.status == IDLE else None
         if wanted.chain and self.status == IDLE:
             raise failure("25P01", "AND CHAIN can only be used in transaction blocks")
         tag = "ROLLBACK" if wanted.action == "rollback" or self.status == FAILED else "COMMIT"
