@@ -1,4 +1,5 @@
 from .http_client import (
+    HttpClient as HttpClient,
     ServerError as ServerError,
     TookTooLong as TookTooLong,
     Unreachable as Unreachable,
