@@ -48,8 +48,8 @@ from dither.curator import Curator, Terms
 from dither.ledger import Account, Amount, EntryKind
 from dither.policy import Policy
 from dither.privacy import PrivacyLoss
-from dither.server.limits import Limits
-from dither.server.run import Place, serve
+from dither.server.limits import ServerLimits
+from dither.server.run import Address, serve
 from serving import CONNECTIONS, REPEATED, SQL, Fresh, Told, http_load, post, quantiles, serving, shop, wire_client
 from slow_disk import with_slow_flushes
 from soak import faults, soak
@@ -73,7 +73,7 @@ def repeated(seconds: float) -> dict[str, Any]:
         }
 
 
-def ledger_alone(seconds: float, body: bytes, threads: int = Limits().workers) -> float:
+def ledger_alone(seconds: float, body: bytes, threads: int = ServerLimits().workers) -> float:
     """Questions a second that the ledger alone can reserve and record: with the loss, note and answer of this one."""
     asked = json.loads(body)
     with shop() as (directory, _), Curator.open(directory / "dither.toml") as curator:
@@ -218,8 +218,8 @@ def _timed(work: Callable[[], object], seconds: float) -> float:
 
 def forked(policy: str, ports: Any) -> None:
     """A server in a process that was forked with everything imported, so that starting it doesn't take seconds."""
-    limits = Limits(rate=1e6, burst=10**6)
-    serve(Policy.load(policy), Place(port=0, pg_port=None), limits=limits, started=lambda one: ports.send(one.url))
+    limits = ServerLimits(rate=1e6, burst=10**6)
+    serve(Policy.load(policy), Address(port=0, pg_port=None), limits=limits, started=lambda one: ports.send(one.url))
 
 
 def kills(count: int) -> dict[str, Any]:

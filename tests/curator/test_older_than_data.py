@@ -15,7 +15,7 @@ from dither.curator.execution import HEADER, Stored
 from dither.curator.results import OLDER
 from dither.privacy import PureLoss
 from dither.remote import reading
-from dither.server.http.formats import Answers, Format
+from dither.server.http.formats import Answers, MediaType
 from dither.server.wire.answers import answer_form, answer_to_arrow
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
@@ -103,7 +103,7 @@ def test_it_travels_on_the_wire(opened):
     answer = opened().curator.sql(COUNT, **ASKED)
     assert answer_form(answer)["older_than_data"] is False
     assert reading.answer(answer_to_arrow(answer)).older_than_data is False
-    for form in Format:
+    for form in MediaType:
         for older in (False, True):
             told = asyncio.run(Answers().response(replace(answer, older_than_data=older), form))
             assert told.headers.get("Dither-Older-Than-Data") == ("true" if older else None)

@@ -16,9 +16,9 @@ import dither as dp
 from dither.curator import OWNER, Curator, Request
 from dither.errors import InvalidParameter
 from dither.ledger import EntryKind
-from dither.remote import Client
+from dither.remote import HttpClient
 from dither.server.app import make_app
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.service import Service
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
@@ -271,13 +271,13 @@ def test_the_client_can_do_all_that_the_api_offers(asking, monkeypatch):
     curator, ana, owner = asking
     number = ana.sql(COUNT, epsilon=0.1).receipt.number
     sent = []
-    really = Client._request
+    really = HttpClient._request
 
     def noted(self, method, path, **more):
         sent.append((method.lower(), path.partition("?")[0]))
         return really(self, method, path, **more)
 
-    monkeypatch.setattr(Client, "_request", noted)
+    monkeypatch.setattr(HttpClient, "_request", noted)
     ana.price(COUNT)
     ana.sql(COUNT)
     for free in (ana.budget, ana.answers, ana.history, ana.guarantee, ana.schema, ana.whoami, ana.requests):
@@ -334,7 +334,7 @@ def test_who_goes_away_does_not_stop_the_question(url, tokens, curator, monkeypa
 def test_a_question_that_takes_too_long_for_the_server(serve, curator, access, tokens, monkeypatch):
     held = threading.Event()
     monkeypatch.setattr(curator, "sql", lambda *arguments, **more: held.wait(20))
-    service = Service(curator, Limits(patience=0.1))
+    service = Service(curator, ServerLimits(patience=0.1))
     with dp.client(serve(make_app(service, access, pages=False)), tokens["ana"]) as ana:
         with pytest.raises(TimeoutError, match="isn't charged twice") as late:
             ana.sql(COUNT, epsilon=0.1)

@@ -18,9 +18,9 @@ from dither.errors import Failed, InvalidPolicy, LedgerUncertain, OutOfBudget, R
 from dither.policy import Policy
 from dither.server.auth.identity import Identity, Scope
 from dither.server.auth.tokens import TokenFile
-from dither.server.limits import Limits
-from dither.server.run import Place, access_path, running
-from dither.server.service import Service, Wanted
+from dither.server.limits import ServerLimits
+from dither.server.run import Address, access_path, running
+from dither.server.service import AskedQuestion, Service
 from dither.server.workers.frames import LENGTH, framed
 from dither.server.workers.pool import Crew
 from dither.server.workers.worker import _answer
@@ -30,8 +30,8 @@ BOB = Identity(analyst="bob", scope=Scope.ASK, token="2")
 COUNT = "SELECT COUNT(*) AS n FROM orders"
 
 
-def question(number: int) -> Wanted:
-    return Wanted(sql=f"SELECT COUNT(*) AS n FROM orders WHERE amount < {number + 1}", epsilon="0.01")
+def question(number: int) -> AskedQuestion:
+    return AskedQuestion(sql=f"SELECT COUNT(*) AS n FROM orders WHERE amount < {number + 1}", epsilon="0.01")
 
 
 def processes(crew: Crew) -> list[subprocess.Popen[bytes]]:
@@ -61,12 +61,12 @@ def test_many_questions_at_once_are_charged_once_each(shop, with_crew):
 def test_refusals_keep_their_place_and_hint(shop, with_crew):
     async def story(service, _):
         with pytest.raises(Refused) as refused:
-            await service.ask(ANA, Wanted(sql="SELECT secret FROM orders", epsilon="0.1"))
+            await service.ask(ANA, AskedQuestion(sql="SELECT secret FROM orders", epsilon="0.1"))
         with pytest.raises(Refused) as unknown:
             await service.ask(replace(ANA, analyst="nobody"), question(1))
-        await service.ask(BOB, Wanted(sql=COUNT, epsilon="0.5"))
+        await service.ask(BOB, AskedQuestion(sql=COUNT, epsilon="0.5"))
         with pytest.raises(OutOfBudget, match="left"):
-            await service.ask(BOB, Wanted(sql=COUNT, epsilon="0.4"))
+            await service.ask(BOB, AskedQuestion(sql=COUNT, epsilon="0.4"))
         return refused.value, unknown.value
 
     with Curator.open(shop / "dither.toml") as curator, pytest.raises(Refused) as here:
@@ -172,9 +172,9 @@ def test_a_server_with_more_processes(shop):
         token = tokens.create("ana", Scope.ASK)[1]
 
     async def story():
-        limits = Limits(processes=1)
+        limits = ServerLimits(processes=1)
         async with (
-            running(policy, Place(port=0, pg_port=None), limits=limits) as server,
+            running(policy, Address(port=0, pg_port=None), limits=limits) as server,
             httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as client,
         ):
             body = {"sql": COUNT, "epsilon": "0.1"}

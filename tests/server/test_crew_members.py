@@ -19,7 +19,7 @@ from dither.errors import DitherError, Failed, SourceError
 from dither.policy import Policy
 from dither.query.intake import TableReport
 from dither.server.auth.identity import Identity, Scope
-from dither.server.service import Wanted
+from dither.server.service import AskedQuestion
 from dither.server.workers import pool as crews
 from dither.server.workers.pool import Crew
 
@@ -51,8 +51,8 @@ amount = { type = "double", between = [0, 50], step = 0.5 }
 BREAKS = "SELECT COUNT(*) AS n FROM orders WHERE lower(place) = 'a'"
 
 
-def question(number: int) -> Wanted:
-    return Wanted(sql=f"SELECT COUNT(*) AS n FROM orders WHERE amount < {number + 1}", epsilon="0.01")
+def question(number: int) -> AskedQuestion:
+    return AskedQuestion(sql=f"SELECT COUNT(*) AS n FROM orders WHERE amount < {number + 1}", epsilon="0.01")
 
 
 def texts(values: list[bytes]) -> pa.Array:
@@ -111,7 +111,7 @@ def test_a_failure_that_leaves_the_engine_usable_is_none_that_breaks_it(shop):
 def test_a_member_whose_engine_broke_is_replaced(poisoned, with_crew):
     async def story(service, crew):
         with pytest.raises(Failed):
-            await service.ask(ANA, Wanted(sql=BREAKS, epsilon="0.1"))
+            await service.ask(ANA, AskedQuestion(sql=BREAKS, epsilon="0.1"))
         while not crew.restarts:
             await asyncio.sleep(0.02)
         answers = [await service.ask(ANA, question(number)) for number in range(4)]
@@ -176,8 +176,8 @@ SERVE = """
     from pathlib import Path
     from dither.policy import Policy
     from dither.server.workers import pool as crews
-    from dither.server.run import Place, serve
-    from dither.server.limits import Limits
+    from dither.server.run import Address, serve
+    from dither.server.limits import ServerLimits
 
     def sleeper():
         ours, theirs = crews.socket.socketpair()
@@ -188,7 +188,7 @@ SERVE = """
         return ours, process
 
     crews._process = sleeper
-    serve(Policy.load(sys.argv[1]), Place(port=0, pg_port=None), started=print, limits=Limits(processes=1))
+    serve(Policy.load(sys.argv[1]), Address(port=0, pg_port=None), started=print, limits=ServerLimits(processes=1))
     print("stopped", flush=True)
 """
 

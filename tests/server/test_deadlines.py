@@ -8,8 +8,8 @@ import pytest
 
 import dither as dp
 from dither.curator import Curator
-from dither.server.limits import Limits
-from dither.server.run import Place, background
+from dither.server.limits import ServerLimits
+from dither.server.run import Address, background
 
 HEAD = b"POST /v1/ask HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer x\r\n"
 GOOD = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -20,16 +20,16 @@ def address(tmp_path_factory, shop_data):
     directory = tmp_path_factory.mktemp("deadlines")
     for name in ("shop.duckdb", "dither.toml"):
         (directory / name).write_bytes(shop_data.with_name(name).read_bytes())
-    limits = Limits(slowest=1.0, sign_in=1.0, connections=20, strangers=40, each_address=30)
-    with background(directory / "dither.toml", Place(port=0, pg_port=None), limits=limits) as server:
+    limits = ServerLimits(slowest=1.0, sign_in=1.0, connections=20, strangers=40, each_address=30)
+    with background(directory / "dither.toml", Address(port=0, pg_port=None), limits=limits) as server:
         yield "127.0.0.1", int(server.url.rsplit(":", 1)[1])
 
 
 @pytest.fixture
 def patient(shop):
     """A server with as few places, whose deadlines nothing comes near to."""
-    limits = Limits(slowest=600.0, sign_in=600.0, connections=20, strangers=40, each_address=30)
-    with background(shop / "dither.toml", Place(port=0, pg_port=None), limits=limits) as server:
+    limits = ServerLimits(slowest=600.0, sign_in=600.0, connections=20, strangers=40, each_address=30)
+    with background(shop / "dither.toml", Address(port=0, pg_port=None), limits=limits) as server:
         yield "127.0.0.1", int(server.url.rsplit(":", 1)[1])
 
 
@@ -150,9 +150,9 @@ def test_whoever_had_begun_to_ask_is_told_why_they_have_to_go(patient):
 
 def test_places_for_who_is_signed_in(shop):
     """Half of them at most for one analyst; more are told to come back."""
-    limits = Limits(connections=2)
+    limits = ServerLimits(connections=2)
     with (
-        background(shop / "dither.toml", Place(port=0, pg_port=None), limits=limits) as server,
+        background(shop / "dither.toml", Address(port=0, pg_port=None), limits=limits) as server,
         contextlib.ExitStack() as stack,
     ):
         port = int(server.url.rsplit(":", 1)[1])
@@ -182,7 +182,7 @@ def test_places_for_who_is_signed_in(shop):
 def test_pages_that_nobody_reads(shop):
     """Far more than the two ends can hold in between."""
     with (
-        background(shop / "dither.toml", Place(port=0, pg_port=None), limits=Limits(slowest=1.0)) as server,
+        background(shop / "dither.toml", Address(port=0, pg_port=None), limits=ServerLimits(slowest=1.0)) as server,
         socket.socket() as link,
     ):
         address = ("127.0.0.1", int(server.url.rsplit(":", 1)[1]))
@@ -213,7 +213,7 @@ def test_long_questions_outlast_it(shop, monkeypatch):
 
     monkeypatch.setattr(Curator, "sql", slow)
     with (
-        background(shop / "dither.toml", Place(port=0, pg_port=None), limits=Limits(slowest=1.0)) as server,
+        background(shop / "dither.toml", Address(port=0, pg_port=None), limits=ServerLimits(slowest=1.0)) as server,
         dp.client(server.url, server.owner_token) as client,
     ):
         assert client.sql("SELECT COUNT(*) AS n FROM orders", epsilon="0.01").scalar() is not None

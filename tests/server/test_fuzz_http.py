@@ -23,8 +23,8 @@ import dither as dp
 from dither.curator.past.records import open_ledger
 from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile
-from dither.server.limits import Limits
-from dither.server.run import Place, access_path, background
+from dither.server.limits import ServerLimits
+from dither.server.run import Address, access_path, background
 
 NUMBER = int(os.environ.get("DITHER_FUZZ", "6000"))
 SEED = int(os.environ.get("DITHER_SEED", "20261"))
@@ -124,8 +124,8 @@ def served(tmp_path_factory, shop_data):
     logging.getLogger().addHandler(logs)
     with TokenFile.open(access_path(policy)) as access:
         tokens = {name: access.create(name, scope)[1] for name, scope in (("ana", Scope.ASK), ("looker", Scope.PRICE))}
-    limits = Limits(rate=1e6, burst=10**6, largest_request=200_000)
-    with background(policy, Place(port=0, pg_port=None), limits=limits) as server:
+    limits = ServerLimits(rate=1e6, burst=10**6, largest_request=200_000)
+    with background(policy, Address(port=0, pg_port=None), limits=limits) as server:
         port = int(server.url.rsplit(":", 1)[1])
         with dp.client(server.url, tokens["looker"]) as client:
             client.price(SQL, epsilon="0.2")  # which imports libraries

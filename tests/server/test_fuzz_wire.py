@@ -24,7 +24,7 @@ import dither as dp
 from dither.curator.past.records import open_ledger
 from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.run import access_path, background
 from support import raw_client as raw
 
@@ -80,7 +80,7 @@ def served(tmp_path_factory, shop_data):
     logging.getLogger().addHandler(logs)
     with TokenFile.open(access_path(policy)) as access:
         secret = access.create("looker", Scope.PRICE)[1]
-    with background(policy, limits=Limits(rate=1e6, burst=10**6, longest_message=100_000)) as server:
+    with background(policy, limits=ServerLimits(rate=1e6, burst=10**6, longest_message=100_000)) as server:
         with raw.RawClient(server.pg_port) as client:
             client.sign_in("looker", secret)
             client.simple("EXPLAIN PRIVACY SELECT COUNT(*) AS n FROM orders")  # which imports libraries

@@ -22,7 +22,7 @@ from dither.curator import Answer, Bars, Cost, PublicReceipt
 from dither.ledger import Amount
 from dither.privacy import PureLoss
 from dither.server.app import make_app
-from dither.server.http.formats import Answers, Format
+from dither.server.http.formats import Answers, MediaType
 
 GOLDEN = Path(__file__).parent / "golden"
 COUNT = "SELECT COUNT(*) AS n FROM orders"
@@ -152,10 +152,10 @@ def test_an_answer_of_every_type_in_every_format():
         older_than_data=True,
     )
     found = {}
-    for wanted in Format:
+    for wanted in MediaType:
         response = asyncio.run(Answers().response(answer, wanted))
         body = bytes(response.body)
-        if wanted is Format.ARROW:
+        if wanted is MediaType.ARROW:
             with pa.ipc.open_stream(pa.BufferReader(body)) as stream:
                 schema = stream.schema
             body = b"\n".join([str(schema.remove_metadata()).encode(), schema.metadata[b"dither"]])

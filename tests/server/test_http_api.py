@@ -12,7 +12,7 @@ from dither.curator import Curator
 from dither.ledger import EntryKind
 from dither.remote import reading
 from dither.server.app import make_app
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.service import Service
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
@@ -305,7 +305,7 @@ def test_approvals(shop_with, access, tokens):
 
 
 def test_who_asks_too_often_is_told_when_to_come_back(curator, access, tokens):
-    service = Service(curator, Limits(rate=0.5, burst=2))
+    service = Service(curator, ServerLimits(rate=0.5, burst=2))
     call = caller(service, access, tokens)
     assert [call("GET", "/v1/whoami").status_code for _ in range(2)] == [200, 200]
     refused = call("POST", "/v1/ask", json=QUESTION)

@@ -14,8 +14,8 @@ from dither.server.http.formats import (
     MOST_ANSWERS_KEPT,
     MOST_CELLS_AT_ONCE,
     Answers,
-    Format,
-    Kept,
+    EncodedAnswers,
+    MediaType,
     expect_format,
     format_for,
 )
@@ -31,17 +31,17 @@ def answer_of(values, *, left="much", charged=True):
 @pytest.mark.parametrize(
     ("accept", "expected"),
     [
-        ("", Format.JSON),
-        ("*/*", Format.JSON),
-        ("application/*", Format.JSON),
-        ("text/*", Format.CSV),
-        ("text/csv", Format.CSV),
-        ("TEXT/CSV; charset=utf-8", Format.CSV),
-        ("application/vnd.apache.arrow.stream", Format.ARROW),
-        ("application/vnd.apache.arrow.stream, application/json;q=0.9", Format.ARROW),
-        ("application/json;q=0.2, text/csv;q=0.8", Format.CSV),
-        ("application/json;q=0, */*", Format.CSV),
-        ("text/html, */*;q=0.1", Format.JSON),
+        ("", MediaType.JSON),
+        ("*/*", MediaType.JSON),
+        ("application/*", MediaType.JSON),
+        ("text/*", MediaType.CSV),
+        ("text/csv", MediaType.CSV),
+        ("TEXT/CSV; charset=utf-8", MediaType.CSV),
+        ("application/vnd.apache.arrow.stream", MediaType.ARROW),
+        ("application/vnd.apache.arrow.stream, application/json;q=0.9", MediaType.ARROW),
+        ("application/json;q=0.2, text/csv;q=0.8", MediaType.CSV),
+        ("application/json;q=0, */*", MediaType.CSV),
+        ("text/html, */*;q=0.1", MediaType.JSON),
         ("text/*;q=0.9, text/csv;q=0", None),
         ("text/csv;q=2", None),
         ("text/csv;q=oops", None),
@@ -59,7 +59,7 @@ def test_accept_decides_the_format(accept, expected):
         assert "text/csv" in refused.value.problem.hint
 
 
-def body_of(writer, answer, wanted=Format.JSON):
+def body_of(writer, answer, wanted=MediaType.JSON):
     return bytes(asyncio.run(writer.response(answer, wanted)).body)
 
 
@@ -96,7 +96,7 @@ def test_equal_tables_are_not_the_same_table():
 
 
 def test_little_is_kept():
-    kept = Kept(largest=10, most=25)
+    kept = EncodedAnswers(largest=10, most=25)
     some = [answer_of([number]) for number in range(4)]
     for one in some[:3]:
         kept.keep(one, b"0123456789")
@@ -130,7 +130,7 @@ def test_large_answers_are_encoded_elsewhere(monkeypatch):
 
     monkeypatch.setattr(asyncio, "to_thread", elsewhere)
     large = answer_of(list(range(MOST_CELLS_AT_ONCE + 1)))
-    for wanted in Format:
+    for wanted in MediaType:
         body_of(Answers(), large, wanted)
         body_of(Answers(), answer_of([1]), wanted)
-    assert len(sent) == len(Format)
+    assert len(sent) == len(MediaType)

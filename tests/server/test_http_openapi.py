@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from dither.server.app import OPENAPI, make_app
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.service import Service
 
 CHECKS = (
@@ -33,7 +33,7 @@ NEEDS_NO_TOKEN = {("/health", "get")}
 
 @pytest.fixture
 def app(curator, access):
-    service = Service(curator, Limits(rate=1e6, burst=10**6))
+    service = Service(curator, ServerLimits(rate=1e6, burst=10**6))
     yield make_app(service, access, pages=False)
     service.close()
 

@@ -23,7 +23,7 @@ from dither.errors import (
 )
 from dither.server.app import make_app
 from dither.server.auth.identity import Identity, Scope
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.service import Service
 
 SECRET = "/srv/secret/orders.duckdb: row ('Anna', 42) of SELECT name FROM people"
@@ -66,7 +66,7 @@ def serve():
     services = []
 
     def made(curator=None, **settings):
-        service = Service(curator or Broken(RuntimeError(SECRET)), Limits(largest_request=LARGEST, patience=0.2))
+        service = Service(curator or Broken(RuntimeError(SECRET)), ServerLimits(largest_request=LARGEST, patience=0.2))
         services.append(service)
         app = make_app(service, Tokens(), pages=False, **settings)
 

@@ -1,5 +1,6 @@
 """A client reads an answer by the columns that it was told: what is sent is of those types, or nothing is charged."""
 
+import asyncio
 import contextlib
 import struct
 from dataclasses import replace
@@ -7,8 +8,10 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from dither.server.observe.metrics import Metrics
 from dither.server.pgwire.protocol import types
-from dither.server.pgwire.sql.reading import Kept
+from dither.server.pgwire.sql.reading import AnalystReading
+from dither.server.traffic.rate_limit import Rate
 from support import raw_client as raw
 
 FLOAT8, INT8, TEXT, DATE, BOOL = 701, 20, 25, 1082, 16
@@ -256,12 +259,24 @@ def test_the_columns_of_values_are_looked_up_once(client, counting):
 
 
 def test_texts_and_values_are_kept_apart():
-    described, whole, float8 = Kept(), (types.Column(name="x", oid=INT8),), (types.Column(name="x", oid=FLOAT8),)
-    described.keep(("SELECT $1", (FLOAT8,)), float8, size=10)
-    described.keep(("SELECT CAST(NULL AS DOUBLE)", ()), whole, size=30)
-    assert described.get(("SELECT $1", (FLOAT8,))) == float8
-    assert described.get(("SELECT $1", (INT8,))) is None
-    assert described.get(("SELECT CAST(NULL AS DOUBLE)", ())) == whole
+    whole, float8 = (types.WireColumn(name="x", oid=INT8),), (types.WireColumn(name="x", oid=FLOAT8),)
+
+    async def story():
+        reading = AnalystReading("ana", Rate(rate=1.0, burst=1), Metrics())
+
+        async def columns(text, kinds, found):
+            async def price():
+                return found
+
+            return await reading.columns_of(text, kinds, price)
+
+        assert await columns("SELECT $1", (FLOAT8,), float8) == float8
+        assert await columns("SELECT CAST(NULL AS DOUBLE)", (), whole) == whole
+        assert await columns("SELECT $1", (FLOAT8,), None) == float8
+        assert await columns("SELECT $1", (INT8,), None) is None
+        assert await columns("SELECT CAST(NULL AS DOUBLE)", (), None) == whole
+
+    asyncio.run(story())
 
 
 @contextlib.contextmanager
@@ -296,7 +311,7 @@ def test_an_answer_that_turns_out_to_be_of_another_type(served, client, value, s
 
 def test_which_types_can_be_sent_as_which():
     def column(oid):
-        return [types.Column(name="x", oid=oid)]
+        return [types.WireColumn(name="x", oid=oid)]
 
     oids = sorted(types.OF_KIND.values())
     for found in oids:

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from dither.curator import Curator
 from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile
-from dither.server.pgwire.protocol.errors import Asking, hint_of
+from dither.server.pgwire.protocol.errors import HowAsked, hint_of
 from dither.server.pgwire.session.questions import shown_epsilon
 from support import raw_client as raw
 
@@ -120,12 +120,12 @@ def test_every_hint_of_this_protocol_names_a_setting_or_the_owner():
     codes = ["epsilon_missing", "epsilon_too_large", "epsilon_too_small", "budget_too_small", "error_unknown"]
     codes += ["error_unreachable", "unknown_weight", "needs_approval", "unknown_analyst"]
     for code in codes:
-        for asking in (Asking(), Asking(for_error=True), Asking(most=Fraction(1, 20))):
+        for asking in (HowAsked(), HowAsked(for_error=True), HowAsked(most=Fraction(1, 20))):
             hint = hint_of(code, asking)
             assert re.search(r"SET dp\.(epsilon|error|weights)|owner", hint)
             assert not PYTHON.search(hint)
     # no example is more than may be spent
-    assert hint_of("epsilon_missing", Asking(most=Fraction(1, 20))).startswith("SET dp.epsilon = 0.05 (at most 0.05)")
+    assert hint_of("epsilon_missing", HowAsked(most=Fraction(1, 20))).startswith("SET dp.epsilon = 0.05 (at most 0.05)")
 
 
 # ---------------------------------------------------------------------- SHOW

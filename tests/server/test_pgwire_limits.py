@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import psycopg
 import pytest
 
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.pgwire.catalogue.shadow import Reply
 from dither.server.pgwire.protocol.connection import Patience
 from dither.server.pgwire.session import portals
@@ -59,7 +59,7 @@ def served(shop):
 
 def test_a_client_too_many_is_answered_about_encryption_first(served):
     with (
-        served(Limits(connections=1)) as found,
+        served(ServerLimits(connections=1)) as found,
         raw.RawClient(found.port) as first,
     ):
         first.sign_in("ana", found.tokens["ana"])
@@ -80,7 +80,7 @@ def test_a_client_too_many_is_answered_about_encryption_first(served):
 def test_those_turned_away_hold_no_place_and_have_only_so_long(served):
     patience = Patience(sign_in=0.3, closing=0.2)
     with (
-        served(Limits(connections=1), patience=patience) as found,
+        served(ServerLimits(connections=1), patience=patience) as found,
         raw.RawClient(found.port) as first,
     ):
         first.sign_in("ana", found.tokens["ana"])
@@ -97,7 +97,7 @@ def test_those_turned_away_hold_no_place_and_have_only_so_long(served):
 
 
 def test_whoever_came_too_early_gets_a_place_that_came_free_before_their_startup_message(served):
-    with served(Limits(connections=1)) as found, raw.RawClient(found.port) as first:
+    with served(ServerLimits(connections=1)) as found, raw.RawClient(found.port) as first:
         first.sign_in("ana", found.tokens["ana"])
         with raw.RawClient(found.port) as second:
             until(lambda: found.server.connections == 2)
@@ -111,7 +111,7 @@ def test_whoever_came_too_early_gets_a_place_that_came_free_before_their_startup
 
 
 def test_whoever_says_nothing_has_no_place_of_those_who_sign_in(served):
-    with served(Limits(connections=1, strangers=3, each_address=3)) as found:
+    with served(ServerLimits(connections=1, strangers=3, each_address=3)) as found:
         with raw.RawClient(found.port) as first, raw.RawClient(found.port), raw.RawClient(found.port):
             until(lambda: found.server.connections == 3)
             # the one who has been there for longest makes room, and is told why
@@ -128,7 +128,11 @@ def test_whoever_says_nothing_has_no_place_of_those_who_sign_in(served):
 
 def test_the_last_place_goes_to_who_signs_in_first(served):
     """Several may be signing in at once; whoever is too late is told so then."""
-    with served(Limits(connections=1)) as found, raw.RawClient(found.port) as late, raw.RawClient(found.port) as first:
+    with (
+        served(ServerLimits(connections=1)) as found,
+        raw.RawClient(found.port) as late,
+        raw.RawClient(found.port) as first,
+    ):
         late.send(raw.startup(user="bob", database="shop"))
         assert late.read().kind == b"R"
         first.sign_in("ana", found.tokens["ana"])
@@ -140,7 +144,7 @@ def test_the_last_place_goes_to_who_signs_in_first(served):
 
 def test_a_full_server_still_cancels(served):
     with (
-        served(Limits(connections=1)) as found,
+        served(ServerLimits(connections=1)) as found,
         raw.RawClient(found.port) as first,
     ):
         first.sign_in("ana", found.tokens["ana"])
@@ -187,7 +191,7 @@ class Catalogue:
 def limited(served):
     """A server that lets ask twice in a row, and the catalogue ten times, and then hardly ever."""
     shadow = Catalogue()
-    with served(Limits(rate=1e-6, burst=2), shadow=shadow) as found:
+    with served(ServerLimits(rate=1e-6, burst=2), shadow=shadow) as found:
         found.shadow = shadow
         yield found
 

@@ -11,14 +11,13 @@ from dither.errors import Refused
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 from dither.query.sql import parse
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.pgwire.catalogue import relay
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.session import preparing, session
-from dither.server.pgwire.sql import routing as statements, table_use as policy_tables
+from dither.server.pgwire.sql import reading, routing as statements, table_use as policy_tables
 from dither.server.pgwire.sql.parameter_types import guess_types
 from dither.server.pgwire.sql.parameters import placeholders
-from dither.server.pgwire.sql.reading import Kept
 from dither.server.pgwire.sql.routing import Route, Router
 from dither.server.problems import ServerRefusal
 from support import raw_client as raw
@@ -173,20 +172,20 @@ def test_a_message_has_only_so_many_words(router, monkeypatch):
 
 
 def test_what_is_kept_is_bounded_in_number_and_size():
-    kept = Kept(most=3, room=100, largest=50)
+    kept = reading._memory(5, 100)
+    for number in range(7):
+        kept.keep("ana", number, (str(number), 10))
+    assert [kept.get("ana", number) for number in range(7)] == [None, None, *((str(n), 10) for n in range(2, 7))]
+    kept.keep("ana", "large", ("x", 26))
+    assert kept.get("ana", "large") is None
+    assert kept.get("ana", 2) == ("2", 10)
     for number in range(5):
-        kept.keep(number, str(number), size=10)
-    assert [kept.get(number) for number in range(5)] == [None, None, "2", "3", "4"]
-    kept.keep("large", "x", size=51)
-    assert kept.get("large") is None
-    assert kept.get(2) == "2"
-    for number in range(3):
-        kept.keep(("half", number), "y", size=50)
-    assert [kept.get(("half", number)) for number in range(3)] == [None, "y", "y"]
-    assert kept.get(2) is None
+        kept.keep("ana", ("quarter", number), ("y", 25))
+    assert [kept.get("ana", ("quarter", number)) for number in range(5)] == [None, *[("y", 25)] * 4]
+    assert kept.get("ana", 2) is None
     # the same again takes no more room
-    kept.keep(("half", 2), "z", size=50)
-    assert [kept.get(("half", number)) for number in range(3)] == [None, "y", "z"]
+    kept.keep("ana", ("quarter", 4), ("z", 25))
+    assert [kept.get("ana", ("quarter", number)) for number in range(5)] == [None, *[("y", 25)] * 3, ("z", 25)]
 
 
 # ---------------------------------------------------------------------- a server
@@ -331,7 +330,7 @@ def test_messages_of_many_statements_arent_kept(served):
 
 def test_reading_has_a_limit_of_its_own(served):
     """Five times that of questions, over all connections; what is known needn't be read."""
-    with served(Limits(rate=1e-6, burst=2)) as found, contextlib.ExitStack() as stack:
+    with served(ServerLimits(rate=1e-6, burst=2)) as found, contextlib.ExitStack() as stack:
         first, second = signed_in(stack, found, "ana"), signed_in(stack, found, "ana")
         for number in range(10):
             client = (first, second)[number % 2]
@@ -349,7 +348,7 @@ def test_reading_has_a_limit_of_its_own(served):
 
 
 def test_long_texts_count_more(served):
-    with served(Limits(rate=1e-6, burst=2)) as found, contextlib.ExitStack() as stack:
+    with served(ServerLimits(rate=1e-6, burst=2)) as found, contextlib.ExitStack() as stack:
         ana, bob = signed_in(stack, found, "ana"), signed_in(stack, found, "bob")
         # one that counts more than there is left is still read, once
         assert raw.tags(ana.simple("BEGIN; COMMIT --" + " " * 50_000)) == ["BEGIN", "COMMIT"]
@@ -392,12 +391,12 @@ def test_many_connections_of_one_analyst_take_turns_on_the_loop(served, monkeypa
         before = set(found.server._sessions)
         bob = signed_in(stack, found, "bob")
         bob.simple("SHOW dp.epsilon")
-        heavy = session.Session._flush
+        heavy = session.ClientSession._flush
 
         turns, arrived = [0], []
         (process,) = set(found.server._sessions) - before
         his = found.server._sessions[process][1]
-        reader, handle, answered = his._wire._reader, session.Session._handle, []
+        reader, handle, answered = his._wire._reader, session.ClientSession._handle, []
         fed = reader.feed_data
 
         def arrive(content):
@@ -411,7 +410,7 @@ def test_many_connections_of_one_analyst_take_turns_on_the_loop(served, monkeypa
                 answered.append(turns[0])
 
         monkeypatch.setattr(reader, "feed_data", arrive)
-        monkeypatch.setattr(session.Session, "_handle", handled)
+        monkeypatch.setattr(session.ClientSession, "_handle", handled)
 
         async def slow(self, body):
             time.sleep(0.02)

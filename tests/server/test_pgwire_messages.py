@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dither.server.pgwire.protocol import messages
-from dither.server.pgwire.protocol.messages import Bind, Execute, Named, Parse, ProtocolError
+from dither.server.pgwire.protocol.messages import Bind, Parse, ProtocolError
 
 READERS = [
     messages.read_query,
@@ -46,15 +46,15 @@ def test_the_fields_of_clients_messages():
     assert messages.read_bind(BODIES[messages.read_bind]) == Bind(
         portal="p", statement="s", formats=(1,), values=(b"ab", None), results=(0,)
     )
-    assert messages.read_named(BODIES[messages.read_named]) == Named(portal=True, name="name")
-    assert messages.read_execute(BODIES[messages.read_execute]) == Execute(portal="p", rows=7)
+    assert messages.read_named(BODIES[messages.read_named]) == (True, "name")
+    assert messages.read_execute(BODIES[messages.read_execute]) == ("p", 7)
     assert messages.read_startup(BODIES[messages.read_startup]) == {"user": "ana", "database": "shop"}
     assert messages.read_sasl_first(BODIES[messages.read_sasl_first]) == ("SCRAM-SHA-256", b"n,,")
 
 
 def test_types_are_unsigned_and_negative_row_numbers_mean_all():
     assert messages.read_parse(b"\0\0" + struct.pack("!hI", 1, 2**32 - 1)).types == (2**32 - 1,)
-    assert messages.read_execute(b"\0" + struct.pack("!i", -1)).rows == 0
+    assert messages.read_execute(b"\0" + struct.pack("!i", -1)) == ("", 0)
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from dither.server.pgwire.protocol.errors import WireError
 from dither.server.pgwire.protocol.types import columns_of
-from dither.server.pgwire.session.portals import Portal, Rows, formats_of
+from dither.server.pgwire.session.portals import Portal, ResultRows, formats_of
 from dither.server.pgwire.sql.commands import CopyOut, Fetch
 from dither.server.pgwire.sql.copying import CopyWriter
 from dither.server.pgwire.sql.parameters import BoundText
@@ -17,7 +17,7 @@ STATEMENT = Statement(route=Route.PRIVATE, sql="", offset=0)
 
 def portal(count):
     table = pa.table({"row": list(range(1, count + 1))})
-    rows = Rows(table=table, columns=columns_of(table.schema), word="SELECT")
+    rows = ResultRows(table=table, columns=columns_of(table.schema), word="SELECT")
     return Portal(statement=STATEMENT, bound=BoundText(text=""), rows=rows)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dither.server.pgwire.catalogue.shadow import Reply
-from dither.server.problems import Problem, ServerRefusal
+from dither.server.problems import ServerProblem, ServerRefusal
 from support import raw_client as raw
 
 CITIES = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city ORDER BY city"
@@ -38,7 +38,9 @@ class StandInConnection:
         self.log.append(sql)
         if "went_away" in sql:
             self.closed = True
-            raise ServerRefusal(Problem(status=503, sqlstate="57P01", code="gone", title="the catalogue went away"))
+            raise ServerRefusal(
+                ServerProblem(status=503, sqlstate="57P01", code="gone", title="the catalogue went away")
+            )
         if "fails" in sql:
             return Reply(messages=ERROR, failed=True)
         return Reply(messages=raw.message(b"C", b"SHADOW\0"), failed=False)

@@ -8,12 +8,12 @@ import pytest
 
 from dither.query.schema import Schema, TableFacts
 from dither.server.auth.identity import ScramChallenge
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.protocol.errors import WireError
 from dither.server.pgwire.protocol.values import InvalidValue, read_value
 from dither.server.pgwire.session import portals, session
-from dither.server.pgwire.session.portals import Names, Portal, Prepared, Rows
+from dither.server.pgwire.session.portals import Names, Portal, PreparedStatement, ResultRows
 from dither.server.pgwire.sql import lexer, routing as statements
 from dither.server.pgwire.sql.parameters import BoundText
 from dither.server.pgwire.sql.routing import Route, Router, Statement
@@ -156,10 +156,10 @@ def test_statements_of_a_session_have_so_many_characters_together(monkeypatch):
     # three of them are names
     monkeypatch.setattr(portals, "MOST_CHARACTERS", 103)
     names = Names(1000)
-    names.prepare("a", Prepared(statement=held("x" * 30, "y" * 30)))
+    names.prepare("a", PreparedStatement(statement=held("x" * 30, "y" * 30)))
     names.open("b", Portal(statement=held("x" * 10), bound=BoundText(text="z" * 20)))
     with pytest.raises(WireError, match="53400"):
-        names.prepare("c", Prepared(statement=held("x" * 11)))
+        names.prepare("c", PreparedStatement(statement=held("x" * 11)))
     with pytest.raises(WireError, match="53400"):
         names.open("d", Portal(statement=held(""), bound=BoundText(text="z" * 11)))
     assert set(names.statements) | set(names.portals) == {"a", "b"}
@@ -171,7 +171,7 @@ def test_answers_of_a_session_have_so_many_bytes_together(monkeypatch):
     names = Names(1000)
     table = pa.table({"n": list(range(10))})
     for name in "ab":
-        rows = Rows(table=table, columns=types.columns_of(table.schema), word="SELECT")
+        rows = ResultRows(table=table, columns=types.columns_of(table.schema), word="SELECT")
         names.open(name, Portal(statement=held(""), bound=BoundText(text=""), rows=rows))
     with pytest.raises(WireError, match="53400"):
         names.open("c", Portal(statement=held(""), bound=BoundText(text="")))
@@ -249,7 +249,7 @@ def test_the_furthest_time_zone():
 
 
 def test_nobody_can_take_all_connections(tmp_path):
-    with raw.shop_served(tmp_path, limits=Limits(connections=4)) as found, contextlib.ExitStack() as stack:
+    with raw.shop_served(tmp_path, limits=ServerLimits(connections=4)) as found, contextlib.ExitStack() as stack:
         first, _second = (
             stack.enter_context(raw.RawClient(found.port)).sign_in("ana", found.tokens["ana"]) for _ in range(2)
         )

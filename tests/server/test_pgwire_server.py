@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.pgwire.protocol.connection import Patience
 from support import raw_client as raw
 
@@ -31,7 +31,7 @@ def cancel_request(key):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    with raw.shop_served(tmp_path_factory.mktemp("server"), limits=Limits(waiting=20_000)) as found:
+    with raw.shop_served(tmp_path_factory.mktemp("server"), limits=ServerLimits(waiting=20_000)) as found:
         yield found
 
 
@@ -128,7 +128,7 @@ def test_whoever_doesnt_encrypt_is_turned_away_where_tls_is_required(encrypted):
 def test_a_client_too_many_is_told_so_within_tls(served, certificate):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    service = raw.CountingService(served.curator, Limits(connections=1))
+    service = raw.CountingService(served.curator, ServerLimits(connections=1))
     with (
         contextlib.closing(service),
         raw.serving(service, served.access, tls=context, require_tls=True) as server,
@@ -240,7 +240,7 @@ def test_cancelling_when_nothing_runs_changes_nothing(served, client):
 
 def test_waiting_ends_after_the_servers_patience(tmp_path, monkeypatch):
     with (
-        raw.shop_served(tmp_path, limits=Limits(patience=0.05)) as found,
+        raw.shop_served(tmp_path, limits=ServerLimits(patience=0.05)) as found,
         raw.RawClient(found.port) as client,
     ):
         client.sign_in("ana", found.tokens["ana"])
@@ -258,7 +258,7 @@ def test_waiting_ends_after_the_servers_patience(tmp_path, monkeypatch):
 
 def test_too_many_connections(tmp_path):
     """Who hasn't signed in takes no place; where all are taken, one more is told so before it is asked for a token."""
-    with raw.shop_served(tmp_path, limits=Limits(connections=2)) as found:
+    with raw.shop_served(tmp_path, limits=ServerLimits(connections=2)) as found:
         with raw.RawClient(found.port) as first, raw.RawClient(found.port) as silent, raw.RawClient(found.port) as last:
             first.sign_in("ana", found.tokens["ana"])
             silent.send(b"\0")
@@ -362,7 +362,7 @@ def test_clients_that_hang_up_leave_nothing_behind(tmp_path, monkeypatch):
 
 def test_long_messages_are_refused_before_they_are_read(tmp_path):
     with (
-        raw.shop_served(tmp_path, limits=Limits(longest_message=1000)) as found,
+        raw.shop_served(tmp_path, limits=ServerLimits(longest_message=1000)) as found,
         raw.RawClient(found.port) as client,
     ):
         client.sign_in("ana", found.tokens["ana"])

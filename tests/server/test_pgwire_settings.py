@@ -7,9 +7,9 @@ import pytest
 
 from dither.policy import Policy
 from dither.server.pgwire.catalogue.shadow import Shadow
-from dither.server.pgwire.sql.commands import read_transaction
+from dither.server.pgwire.sql.commands import Words, read_transaction
 from dither.server.pgwire.sql.lexer import words
-from dither.server.pgwire.sql.settings import Options, SessionOptions
+from dither.server.pgwire.sql.settings import QuestionOptions, SessionOptions
 from support import raw_client as raw
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
@@ -96,7 +96,7 @@ def test_reset_of_the_other_one_changes_nothing():
     assert options.current.shown("epsilon") == "0.5"
     options.change("epsilon", "not set", local=False)
     assert options.current.shown("epsilon") == "not set"
-    assert Options().with_setting("epsilon", "").epsilon is None
+    assert QuestionOptions().with_setting("epsilon", "").epsilon is None
 
 
 def test_the_search_path_of_the_connection_string_holds(connect):
@@ -324,5 +324,5 @@ def test_one_value(client, sql, value):
 
 
 def test_modes_of_a_transaction_that_are_very_many():
-    found = read_transaction(words("BEGIN " + "READ ONLY NOT DEFERRABLE, " * 30_000 + "READ WRITE"))
-    assert found.detail.action == "begin"
+    _, found = read_transaction("BEGIN", Words(words("READ ONLY NOT DEFERRABLE, " * 30_000 + "READ WRITE")))
+    assert found.action == "begin"

@@ -6,8 +6,9 @@ from hypothesis import given, strategies as st
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 from dither.server.pgwire.sql import lexer
-from dither.server.pgwire.sql.commands import CopyOut, Cursor, Fetch, Named, Setting, Transaction
-from dither.server.pgwire.sql.routing import Refusal, Route, Router
+from dither.server.pgwire.sql.commands import ByName, CopyOut, Cursor, Fetch, Setting, Transaction
+from dither.server.pgwire.sql.routing import Route, Router
+from dither.server.problems import ServerProblem
 
 
 def table(name, *columns, private=True):
@@ -216,7 +217,7 @@ def test_what_reads_no_row_of_the_data_goes_to_the_shadow(sql):
 def test_what_can_be_neither_is_refused_with_a_hint(sql):
     statement = one(sql)
     assert statement.route is Route.REFUSED
-    assert isinstance(statement.detail, Refusal)
+    assert isinstance(statement.detail, ServerProblem)
     assert statement.detail.hint
     assert len(statement.detail.sqlstate) == 5
 
@@ -351,16 +352,16 @@ def test_cursors():
     assert (one("CLOSE c").route, one("CLOSE c").tag, one("CLOSE c").detail) == (
         Route.CLOSE,
         "CLOSE CURSOR",
-        Named("c"),
+        ByName("c"),
     )
-    assert (one("CLOSE ALL").tag, one("CLOSE ALL").detail) == ("CLOSE CURSOR ALL", Named(None))
+    assert (one("CLOSE ALL").tag, one("CLOSE ALL").detail) == ("CLOSE CURSOR ALL", ByName(None))
 
 
 def test_what_a_session_forgets():
     expected = {
-        "DEALLOCATE p": (Route.DEALLOCATE, "DEALLOCATE", Named("p")),
-        'DEALLOCATE PREPARE "P"': (Route.DEALLOCATE, "DEALLOCATE", Named("P")),
-        "DEALLOCATE ALL": (Route.DEALLOCATE, "DEALLOCATE ALL", Named(None)),
+        "DEALLOCATE p": (Route.DEALLOCATE, "DEALLOCATE", ByName("p")),
+        'DEALLOCATE PREPARE "P"': (Route.DEALLOCATE, "DEALLOCATE", ByName("P")),
+        "DEALLOCATE ALL": (Route.DEALLOCATE, "DEALLOCATE ALL", ByName(None)),
         "DISCARD ALL": (Route.DISCARD, "DISCARD ALL", None),
         "DISCARD TEMPORARY": (Route.DISCARD, "DISCARD TEMP", None),
         "RESET ALL": (Route.DISCARD, "RESET", None),

@@ -6,16 +6,16 @@ from ipaddress import ip_network
 
 import pytest
 
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.traffic.listening import Listener, bound
-from dither.server.traffic.places import NoPlace, Places
+from dither.server.traffic.places import ConnectionPlaces, NoPlace
 
 
 class Crowd:
     """Enters, and remembers who was pushed out."""
 
     def __init__(self, **limits):
-        self.places, self.gone = Places(Limits(**limits)), []
+        self.places, self.gone = ConnectionPlaces(ServerLimits(**limits)), []
 
     def enter(self, address, name=None):
         return self.places.enter((address, 4711), lambda: self.gone.append(address if name is None else name))
@@ -122,7 +122,7 @@ def test_whoever_is_accepted_while_the_server_stops_is_hung_up_on():
     """Nothing of a task that is cancelled before it began is run: its socket would be left to the collector."""
 
     async def story():
-        places = Places(Limits())
+        places = ConnectionPlaces(ServerLimits())
         links = bound("127.0.0.1", 0)
         listener = Listener(links, lambda _: asyncio.Protocol(), places=places, tls=None, handshake=1.0)
         listener.start()

@@ -16,12 +16,12 @@ import dither as dp
 from dither.errors import InvalidParameter
 from dither.policy import Policy
 from dither.server.auth.tokens import TokenFile
-from dither.server.run import Place, Running, access_path, background, serve
+from dither.server.run import Address, Running, access_path, background, serve
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.8.8"])
 def test_on_this_machine_no_certificate_is_needed(host):
-    place = Place(host=host)
+    place = Address(host=host)
     assert place.local
     assert place.tls() is None
 
@@ -29,19 +29,19 @@ def test_on_this_machine_no_certificate_is_needed(host):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "db.example.org", ""])
 def test_beyond_it_one_is(host):
     with pytest.raises(InvalidParameter, match="must not travel in clear"):
-        Place(host=host)
+        Address(host=host)
 
 
 def test_a_certificate_has_a_key(tmp_path):
     with pytest.raises(InvalidParameter, match="both files"):
-        Place(certificate=tmp_path / "a.pem")
+        Address(certificate=tmp_path / "a.pem")
     with pytest.raises(InvalidParameter, match="both files"):
-        Place(key=tmp_path / "a.pem")
+        Address(key=tmp_path / "a.pem")
 
 
 def test_files_that_are_no_certificate(tmp_path):
     (tmp_path / "a.pem").write_text("nothing")
-    place = Place(host="0.0.0.0", certificate=tmp_path / "a.pem", key=tmp_path / "missing.pem")
+    place = Address(host="0.0.0.0", certificate=tmp_path / "a.pem", key=tmp_path / "missing.pem")
     with pytest.raises(InvalidParameter, match="two PEM files"):
         place.tls()
 
@@ -49,9 +49,9 @@ def test_files_that_are_no_certificate(tmp_path):
 @pytest.mark.parametrize("port", [-1, 65536])
 def test_ports(port):
     with pytest.raises(InvalidParameter, match="from 0 to 65535"):
-        Place(port=port)
+        Address(port=port)
     with pytest.raises(InvalidParameter, match="from 0 to 65535"):
-        Place(pg_port=port)
+        Address(pg_port=port)
 
 
 def test_the_line_for_psql():
@@ -83,10 +83,10 @@ def test_both_protocols_answer_and_everything_stops(shop):
 
 
 def test_an_owner_token_is_shown_once(shop):
-    with background(shop / "dither.toml", Place(port=0, pg_port=None)) as server:
+    with background(shop / "dither.toml", Address(port=0, pg_port=None)) as server:
         secret = server.owner_token
         assert server.pg_port is None
-    with background(shop / "dither.toml", Place(port=0, pg_port=None)) as again:
+    with background(shop / "dither.toml", Address(port=0, pg_port=None)) as again:
         assert again.owner_token is None
     with TokenFile.open(access_path(dp.Policy.load(shop / "dither.toml"))) as tokens:
         assert tokens.identify(secret).is_owner
@@ -97,9 +97,9 @@ def test_a_port_that_is_taken_is_said_so(shop):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(InvalidParameter, match="--port"), background(shop / "dither.toml", Place(port=port)):
+        with pytest.raises(InvalidParameter, match="--port"), background(shop / "dither.toml", Address(port=port)):
             pass
-        place = Place(port=0, pg_port=port)
+        place = Address(port=0, pg_port=port)
         with pytest.raises(InvalidParameter, match="--pg-port"), background(shop / "dither.toml", place):
             pass
     # nothing was left open: the curator can be opened again; and no token was made that nobody saw
@@ -138,6 +138,6 @@ def test_whoever_serves_gets_their_interrupts_back(shop):
         seen.append(server.url)
         signal.raise_signal(signal.SIGINT)
 
-    serve(Policy.load(shop / "dither.toml"), Place(port=0, pg_port=None), started=started)
+    serve(Policy.load(shop / "dither.toml"), Address(port=0, pg_port=None), started=started)
     assert len(seen) == 1
     assert {number: signal.getsignal(number) for number in before} == before

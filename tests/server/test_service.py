@@ -9,14 +9,14 @@ import pytest
 from dither.curator import Curator
 from dither.errors import Failed, LedgerBusy, LedgerCorrupt, OutOfBudget, Refused, SourceError
 from dither.server.auth.identity import Identity, Scope
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.problems import INTERNAL, STOPPED_WAITING, ServerRefusal, problem_of
-from dither.server.service import Service, Wanted
+from dither.server.service import AskedQuestion, Service
 
 ANA = Identity(analyst="ana", scope=Scope.ASK, token="1")
 LOOKER = Identity(analyst="looker", scope=Scope.PRICE, token="2")
 OWNER = Identity(analyst="owner", scope=Scope.OWNER, token="3")
-COUNT = Wanted(sql="SELECT COUNT(*) AS n FROM orders", epsilon="0.1")
+COUNT = AskedQuestion(sql="SELECT COUNT(*) AS n FROM orders", epsilon="0.1")
 
 
 class Slow:
@@ -87,7 +87,7 @@ def test_looking_tokens_can_not_ask(service, curator):
 
 
 def test_who_asks_too_often_waits_and_others_do_not(curator):
-    service = Service(curator, Limits(rate=0.5, burst=2))
+    service = Service(curator, ServerLimits(rate=0.5, burst=2))
     for _ in range(2):
         service.admit(ANA, Scope.PRICE)
     with pytest.raises(ServerRefusal) as refused:
@@ -100,7 +100,7 @@ def test_who_asks_too_often_waits_and_others_do_not(curator):
 
 def test_no_more_questions_wait_than_allowed():
     slow = Slow()
-    service = Service(slow, Limits(workers=1, waiting=2))
+    service = Service(slow, ServerLimits(workers=1, waiting=2))
 
     async def story():
         tasks = [asyncio.create_task(service.ask(ANA, COUNT)) for _ in range(2)]
@@ -119,7 +119,7 @@ def test_no_more_questions_wait_than_allowed():
 
 def test_a_question_outlives_the_patience_of_its_asker(caplog):
     slow = Slow()
-    service = Service(slow, Limits(patience=0.01))
+    service = Service(slow, ServerLimits(patience=0.01))
 
     async def story():
         with pytest.raises(TimeoutError) as late:
@@ -141,7 +141,7 @@ def test_a_question_outlives_the_patience_of_its_asker(caplog):
 
 def test_a_cancelled_asker_does_not_stop_the_question():
     slow = Slow()
-    service = Service(slow, Limits())
+    service = Service(slow, ServerLimits())
 
     async def story():
         task = asyncio.create_task(service.ask(ANA, COUNT))
@@ -189,7 +189,7 @@ def test_metrics_count_what_happened(service, curator):
         await service.ask(ANA, COUNT)
         await service.ask(ANA, COUNT)
         with pytest.raises(Refused):
-            await service.price(ANA, Wanted(sql="SELECT * FROM orders", epsilon=1))
+            await service.price(ANA, AskedQuestion(sql="SELECT * FROM orders", epsilon=1))
 
     run(story())
     text = service.metrics.text({"budget_share": 0.5})

@@ -17,7 +17,7 @@ import dither as dp
 from dither.errors import InvalidParameter
 from dither.remote import Unreachable
 from dither.server.auth.tokens import TokenFile
-from dither.server.run import Place, access_path, background
+from dither.server.run import Address, access_path, background
 
 SQL = "SELECT COUNT(*) AS n FROM orders"
 
@@ -58,7 +58,7 @@ def served(tmp_path_factory, shop_data):
     policy = dp.Policy.load(directory / "dither.toml")
     with TokenFile.open(access_path(policy)) as access:
         secret = access.create("ana")[1]
-    with background(policy, Place(port=0, pg_port=0, certificate=certificate, key=key)) as server:
+    with background(policy, Address(port=0, pg_port=0, certificate=certificate, key=key)) as server:
         yield SimpleNamespace(
             server=server,
             policy=policy,
@@ -166,7 +166,7 @@ def test_on_this_machine_psql_may_do_without(served):
 
 def test_beyond_this_machine_it_may_not(served):
     # 0.0.0.0 is every address of the machine: reached here by one of its own
-    place = Place(host="0.0.0.0", port=0, pg_port=0, certificate=served.certificate, key=served.key)
+    place = Address(host="0.0.0.0", port=0, pg_port=0, certificate=served.certificate, key=served.key)
     with background(served.policy, place) as server:
         there = f"host=127.0.0.1 port={server.pg_port} user=ana dbname=shop password={served.secret}"
         with pytest.raises(psycopg.OperationalError, match="wants TLS"):
@@ -186,6 +186,6 @@ def test_beyond_this_machine_it_may_not(served):
 
 def test_a_key_of_another_certificate(served, tmp_path):
     _, other = make_certificate(tmp_path, "other")
-    place = Place(port=0, pg_port=None, certificate=served.certificate, key=other)
+    place = Address(port=0, pg_port=None, certificate=served.certificate, key=other)
     with pytest.raises(InvalidParameter, match="belong together"), background(served.policy, place):
         pass

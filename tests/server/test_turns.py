@@ -9,9 +9,9 @@ import pytest
 
 from dither.curator import Quote
 from dither.server.auth.identity import Identity, Scope
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.problems import ServerRefusal
-from dither.server.service import Service, Wanted
+from dither.server.service import AskedQuestion, Service
 from dither.server.traffic.rate_limit import Rate
 from dither.server.traffic.turns import MUCH, Turns
 
@@ -154,10 +154,10 @@ def refusals(service, who, count, wanted):
 
 
 def test_prices_of_long_texts_count_more(curator):
-    service = Service(curator, Limits(rate=1e-6, burst=20))
+    service = Service(curator, ServerLimits(rate=1e-6, burst=20))
     try:
-        short = Wanted(sql="SELECT COUNT(*) AS n FROM orders")
-        long = Wanted(sql="SELECT COUNT(*) AS n FROM orders" + " " * 9000)
+        short = AskedQuestion(sql="SELECT COUNT(*) AS n FROM orders")
+        long = AskedQuestion(sql="SELECT COUNT(*) AS n FROM orders" + " " * 9000)
         found = refusals(service, ANA, 4, long)
         assert [isinstance(one, Quote) for one in found[:2]] == [True, True]
         assert found[2:] == ["too_many", "too_many"]
@@ -178,12 +178,12 @@ def test_what_is_spent_afterwards_has_to_be_waited_for():
 
 def test_work_of_one_analyst_is_bounded_whatever_the_texts_are(curator, monkeypatch):
     """As processors count it: a price that takes 15 seconds of one is possible, a third of them isn't."""
-    service = Service(curator, Limits())
+    service = Service(curator, ServerLimits())
     clock = itertools.count(step=15.0)
     fake = SimpleNamespace(thread_time=lambda: next(clock), monotonic=time.monotonic)
     monkeypatch.setattr("dither.server.service.time", fake)
     try:
-        short = Wanted(sql="SELECT COUNT(*) AS n FROM orders")
+        short = AskedQuestion(sql="SELECT COUNT(*) AS n FROM orders")
         found = refusals(service, ANA, 3, short)
         assert [isinstance(one, Quote) for one in found[:2]] == [True, True]
         assert found[2] == "too_many"
@@ -193,20 +193,20 @@ def test_work_of_one_analyst_is_bounded_whatever_the_texts_are(curator, monkeypa
 
 
 def test_one_analyst_leaves_room_to_wait_to_others(curator, monkeypatch):
-    service = Service(curator, Limits(workers=2, waiting=8))
+    service = Service(curator, ServerLimits(workers=2, waiting=8))
 
     async def story():
         gate = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def held(_who, wanted):
+        def held(sql, **_):
             asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(60)
-            return wanted.sql
+            return sql
 
-        monkeypatch.setattr(service, "_price", held)
-        mine = [asyncio.create_task(service.price(ANA, Wanted(sql=str(n)))) for n in range(8)]
+        monkeypatch.setattr(curator, "price", held)
+        mine = [asyncio.create_task(service.price(ANA, AskedQuestion(sql=str(n)))) for n in range(8)]
         await asyncio.sleep(0.1)
-        theirs = asyncio.create_task(service.price(BOB, Wanted(sql="bob")))
+        theirs = asyncio.create_task(service.price(BOB, AskedQuestion(sql="bob")))
         await asyncio.sleep(0.1)
         gate.set()
         return await asyncio.gather(*mine, return_exceptions=True), await theirs

@@ -21,12 +21,12 @@ from dither.ledger import Amount, EntryKind
 from dither.remote import TookTooLong
 from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile
-from dither.server.limits import Limits
-from dither.server.run import Place, access_path, background
+from dither.server.limits import ServerLimits
+from dither.server.run import Address, access_path, background
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
-HTTP_ONLY = Place(port=0, pg_port=None)
-OFTEN = Limits(rate=1e6, burst=10**6)
+HTTP_ONLY = Address(port=0, pg_port=None)
+OFTEN = ServerLimits(rate=1e6, burst=10**6)
 
 
 @contextlib.contextmanager
@@ -82,8 +82,8 @@ def charges(curator):
 
 
 def test_one_rate_for_both_protocols(shop):
-    limits = Limits(rate=1e-4, burst=12)
-    with people(shop, Place(port=0, pg_port=0), limits) as served:
+    limits = ServerLimits(rate=1e-4, burst=12)
+    with people(shop, Address(port=0, pg_port=0), limits) as served:
         for _ in range(6):
             assert sent(served, "ana", "GET", "/v1/budget")[0].status == 200
         with psql(served, "ana") as link:
@@ -100,14 +100,14 @@ def test_one_rate_for_both_protocols(shop):
 
 
 def test_large_requests(shop):
-    with people(shop, HTTP_ONLY, Limits(largest_request=1000)) as served:
+    with people(shop, HTTP_ONLY, ServerLimits(largest_request=1000)) as served:
         response, content = sent(served, "ana", "POST", "/v1/ask", {"sql": COUNT + " " * 1000})
         assert (response.status, json.loads(content)["code"]) == (413, "too_large")
         assert sent(served, "ana", "POST", "/v1/ask", {"sql": COUNT})[0].status == 200
 
 
 def test_those_who_dawdle_do_not_keep_others(shop):
-    with people(shop, Place(port=0, pg_port=0)) as served, contextlib.ExitStack() as stack:
+    with people(shop, Address(port=0, pg_port=0)) as served, contextlib.ExitStack() as stack:
         for number in range(60):
             place = served.address if number % 2 else ("127.0.0.1", served.server.pg_port)
             link = stack.enter_context(socket.create_connection(place, timeout=10))
@@ -117,7 +117,10 @@ def test_those_who_dawdle_do_not_keep_others(shop):
 
 
 def test_too_many_connections(shop):
-    with people(shop, Place(port=0, pg_port=0), Limits(connections=5)) as served, contextlib.ExitStack() as stack:
+    with (
+        people(shop, Address(port=0, pg_port=0), ServerLimits(connections=5)) as served,
+        contextlib.ExitStack() as stack,
+    ):
         for who in ("ana", "ana", "bob", "bob", "owner"):
             stack.enter_context(psql(served, who))
         with pytest.raises(psycopg.OperationalError, match="too many clients"):
@@ -127,7 +130,7 @@ def test_too_many_connections(shop):
 
 
 def test_who_stops_waiting_gets_it_later_for_nothing(shop):
-    with people(shop, Place(port=0, pg_port=0), Limits(patience=0.0001)) as served:
+    with people(shop, Address(port=0, pg_port=0), ServerLimits(patience=0.0001)) as served:
         with dp.client(served.url, served.tokens["ana"]) as client, pytest.raises(TookTooLong):
             client.sql(COUNT, epsilon="0.1")
         with psql(served, "ana") as link:
@@ -168,7 +171,7 @@ def test_a_thousand_at_once_and_a_budget_for_ten(shop_with):
     shop = shop_with(budget=100, ana=1)
     path = shop / "dither.toml"
     path.write_text(path.read_text().replace("delta_budget = 1e-6", "delta_budget = 0"), encoding="utf-8")
-    limits = Limits(rate=1e6, burst=10**6, connections=2000, strangers=1000, each_address=1000, waiting=2000)
+    limits = ServerLimits(rate=1e6, burst=10**6, connections=2000, strangers=1000, each_address=1000, waiting=2000)
     questions = [
         {"sql": f"SELECT COUNT(*) AS n FROM orders WHERE amount < {1 + i % 50}", "epsilon": "0.1"} for i in range(1000)
     ]
@@ -285,7 +288,7 @@ def same(view):
 
 
 def test_nobody_sees_what_others_asked(shop):
-    with people(shop, Place(port=0, pg_port=0)) as served:
+    with people(shop, Address(port=0, pg_port=0)) as served:
         with dp.client(served.url, served.tokens["bob"]) as bob:
             bob.sql("SELECT COUNT(*) AS n FROM orders WHERE amount < 3", epsilon="0.1")
         number = "0" * 32

@@ -21,8 +21,8 @@ import dither.server.traffic.timeouts
 import dither.server.web.pages  # noqa: F401
 from dither.ledger import SqliteLedger
 from dither.policy import Policy
-from dither.server.limits import Limits
-from dither.server.run import Place, serve
+from dither.server.limits import ServerLimits
+from dither.server.run import Address, serve
 
 
 def forgetful(ledger, reservation, answer):
@@ -42,12 +42,12 @@ def start(policy, pg_port):
     try:
         os.close(0)
         os.open(os.devnull, os.O_RDONLY)
-        limits = Limits(rate=1e6, burst=10**6)
+        limits = ServerLimits(rate=1e6, burst=10**6)
 
         def started(server):
             say(json.dumps({"url": server.url, "pg_port": server.pg_port}))
 
-        serve(policy, Place(port=0, pg_port=pg_port), started=started, limits=limits)
+        serve(policy, Address(port=0, pg_port=pg_port), started=started, limits=limits)
     except BaseException:  # noqa: BLE001 a child must never go on as if it were the parent
         sys.excepthook(*sys.exc_info())
     say("ended")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import duckdb
 
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 
 # for tests that aren't about the number of requests: a fast machine mustn't meet that limit
-ROOMY = Limits(rate=1e6, burst=10**6)
+ROOMY = ServerLimits(rate=1e6, burst=10**6)
 
 POLICY = """
 [source]

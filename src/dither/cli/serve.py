@@ -21,7 +21,7 @@ from dither.cli.screen import console
 from dither.cli.shop import set_up
 from dither.curator import OWNER
 from dither.errors import InvalidParameter
-from dither.server.limits import Limits, Network
+from dither.server.limits import Network, ServerLimits
 from dither.server.observe.logs import writing_logs
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def serve(
     key: Annotated[Path | None, typer.Option("--key", metavar="FILE", help="The certificate's key (PEM).")] = None,
     rate: Annotated[
         float, typer.Option("--rate", metavar="NUMBER", help="How many requests a second one analyst may make.")
-    ] = Limits().rate,
+    ] = ServerLimits().rate,
     processes: Annotated[
         int,
         typer.Option(
@@ -79,7 +79,7 @@ def serve(
     Example:  dither serve --demo
     """
     from dither.policy import Policy
-    from dither.server.run import Place, serve as serve_policy
+    from dither.server.run import Address, serve as serve_policy
 
     with ExitStack() as stack:
         if not 0 < rate < float("inf"):
@@ -92,13 +92,13 @@ def serve(
         for file in (certificate, key):
             if file is not None and not file.is_file():
                 raise InvalidParameter(f"{file}: there is no such file: expected a certificate or key in PEM")
-        place = Place(
+        place = Address(
             host=host, port=port, pg_port=None if without_pgwire else pg_port, certificate=certificate, key=key
         )
         stack.enter_context(writing_logs(sys.stderr if log is None else stack.enter_context(_log(log))))
         path = set_up(Path(stack.enter_context(tempfile.TemporaryDirectory()))) if demo else policy
         rules = Policy.load(path)
-        limits = Limits(
+        limits = ServerLimits(
             rate=rate, burst=max(1, round(10 * rate)), processes=processes, proxies=tuple(map(_network, proxy or ()))
         )
         begun = None if rules.source.ledger.exists() else rules.source.ledger.name

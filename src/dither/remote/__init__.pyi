@@ -1,5 +1,5 @@
 from .http_client import (
-    Client as Client,
+    HttpClient as HttpClient,
     ServerError as ServerError,
     TookTooLong as TookTooLong,
     Unreachable as Unreachable,

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -56,20 +55,27 @@ def client(
     timeout: float = 70.0,
     certificates: str | Path | None = None,
     insecure: bool = False,
-) -> Client:
+) -> HttpClient:
     """A client for a server that ``dither serve`` runs, to be closed after use.
 
-    ``certificates`` is a PEM file of authorities to trust in place of the system's. A token isn't sent in clear to
-    another machine unless ``insecure`` says so. ``timeout`` is how many seconds to wait for a reply.
+    Args:
+        url: The server's address, such as ``https://data.example.org``; a path in it is put before every request's.
+        token: What the owner of the data gave you; it says who asks and what may be asked.
+        timeout: Seconds to wait for a reply. The server goes on after that, and the same question isn't charged twice.
+        certificates: A PEM file of authorities to trust in place of the system's.
+        insecure: Send the token without TLS to another machine, where something else protects the way there.
+
+    Raises:
+        InvalidParameter: If the address or the token can't be one, or the token would travel in clear.
 
     Example:
         >>> with client("https://data.example.org", token) as shop:  # doctest: +SKIP
         ...     print(shop.sql("SELECT city, COUNT(*) AS n FROM orders GROUP BY city", epsilon=0.5))
     """
-    return Client(url, token, timeout=timeout, certificates=certificates, insecure=insecure)
+    return HttpClient(url, token, timeout=timeout, certificates=certificates, insecure=insecure)
 
 
-class Client:
+class HttpClient:
     """A server's curator at a distance: what has the curator's names takes and returns what the curator's does.
 
     The token says who asks, so nothing here takes an ``analyst``. Errors are the curator's too: Refused, OutOfBudget,
@@ -84,7 +90,7 @@ class Client:
         host = parts.hostname
         assert host is not None
         self._host, self._port = host, parts.port
-        if not self._secure and not insecure and not _is_loopback(host):
+        if not self._secure and not insecure and not is_loopback(host):
             raise InvalidParameter(
                 f"the token would travel in clear to {host}: use https://, or say insecure=True if something else "
                 "protects the way there"
@@ -109,7 +115,19 @@ class Client:
         weights: Mapping[str, Number] | None = None,
         confidence: Number = Fraction(19, 20),
     ) -> Quote:
-        """What a question would cost, the error of every column, and what would be left; free."""
+        """What a question would cost, the error of every column, and what would be left; free, reads no data.
+
+        Args:
+            sql: The question.
+            epsilon: How much ε to spend; without it and ``error``, the policy's default.
+            error: The half-width to reach with the smallest ε, for all noisy columns or by column.
+            weights: Shares of ε of the noisy columns, relative to each other.
+            confidence: How sure intervals are, above 0 and below 1; it doesn't change what an ε buys.
+
+        Raises:
+            Refused: If the question can't be asked, for public reasons.
+            ServerError: If the server can't be reached, or its reply can't be read.
+        """
         body = _question(sql, epsilon=epsilon, error=error, weights=weights, confidence=confidence)
         return reading.quote(self._json("POST", "/v1/price", body))
 
@@ -122,10 +140,20 @@ class Client:
         weights: Mapping[str, Number] | None = None,
         confidence: Number = Fraction(19, 20),
     ) -> Answer:
-        """Answer a question. Give ``epsilon``, or ``error`` for the smallest ε whose error is no larger.
+        """Answer a question. A question that was asked before is answered from the record, free.
 
-        A question that was asked before is answered from the record, free. Raises Refused or OutOfBudget before
-        anything is charged, and Failed, with the receipt, after.
+        Args:
+            sql: The question.
+            epsilon: As for ``price``.
+            error: As for ``price``.
+            weights: As for ``price``.
+            confidence: As for ``price``.
+
+        Raises:
+            Refused: If it can't be asked, for public reasons; nothing is charged.
+            OutOfBudget: If it costs more than is left; nothing is charged.
+            Failed: If it went wrong after the charge; has the number of the receipt.
+            TookTooLong: If no reply came in time. Ask the same again: it isn't charged twice.
         """
         body = _question(sql, epsilon=epsilon, error=error, weights=weights, confidence=confidence)
         return reading.answer(self._request("POST", "/v1/ask", accept=ARROW, body=body))
@@ -137,7 +165,13 @@ class Client:
         return reading.read_all(BudgetLine, self._json("GET", "/v1/budget"))
 
     def answers(self, *, search: str = "", before: str | None = None, count: int = 50) -> AnswerPage:
-        """What was paid for, newest first; ``before`` is the ``next`` of the page before."""
+        """What was paid for, newest first; free.
+
+        Args:
+            search: Only questions that hold this text.
+            before: The ``next`` of the page before.
+            count: How many to list, at most 200.
+        """
         wanted = {"search": search, "count": str(count)} | ({} if before is None else {"before": before})
         return reading.page(self._json("GET", f"/v1/answers?{urlencode(wanted)}"))
 
@@ -175,7 +209,16 @@ class Client:
         weights: Mapping[str, Number] | None = None,
         confidence: Number = Fraction(19, 20),
     ) -> Request:
-        """Ask the owner to approve a question that costs more than may be asked without; free."""
+        """Ask the owner to approve a question that costs more than may be asked without; free.
+
+        Args:
+            sql: The question; approved is this text on these terms, and no other.
+            why: A text for the owner.
+            epsilon: As for ``price``.
+            error: As for ``price``.
+            weights: As for ``price``.
+            confidence: As for ``price``.
+        """
         body = _question(sql, epsilon=epsilon, error=error, weights=weights, confidence=confidence)
         return reading.request(self._json("POST", "/v1/requests/question", {**body, "why": why}))
 
@@ -221,9 +264,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_problem: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -370,7 +411,8 @@ def _split(url: str) -> Any:
     return parts
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can be meant by this name or address."""
     if host == "localhost":
         return True
     try:

@@ -18,21 +18,15 @@ from starlette.exceptions import HTTPException
 from dither.server.auth.tokens import TokenFile
 from dither.server.http import accounts, approvals, questions
 from dither.server.http.formats import Answers
-from dither.server.http.guard import Guard, problem_response
-from dither.server.problems import INTERNAL, Problem
+from dither.server.http.guard import HttpGuard, problem_response
+from dither.server.problems import INTERNAL, ServerProblem
 from dither.server.service import Service
 from dither.server.wire.forms import ProblemForm
 
 OPENAPI = "/v1/openapi.json"
 # Newer versions of the framework send exceptions with their texts, and addresses with their queries, to whatever
 # OpenTelemetry is configured in the process or its environment. Ours tell nobody.
-SILENT: dict[str, Any] = {
-    "tracing": False,
-    "metrics": False,
-    "logs": False,
-    "operation_spans": False,
-    "auto_configure": False,
-}
+SILENT = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 ABOUT = """Questions about private tables, answered with noise, for a budget.
 
 Numbers in requests are exact: `0.1` and `"0.1"` both mean one tenth. A question that was asked before is answered from
@@ -63,7 +57,7 @@ def make_app(service: Service, access: TokenFile, *, pages: bool = True, secure_
 
         app.state.lost = partial(lost, cookie=COOKIES[secure_cookies])
         app.include_router(pages_router(secure_cookies=secure_cookies), include_in_schema=False)
-    app.add_middleware(Guard, largest_request=service.limits.largest_request, secure=secure_cookies)
+    app.add_middleware(HttpGuard, largest_request=service.limits.largest_request, secure=secure_cookies)
     app.add_exception_handler(HTTPException, _http_problem)
     app.add_exception_handler(RequestValidationError, _validation_problem)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
@@ -80,7 +74,7 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         405: ("method", "this method isn't taken here", "The header Allow says which are."),
     }
     code, title, hint = known.get(error.status_code, ("refused", "this can't be done", ""))
-    problem = Problem(status=error.status_code, sqlstate="22023", code=code, title=title, hint=hint)
+    problem = ServerProblem(status=error.status_code, sqlstate="22023", code=code, title=title, hint=hint)
     state = request.app.state
     if state.lost and "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/v1"):
         page: Response = state.lost(request, problem)
@@ -95,7 +89,7 @@ async def _validation_problem(_: Request, error: Exception) -> Response:
     named = f"the parameter {place[1]}" if len(place) > 1 and place[0] in ("query", "path") else "the request"
     title = f"{named} isn't as expected"
     hint = f"What is expected is in {OPENAPI}."
-    return problem_response(Problem(status=422, sqlstate="22023", code="invalid", title=title, hint=hint))
+    return problem_response(ServerProblem(code="invalid", title=title, hint=hint))
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

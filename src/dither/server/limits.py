@@ -12,7 +12,7 @@ WORK_EACH = 0.0025
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ServerLimits:
     """What one client, and all together, may ask of the machine.
 
     ``rate`` is how many requests a second one analyst may make in the long run, and ``burst`` how many at once; the

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import signal
 import ssl
 import threading
@@ -19,12 +18,13 @@ from typing import TYPE_CHECKING
 from dither.curator import OWNER, Curator, drafts
 from dither.errors import InvalidParameter, MissingLibrary
 from dither.policy import Policy
+from dither.remote.http_client import is_loopback
 from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile, access_path as access_path
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.service import Service
 from dither.server.traffic.listening import Listener, bound
-from dither.server.traffic.places import Places, Visitor
+from dither.server.traffic.places import ConnectionPlaces, Visitor
 from dither.server.workers.pool import Crew
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ OTHER_FILES = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Address:
     """Where to listen. Beyond this machine everything is encrypted: a certificate and its key are needed then.
 
     A port of 0 takes a free one; ``pg_port`` None leaves the PostgreSQL protocol out.
@@ -62,12 +62,7 @@ class Place:
     @property
     def local(self) -> bool:
         """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def tls(self) -> ssl.SSLContext | None:
         """What encrypts, from the two files."""
@@ -114,7 +109,7 @@ def _conninfo(value: str) -> str:
 
 @asynccontextmanager
 async def running(
-    policy: Policy, place: Place, *, limits: Limits | None = None, new_owner_token: bool = False
+    policy: Policy, place: Address, *, limits: ServerLimits | None = None, new_owner_token: bool = False
 ) -> AsyncIterator[Running]:
     """Serve a policy for as long as the block lasts; everything is stopped and closed behind it, in order.
 
@@ -162,14 +157,14 @@ async def running(
 
 def serve(
     policy: Policy,
-    place: Place,
+    place: Address,
     *,
     started: Callable[[Running], None],
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     new_owner_token: bool = False,
 ) -> None:
     """Serve until Ctrl-C or SIGTERM; ``started`` is called once everything listens."""
-    _raise_open_files(limits or Limits())
+    _raise_open_files(limits or ServerLimits())
 
     async def until_stopped() -> None:
         async def serving() -> None:
@@ -185,7 +180,7 @@ def serve(
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
-    # uvloop leaves its handlers behind, which would swallow the interrupts of whoever called this
+    # uvloop leaves its handlers behind, which would swallow later interrupts of this process
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -196,7 +191,7 @@ def serve(
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def _raise_open_files(limits: Limits) -> None:
+def _raise_open_files(limits: ServerLimits) -> None:
     """Let this process have as many open files as its places take, where the system lets it."""
     try:
         import resource
@@ -224,11 +219,11 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @contextmanager
 def background(
-    policy: Policy | str | Path, place: Place | None = None, *, limits: Limits | None = None
+    policy: Policy | str | Path, place: Address | None = None, *, limits: ServerLimits | None = None
 ) -> Iterator[Running]:
     """Serve in a thread of this process for as long as the block lasts: for notebooks, tests and trying things out."""
     rules = policy if isinstance(policy, Policy) else Policy.load(policy)
-    where = place or Place(port=0, pg_port=0)
+    where = place or Address(port=0, pg_port=0)
     begun: Future[Running] = Future()
     stopped = threading.Event()
 
@@ -236,7 +231,7 @@ def background(
         loop, end = asyncio.get_running_loop(), asyncio.Event()
         try:
             async with running(rules, where, limits=limits) as server:
-                # called from the thread of whoever started it
+                # called from the thread that started it
                 begun.set_result(replace(server, stop=lambda: loop.call_soon_threadsafe(end.set)))
                 await end.wait()
         except BaseException as problem:
@@ -260,7 +255,7 @@ def background(
 
 @asynccontextmanager
 async def _http(
-    web: ModuleType, app: object, place: Place, service: Service
+    web: ModuleType, app: object, place: Address, service: Service
 ) -> AsyncIterator[tuple[uvicorn.Server, int]]:
     from dither.server.traffic.timeouts import Deadlines
 
@@ -279,7 +274,7 @@ async def _http(
     server = web.Server(config)
     # signals are ours: one of them must stop both protocols
     server.capture_signals = _no_signals
-    places = service.places["http"] = Places(limits)
+    places = service.places["http"] = ConnectionPlaces(limits)
 
     def made(visitor: Visitor) -> Deadlines:
         return Deadlines(
@@ -290,9 +285,7 @@ async def _http(
     try:
         sockets = bound(place.host, place.port)
     except OSError:
-        raise InvalidParameter(
-            f"nothing can listen on {place.host}:{place.port}: is another server running there? Give another --port"
-        ) from None
+        raise _taken(place.host, place.port, "--port") from None
     # uvicorn's own would count nobody before the TLS handshake has ended
     listener = Listener(sockets, made, places=places, tls=tls, handshake=limits.sign_in)
     task = asyncio.create_task(server.serve(sockets=[]))
@@ -314,7 +307,7 @@ def _no_signals() -> Iterator[None]:
 
 @asynccontextmanager
 async def _pgwire(
-    service: Service, tokens: TokenFile, place: Place, tls: ssl.SSLContext | None
+    service: Service, tokens: TokenFile, place: Address, tls: ssl.SSLContext | None
 ) -> AsyncIterator[tuple[int, tuple[str, ...]]]:
     from dither.server.pgwire.catalogue.shadow import Shadow
     from dither.server.pgwire.server import PgServer
@@ -334,12 +327,15 @@ async def _pgwire(
         try:
             await server.start(place.host, place.pg_port)
         except OSError:
-            raise InvalidParameter(
-                f"nothing can listen on {place.host}:{place.pg_port}: is another server running there? Give another "
-                "--pg-port"
-            ) from None
+            raise _taken(place.host, place.pg_port, "--pg-port") from None
         stack.push_async_callback(server.stop)
         yield server.port, notes
+
+
+def _taken(host: str, port: int, option: str) -> InvalidParameter:
+    return InvalidParameter(
+        f"nothing can listen on {host}:{port}: is another server running there? Give another {option}"
+    )
 
 
 def _library(name: str) -> ModuleType:

@@ -1,7 +1,7 @@
 """What every protocol uses: the curator behind scopes, rate limits and a bounded number of workers.
 
 A question that was begun is never stopped because its asker went away: its charge is on disk, and its answer is kept
-for whoever asks again.
+for the next request of the same question.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from dither.curator import OWNER, Answer, BudgetLine, Curator, Quote
+from dither.curator import OWNER, Answer, BudgetLine, Curator, Quote, Request
+from dither.numeric import Number
 from dither.server.auth.identity import Identity, Scope
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.observe.metrics import Metrics
 from dither.server.problems import ServerRefusal, busy, forbidden, problem_of, too_many
-from dither.server.traffic.places import Places
+from dither.server.traffic.places import ConnectionPlaces
 from dither.server.traffic.rate_limit import CHARACTERS_EACH, Rate
 from dither.server.traffic.turns import Turns, Worked
-from dither.server.wanted import Wanted
+from dither.server.wanted import AskedQuestion
 from dither.server.workers.pool import Crew
 
 T = TypeVar("T")
@@ -32,12 +33,12 @@ LOG = logging.getLogger("dither.server")
 class Service:
     """One curator for all protocols: checks what a token allows, limits the load, and runs questions in threads."""
 
-    def __init__(self, curator: Curator, limits: Limits | None = None, *, crew: Crew | None = None) -> None:
+    def __init__(self, curator: Curator, limits: ServerLimits | None = None, *, crew: Crew | None = None) -> None:
         self.curator = curator
         self._crew = crew
-        self.limits = limits or Limits()
+        self.limits = limits or ServerLimits()
         self.metrics = Metrics()
-        self.places: dict[str, Places] = {}
+        self.places: dict[str, ConnectionPlaces] = {}
         self._rate = Rate(rate=self.limits.rate, burst=self.limits.burst)
         # in milliseconds of a processor
         self._work = Rate(rate=1000 * self.limits.work, burst=round(1000 * self.limits.work_at_once))
@@ -48,21 +49,24 @@ class Service:
 
     # ------------------------------------------------------------------ questions
 
-    async def price(self, who: Identity, wanted: Wanted) -> Quote:
+    async def price(self, who: Identity, wanted: AskedQuestion) -> Quote:
         """The price of a question; free, reads no data."""
         self.admit(who, Scope.PRICE, wanted.sql)
-        return await self._run(who, "price", lambda: self._price(who, wanted))
+        return await self._run(
+            who, "price", lambda: self.curator.price(wanted.sql, analyst=who.analyst, **wanted.asked)
+        )
 
-    async def ask(self, who: Identity, wanted: Wanted) -> Answer:
+    async def ask(self, who: Identity, wanted: AskedQuestion) -> Answer:
         """The answer to a question, from the record if it was asked before."""
         self.admit(who, Scope.ASK, wanted.sql)
-        known = self._remembered(who, wanted)
+        known = self.curator.analyst(who.analyst).remembered(wanted.sql, wanted.terms)
         if known is not None:
             self.metrics.count("ask", "repeated")
             return known
         answer = await self._by_crew(who, wanted)
         if answer is None:
-            answer = await self._run(who, "ask", lambda: self._ask(who, wanted))
+            asking = partial(self.curator.sql, wanted.sql, analyst=who.analyst, **wanted.asked)
+            answer = await self._run(who, "ask", asking)
         self.metrics.count("ask", "charged" if answer.cost.charged else "repeated")
         return answer
 
@@ -75,6 +79,22 @@ class Service:
         """Every account for the owner; for an analyst their own."""
         return await self.do(who, Scope.PRICE, "budget", lambda curator: curator.budget(who.analyst))
 
+    async def request_question(self, who: Identity, wanted: AskedQuestion, *, why: str) -> Request:
+        """Ask the owner to approve a question that costs more than may be asked without; charges nothing."""
+
+        def made(curator: Curator) -> Request:
+            return curator.request_question(wanted.sql, analyst=who.analyst, why=why, **wanted.asked)
+
+        return await self.do(who, Scope.ASK, "request", made)
+
+    async def request_budget(self, who: Identity, epsilon: Number, *, why: str) -> Request:
+        """Ask the owner for more budget."""
+
+        def made(curator: Curator) -> Request:
+            return curator.request_budget(who.analyst, epsilon=epsilon, why=why)
+
+        return await self.do(who, Scope.ASK, "request", made)
+
     # ------------------------------------------------------------------ who and how much
 
     def admit(self, who: Identity, wanted: Scope, text: str = "") -> None:
@@ -86,7 +106,7 @@ class Service:
             self.metrics.count("rate", "refused")
             raise too_many(wait)
 
-    async def _by_crew(self, who: Identity, wanted: Wanted) -> Answer | None:
+    async def _by_crew(self, who: Identity, wanted: AskedQuestion) -> Answer | None:
         """The answer of another process; None where there is none to ask."""
         if self._crew is None or not self._crew.ready:
             return None
@@ -97,7 +117,7 @@ class Service:
         self.curator.analyst(who.analyst).remember(wanted.sql, wanted.terms, answer)
         return answer
 
-    async def _crew_asked(self, who: Identity, wanted: Wanted, worked: Worked) -> Answer | None:
+    async def _crew_asked(self, who: Identity, wanted: AskedQuestion, worked: Worked) -> Answer | None:
         assert self._crew is not None
         began = time.monotonic()
         try:
@@ -133,7 +153,7 @@ class Service:
         self._under_way += 1
         began = time.monotonic()
         future.add_done_callback(lambda done: self._ended(what, began, done))
-        # shielded: whoever stops waiting doesn't stop the question
+        # shielded: a timeout or a cancelled wait doesn't stop the question
         return await asyncio.wait_for(asyncio.shield(future), self.limits.patience)
 
     def _ended(self, what: str, began: float, done: asyncio.Future[T]) -> None:
@@ -144,17 +164,6 @@ class Service:
         if problem is not None and problem_of(problem).status >= 500:
             # its text may quote data or name files: the kind alone is logged; the cause of a failure is in the ledger
             LOG.error("%s ended in %s", what, type(problem).__name__)
-
-    # ------------------------------------------------------------------ the curator's calls
-
-    def _price(self, who: Identity, wanted: Wanted) -> Quote:
-        return self.curator.price(wanted.sql, analyst=who.analyst, **wanted.asked)
-
-    def _ask(self, who: Identity, wanted: Wanted) -> Answer:
-        return self.curator.sql(wanted.sql, analyst=who.analyst, **wanted.asked)
-
-    def _remembered(self, who: Identity, wanted: Wanted) -> Answer | None:
-        return self.curator.analyst(who.analyst).remembered(wanted.sql, wanted.terms)
 
     @property
     def under_way(self) -> int:
@@ -172,8 +181,8 @@ class Service:
         return now
 
     def close(self) -> None:
-        """Let go of the workers once they are done; the curator is closed by whoever opened it."""
+        """Shut the thread pool down once its work is done; the curator isn't closed here."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-__all__ = ["ServerRefusal", "Service", "Wanted"]
+__all__ = ["AskedQuestion", "ServerRefusal", "Service"]

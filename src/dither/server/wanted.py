@@ -12,7 +12,7 @@ from dither.numeric import Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class AskedQuestion:
     """A question with everything that changes its price: what a client sends."""
 
     sql: str

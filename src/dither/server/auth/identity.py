@@ -71,7 +71,7 @@ class ScramChallenge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class WebSession:
     """Somebody signed in on the web page: their identity and the secret that forms must send back."""
 
     identity: Identity

@@ -1,7 +1,7 @@
 """Tokens in a small file beside the ledger: made here, shown once, kept as hashes.
 
 A token is 32 random bytes, so a plain SHA-256 of it can't be searched; for PostgreSQL clients, which must not send
-their password, a SCRAM verifier is kept besides (RFC 5802, RFC 7677). Whoever reads the file can't sign in with it.
+their password, a SCRAM verifier is kept besides (RFC 5802, RFC 7677). What the file holds isn't enough to sign in.
 Other processes (``dither token revoke``) may change the file at any time; a change holds at once.
 """
 
@@ -21,12 +21,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from dither.curator import OWNER
 from dither.errors import DitherError, InvalidParameter
-from dither.server.auth.identity import Identity, Scope, ScramChallenge, Session, Verifier
+from dither.server.auth.identity import Identity, Scope, ScramChallenge, Verifier, WebSession
 
 if TYPE_CHECKING:
     from dither.policy import Policy
@@ -75,17 +74,15 @@ class Token:
 class _Known:
     """What is held in memory of a token."""
 
-    identity: Identity
+    verifier: Verifier
     expires: float | None
-    stored_key: bytes
-    server_key: bytes
 
     def valid(self, now: float) -> bool:
         return self.expires is None or now < self.expires
 
 
 class TokenFile:
-    """The tokens of one server; keeps the contract of ``access.TokenFile``.
+    """The tokens of one server; other processes may change them at any time.
 
     Example:
         >>> import tempfile
@@ -176,7 +173,7 @@ class TokenFile:
         with self._lock:
             self._refresh()
             found = self._by_hash.get(_hash(token))
-            return found.identity if found is not None and found.valid(self._clock()) else None
+            return found.verifier.identity if found is not None and found.valid(self._clock()) else None
 
     def challenge(self, analyst: str) -> ScramChallenge:
         """What SCRAM needs for this name, known or not."""
@@ -184,14 +181,11 @@ class TokenFile:
         with self._lock:
             self._refresh()
             now = self._clock()
-            verifiers = tuple(
-                Verifier(stored_key=known.stored_key, server_key=known.server_key, identity=known.identity)
-                for known in self._by_hash.values()
-                if known.identity.analyst == name and known.valid(now)
-            )
+            valid = [known.verifier for known in self._by_hash.values() if known.valid(now)]
+        verifiers = tuple(verifier for verifier in valid if verifier.identity.analyst == name)
         return ScramChallenge(salt=self._salt(name), iterations=ITERATIONS, verifiers=verifiers)
 
-    def sign_in(self, token: str) -> tuple[str, Session] | None:
+    def sign_in(self, token: str) -> tuple[str, WebSession] | None:
         """A new session and the secret for its cookie; None if the token isn't valid."""
         identity = self.identify(token)
         if identity is None:
@@ -200,9 +194,9 @@ class TokenFile:
         with self._writing() as db:
             db.execute("DELETE FROM session WHERE expires < ?", (now,))
             db.execute("INSERT INTO session VALUES (?, ?, ?)", (_hash(cookie), identity.token, now + SESSION_SECONDS))
-        return cookie, Session(identity=identity, csrf=self._csrf(cookie))
+        return cookie, WebSession(identity=identity, csrf=self._csrf(cookie))
 
-    def session(self, cookie: str) -> Session | None:
+    def session(self, cookie: str) -> WebSession | None:
         """The session of a cookie; None if it is unknown, ended or expired, or its token isn't valid any more."""
         with self._lock:
             self._refresh()
@@ -213,7 +207,7 @@ class TokenFile:
             known = self._by_number.get(row[0])
             if known is None or not known.valid(now):
                 return None
-        return Session(identity=known.identity, csrf=self._csrf(cookie))
+        return WebSession(identity=known.verifier.identity, csrf=self._csrf(cookie))
 
     def sign_out(self, cookie: str) -> None:
         """End a session. Idempotent."""
@@ -232,9 +226,7 @@ class TokenFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_problem: object) -> None:
         self.close()
 
     # ------------------------------------------------------------------ inside
@@ -250,8 +242,8 @@ class TokenFile:
         self._by_hash, self._by_number = {}, {}
         for number, analyst, scope, digest, stored, server, expires in rows:
             identity = Identity(analyst=analyst, scope=Scope(scope), token=number)
-            known = _Known(identity, expires, bytes(stored), bytes(server))
-            self._by_hash[bytes(digest)] = self._by_number[number] = known
+            verifier = Verifier(stored_key=bytes(stored), server_key=bytes(server), identity=identity)
+            self._by_hash[bytes(digest)] = self._by_number[number] = _Known(verifier, expires)
         self._seen = version
 
     @contextmanager

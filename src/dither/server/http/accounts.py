@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from dither.curator import Currency
 from dither.server.auth.identity import Scope
-from dither.server.http.door import Who, problems, service_of
+from dither.server.http.door import Who, problems, replies, service_of
 from dither.server.http.formats import json_response
 from dither.server.wire.facts import budget_form, guarantee_form, schema_form, verified_form
 from dither.server.wire.forms import (
@@ -27,22 +27,14 @@ router = APIRouter()
 
 
 @router.get(
-    "/v1/budget",
-    tags=["budget"],
-    summary="What was spent and what is left",
-    responses={200: {"model": list[BudgetLineForm]}, **problems()},
+    "/v1/budget", tags=["budget"], summary="What was spent and what is left", responses=replies(list[BudgetLineForm])
 )
 async def budget(request: Request, who: Who) -> Response:
     """Every account for the owner; for an analyst their own."""
     return json_response(budget_form(await service_of(request).budget(who)))
 
 
-@router.get(
-    "/v1/history",
-    tags=["budget"],
-    summary="How the budget was spent",
-    responses={200: {"model": list[SpendingForm]}, **problems()},
-)
+@router.get("/v1/history", tags=["budget"], summary="How the budget was spent", responses=replies(list[SpendingForm]))
 async def history(request: Request, who: Who) -> Response:
     """What accounts had spent, in the order of time: all for the owner, for an analyst their own."""
     found = await service_of(request).do(who, Scope.PRICE, "history", lambda curator: curator.history(who.analyst))
@@ -53,7 +45,7 @@ async def history(request: Request, who: Who) -> Response:
     "/v1/guarantee",
     tags=["budget"],
     summary="What the answers so far can tell about one person",
-    responses={200: {"model": GuaranteeForm}, **problems()},
+    responses=replies(GuaranteeForm),
 )
 async def guarantee(request: Request, who: Who) -> Response:
     """The promise that all answers so far keep together: of those that the analyst paid for; of all, for the owner."""
@@ -61,30 +53,21 @@ async def guarantee(request: Request, who: Who) -> Response:
     return json_response(guarantee_form(found))
 
 
-@router.get(
-    "/v1/schema", tags=["facts"], summary="The public facts", responses={200: {"model": SchemaForm}, **problems()}
-)
+@router.get("/v1/schema", tags=["facts"], summary="The public facts", responses=replies(SchemaForm))
 async def schema(request: Request, who: Who) -> Response:
     """Tables, columns, who is protected, bounds and keys: what the owner states in the policy."""
     found = await service_of(request).do(who, Scope.PRICE, "schema", lambda curator: schema_form(curator.policy))
     return json_response(found)
 
 
-@router.get(
-    "/v1/whoami", tags=["facts"], summary="Whose token this is", responses={200: {"model": WhoForm}, **problems()}
-)
+@router.get("/v1/whoami", tags=["facts"], summary="Whose token this is", responses=replies(WhoForm))
 async def whoami(request: Request, who: Who) -> Response:
     """The analyst under whose name questions are asked, and what the token allows."""
     service_of(request).admit(who, Scope.PRICE)
     return json_response({"analyst": who.analyst, "scope": who.scope.value})
 
 
-@router.get(
-    "/v1/ledger",
-    tags=["owner"],
-    summary="The ledger",
-    responses={200: {"model": list[RecordForm]}, **problems()},
-)
+@router.get("/v1/ledger", tags=["owner"], summary="The ledger", responses=replies(list[RecordForm]))
 async def ledger(
     request: Request,
     who: Who,
@@ -100,12 +83,7 @@ async def ledger(
     return json_response([RecordForm.of(record) for record in found])
 
 
-@router.post(
-    "/v1/ledger/verify",
-    tags=["owner"],
-    summary="Check the whole ledger",
-    responses={200: {"model": VerifiedForm}, **problems()},
-)
+@router.post("/v1/ledger/verify", tags=["owner"], summary="Check the whole ledger", responses=replies(VerifiedForm))
 async def verify(request: Request, who: Who) -> Response:
     """Replay every entry and check balances, losses and answers. For the owner."""
     service = service_of(request)

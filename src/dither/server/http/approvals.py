@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from dither.server.auth.identity import Scope
 from dither.server.http.bodies import BudgetRequest, Decision, QuestionRequest
-from dither.server.http.door import QUESTION, Direct, Who, problems, service_of
+from dither.server.http.door import QUESTION, Direct, Who, replies, service_of
 from dither.server.http.formats import json_response
 from dither.server.wire.forms import RequestForm
 
@@ -17,7 +17,7 @@ direct = APIRouter(prefix="/v1/requests", tags=["requests"], route_class=Direct)
 plain = APIRouter(prefix="/v1/requests", tags=["requests"])
 
 
-@plain.get("", summary="Requests to the owner", responses={200: {"model": list[RequestForm]}, **problems()})
+@plain.get("", summary="Requests to the owner", responses=replies(list[RequestForm]))
 async def requests(
     request: Request,
     who: Who,
@@ -31,50 +31,21 @@ async def requests(
     return json_response([RequestForm.of(one) for one in found])
 
 
-@direct.post(
-    "/question",
-    summary="Ask the owner to approve a question",
-    responses={200: {"model": RequestForm}, **problems(*QUESTION)},
-)
+@direct.post("/question", summary="Ask the owner to approve a question", responses=replies(RequestForm, *QUESTION))
 async def request_question(request: Request, who: Who, body: QuestionRequest) -> Response:
     """Put a question that costs more than the policy allows without approval before the owner. Charges nothing."""
-    wanted = body.wanted()
-    made = await service_of(request).do(
-        who,
-        Scope.ASK,
-        "request",
-        lambda curator: curator.request_question(
-            wanted.sql,
-            analyst=who.analyst,
-            why=body.why,
-            epsilon=wanted.epsilon,
-            error=wanted.error,
-            weights=wanted.weights,
-            confidence=wanted.confidence,
-        ),
-    )
+    made = await service_of(request).request_question(who, body.wanted(), why=body.why)
     return json_response(RequestForm.of(made))
 
 
-@direct.post(
-    "/budget", summary="Ask the owner for more budget", responses={200: {"model": RequestForm}, **problems(*BODY)}
-)
+@direct.post("/budget", summary="Ask the owner for more budget", responses=replies(RequestForm, *BODY))
 async def request_budget(request: Request, who: Who, body: BudgetRequest) -> Response:
     """Put a wish for more budget before the owner."""
-    made = await service_of(request).do(
-        who,
-        Scope.ASK,
-        "request",
-        lambda curator: curator.request_budget(who.analyst, epsilon=body.epsilon, why=body.why),
-    )
+    made = await service_of(request).request_budget(who, body.epsilon, why=body.why)
     return json_response(RequestForm.of(made))
 
 
-@direct.post(
-    "/{number}/decision",
-    summary="Decide a request",
-    responses={200: {"model": RequestForm}, **problems(*BODY, 404, 409)},
-)
+@direct.post("/{number}/decision", summary="Decide a request", responses=replies(RequestForm, *BODY, 404, 409))
 async def decide(
     request: Request,
     who: Who,

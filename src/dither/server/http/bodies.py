@@ -8,8 +8,8 @@ from typing import Annotated, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.requests import Request
 
-from dither.server.problems import Problem, ServerRefusal
-from dither.server.service import Wanted
+from dither.server.problems import ServerProblem, ServerRefusal
+from dither.server.service import AskedQuestion
 
 LONGEST_SQL = 200_000
 LONGEST_WHY = 1000
@@ -55,9 +55,9 @@ class Question(Body):
         default="0.95", description='how sure intervals are: a number between 0 and 1, such as 0.95 or "0.95"'
     )
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> AskedQuestion:
         """The question as the service takes it."""
-        return Wanted(
+        return AskedQuestion(
             sql=self.sql, epsilon=self.epsilon, error=self.error, weights=self.weights, confidence=self.confidence
         )
 
@@ -89,9 +89,8 @@ async def read_body(request: Request, model: type[B]) -> B:
     """The body of a request; refuses what isn't JSON of this form, without repeating any of it."""
     sent = request.headers.get("content-type", "")
     if sent != JSON and sent.partition(";")[0].strip().lower() != JSON:
-        raise ServerRefusal(
-            _problem(415, "not_json", "the body must be JSON", "Send it with Content-Type: application/json.")
-        )
+        hint = "Send it with Content-Type: application/json."
+        raise ServerRefusal(ServerProblem(code="not_json", status=415, title="the body must be JSON", hint=hint))
     try:
         return model.model_validate_json(await request.body())
     except ValidationError as problem:
@@ -100,26 +99,26 @@ async def read_body(request: Request, model: type[B]) -> B:
     raise refusal
 
 
-def _invalid(problem: ValidationError, model: type[Body]) -> Problem:
+def _invalid(problem: ValidationError, model: type[Body]) -> ServerProblem:
     first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
     if first["type"] == "json_invalid":
-        return _problem(400, "not_json", "the body isn't well-formed JSON", "Send one JSON object, in UTF-8.")
+        hint = "Send one JSON object, in UTF-8."
+        return ServerProblem(code="not_json", title="the body isn't well-formed JSON", hint=hint)
     fields = model.model_fields
     known = "Fields are: " + ", ".join(fields) + "."
     place = first["loc"][0] if first["loc"] else None
     if first["type"] == "missing":
-        return _problem(422, "invalid", f"the field {place} is missing", f"It is {fields[str(place)].description}.")
-    if isinstance(place, str) and place in fields:
-        return _problem(422, "invalid", f"the field {place} isn't as expected: {fields[place].description}", known)
+        hint = f"It is {fields[str(place)].description}."
+        return ServerProblem(code="invalid", title=f"the field {place} is missing", hint=hint)
     # nothing that was sent is repeated, but a misspelt field is told by the one that it resembles
     meant = get_close_matches(place[:LONGEST_NAME], fields, 1) if isinstance(place, str) else []
-    if first["type"] == "extra_forbidden" and meant:
-        return _problem(422, "invalid", f"there is a field that isn't known: did you mean {meant[0]}?", known)
-    return _problem(422, "invalid", "the body has to be an object with the known fields and no others", known)
-
-
-def _problem(status: int, code: str, title: str, hint: str) -> Problem:
-    return Problem(status=status, sqlstate="22023", code=code, title=title, hint=hint)
+    if isinstance(place, str) and place in fields:
+        title = f"the field {place} isn't as expected: {fields[place].description}"
+    elif first["type"] == "extra_forbidden" and meant:
+        title = f"there is a field that isn't known: did you mean {meant[0]}?"
+    else:
+        title = "the body has to be an object with the known fields and no others"
+    return ServerProblem(code="invalid", title=title, hint=known)
 
 
 __all__ = ["BudgetRequest", "Decision", "Question", "QuestionRequest", "read_body"]

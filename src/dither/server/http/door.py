@@ -59,6 +59,11 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
     return listed
 
 
+def replies(model: Any, *more: int) -> dict[int | str, dict[str, Any]]:
+    """What an operation gives: a form, or one of the problems that it may end in."""
+    return {200: {"model": model}, **problems(*more)}
+
+
 def service_of(request: Request) -> Service:
     """The service that this app is in front of."""
     return cast("Service", request.app.state.service)

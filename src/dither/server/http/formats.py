@@ -11,7 +11,7 @@ import orjson
 from starlette.responses import Response
 
 from dither.curator import Answer
-from dither.server.problems import Problem, ServerRefusal
+from dither.server.problems import ServerProblem, ServerRefusal
 from dither.server.wire.answers import answer_to_arrow, answer_to_csv, lasting_form
 from dither.server.wire.forms import CostForm
 
@@ -24,7 +24,7 @@ MOST_KEPT = 16 * 2**20
 MOST_ANSWERS_KEPT = 1024
 
 
-class Format(StrEnum):
+class MediaType(StrEnum):
     """The media types in which answers are given; the first is for clients that take anything."""
 
     JSON = "application/json"
@@ -32,35 +32,29 @@ class Format(StrEnum):
     ARROW = "application/vnd.apache.arrow.stream"
 
 
-CONTENT_TYPES = {
-    Format.JSON: "application/json",
-    Format.CSV: "text/csv; charset=utf-8; header=present",
-    Format.ARROW: "application/vnd.apache.arrow.stream",
-}
-NOT_ACCEPTABLE = Problem(
-    status=406,
-    sqlstate="22023",
+CONTENT_TYPES = {each: each.value for each in MediaType} | {MediaType.CSV: "text/csv; charset=utf-8; header=present"}
+NOT_ACCEPTABLE = ServerProblem(
     code="not_acceptable",
     title="answers aren't given in any of the accepted formats",
-    hint="Accept one of: " + ", ".join(Format) + ".",
+    hint="Accept one of: " + ", ".join(MediaType) + ".",
 )
 
 
 @lru_cache(maxsize=256)
-def format_for(accept: str) -> Format | None:
+def format_for(accept: str) -> MediaType | None:
     """The format that an Accept header prefers (RFC 9110, 12.5.1); None if none is accepted.
 
     Example:
         >>> format_for(""), format_for("text/*;q=0.5, application/json;q=0.4")
-        (<Format.JSON: 'application/json'>, <Format.CSV: 'text/csv'>)
+        (<MediaType.JSON: 'application/json'>, <MediaType.CSV: 'text/csv'>)
         >>> format_for("image/png") is None
         True
     """
     if not accept.strip():
-        return Format.JSON
+        return MediaType.JSON
     ranges = [_range(part) for part in accept.split(",") if part.strip()]
     best, chosen = 0.0, None
-    for known in Format:
+    for known in MediaType:
         group = known.partition("/")[0]
         # the most specific range that names a type decides
         named = [[q for name, q in ranges if name == wanted] for wanted in (known.value, f"{group}/*", "*/*")]
@@ -82,7 +76,7 @@ def _range(part: str) -> tuple[str, float]:
     return name, 1.0
 
 
-def expect_format(accept: str) -> Format:
+def expect_format(accept: str) -> MediaType:
     """The format that an Accept header prefers; refuses if there is none."""
     # cut, so that what is remembered of headers stays small
     found = format_for(accept[:LONGEST_ACCEPT])
@@ -96,7 +90,7 @@ def json_response(form: object) -> Response:
     return Response(orjson.dumps(form), media_type="application/json")
 
 
-class Kept:
+class EncodedAnswers:
     """The encoded parts of answers that don't change, for those that are given again and again.
 
     Bounded, the least recently used go first. An entry holds its answer, so that no other table can get the identity
@@ -144,14 +138,14 @@ class Answers:
     """Writes answers in the format that a client accepts."""
 
     def __init__(self) -> None:
-        self.kept = Kept()
+        self.kept = EncodedAnswers()
 
-    async def response(self, answer: Answer, wanted: Format) -> Response:
+    async def response(self, answer: Answer, wanted: MediaType) -> Response:
         """The answer as a response; large ones are encoded in a thread."""
-        if wanted is Format.JSON:
+        if wanted is MediaType.JSON:
             body = await self._json(answer)
         else:
-            encode = answer_to_csv if wanted is Format.CSV else answer_to_arrow
+            encode = answer_to_csv if wanted is MediaType.CSV else answer_to_arrow
             body = encode(answer) if _small(answer) else await asyncio.to_thread(encode, answer)
         headers = {"Content-Type": CONTENT_TYPES[wanted], "Vary": "Accept"}
         if answer.receipt is not None:

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dither.server.problems import Problem, ServerRefusal, problem_of
+from dither.server.problems import ServerProblem, ServerRefusal, problem_of
 
 LOG = logging.getLogger("dither.server")
 PROBLEM = "application/problem+json"
@@ -34,18 +34,11 @@ CHALLENGE = 'Bearer realm="dither"'
 
 def too_large(most: int) -> ServerRefusal:
     """A request has more bytes than the server takes."""
-    return ServerRefusal(
-        Problem(
-            status=413,
-            sqlstate="54000",
-            code="too_large",
-            title=f"the request is too large: at most {most} bytes are taken",
-            hint="Nothing was charged.",
-        )
-    )
+    title = f"the request is too large: at most {most} bytes are taken"
+    return ServerRefusal(ServerProblem(code="too_large", title=title, hint="Nothing was charged."))
 
 
-def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+def problem_response(problem: ServerProblem, headers: Mapping[str, str] | None = None) -> Response:
     """A problem as application/problem+json (RFC 9457)."""
     form: dict[str, object] = {
         "type": f"urn:dither:problem:{problem.code}",
@@ -66,7 +59,7 @@ def problem_response(problem: Problem, headers: Mapping[str, str] | None = None)
     return Response(orjson.dumps(form), status_code=problem.status, headers=said)
 
 
-class Guard:
+class HttpGuard:
     """The outermost part of the app that is ours."""
 
     def __init__(self, app: ASGIApp, *, largest_request: int, secure: bool) -> None:
@@ -93,7 +86,7 @@ class Guard:
         try:
             await self._app(scope, self._limited(scope, receive), guarded)
         except ClientDisconnect:
-            # whoever went away is told nothing; what they asked goes on
+            # the client is gone, so there is no reply; its question goes on
             return
         except Exception as error:  # noqa: BLE001  whatever it is, its text stays here
             problem, kind = problem_of(error), type(error).__name__

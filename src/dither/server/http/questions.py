@@ -8,38 +8,35 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from dither.server.auth.identity import Scope
 from dither.server.http.bodies import Question
-from dither.server.http.door import QUESTION, Direct, Who, answers_of, problems, service_of
-from dither.server.http.formats import Format, expect_format, json_response
+from dither.server.http.door import QUESTION, Direct, Who, answers_of, problems, replies, service_of
+from dither.server.http.formats import MediaType, expect_format, json_response
 from dither.server.wire.forms import AnswerForm, AnswerPageForm, QuoteForm
 
 MOST_ANSWERS = 200
+
+
+def _string(**more: object) -> dict[str, object]:
+    return {"type": "string", **more}
+
+
+ABOUT_CSV = "The table with a header; a noisy column n has its interval in n_low and n_high."
+ABOUT_ARROW = "The table; everything else is JSON in the schema's metadata under the key dither."
 ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The answer, in the format that Accept prefers.",
         "model": AnswerForm,
         "content": {
-            Format.CSV.value: {
-                "schema": {
-                    "type": "string",
-                    "description": "The table with a header; a noisy column n has its interval in n_low and n_high.",
-                }
-            },
-            Format.ARROW.value: {
-                "schema": {
-                    "type": "string",
-                    "format": "binary",
-                    "description": "The table; everything else is JSON in the schema's metadata under the key dither.",
-                }
-            },
+            MediaType.CSV.value: {"schema": _string(description=ABOUT_CSV)},
+            MediaType.ARROW.value: {"schema": _string(format="binary", description=ABOUT_ARROW)},
         },
         "headers": {
             "Dither-Receipt": {
                 "description": "The number of the receipt; not there where nothing was ever charged.",
-                "schema": {"type": "string"},
+                "schema": _string(),
             },
             "Dither-Older-Than-Data": {
                 "description": "There, and true, if the data has changed since this was answered.",
-                "schema": {"type": "string", "enum": ["true"]},
+                "schema": _string(enum=["true"]),
             },
         },
     }
@@ -64,19 +61,13 @@ async def ask(request: Request, who: Who, body: Question) -> Response:
     return await answers_of(request).response(answer, wanted)
 
 
-@direct.post(
-    "/price", summary="What a question would cost", responses={200: {"model": QuoteForm}, **problems(*QUESTION)}
-)
+@direct.post("/price", summary="What a question would cost", responses=replies(QuoteForm, *QUESTION))
 async def price(request: Request, who: Who, body: Question) -> Response:
     """Price a question: its cost, the error of every column, what would be left. Free; reads no data."""
     return json_response(QuoteForm.of(await service_of(request).price(who, body.wanted())))
 
 
-@plain.get(
-    "/answers",
-    summary="What was answered before",
-    responses={200: {"model": AnswerPageForm}, **problems(404)},
-)
+@plain.get("/answers", summary="What was answered before", responses=replies(AnswerPageForm, 404))
 async def answers(
     request: Request,
     who: Who,

@@ -13,14 +13,14 @@ from dither.server.auth.tokens import TokenFile
 from dither.server.pgwire.catalogue.shadow import Shadow
 from dither.server.pgwire.catalogue.shadow_schema import database_of
 from dither.server.pgwire.protocol.connection import Gone, Patience, Wire
-from dither.server.pgwire.protocol.errors import Report, WireError, fatal, told
+from dither.server.pgwire.protocol.errors import WireError, WireReport, fatal, told
 from dither.server.pgwire.protocol.messages import ProtocolError
 from dither.server.pgwire.protocol.startup import CancelKey, SignedIn, begin
-from dither.server.pgwire.session.session import Session, Shared
+from dither.server.pgwire.session.session import ClientSession, Shared
 from dither.server.problems import INTERNAL, ServerRefusal
 from dither.server.service import Service
 from dither.server.traffic.listening import BACKLOG
-from dither.server.traffic.places import NoPlace, Places, Visitor
+from dither.server.traffic.places import ConnectionPlaces, NoPlace, Visitor
 
 LOG = logging.getLogger("dither.server.pgwire")
 
@@ -28,8 +28,8 @@ LOG = logging.getLogger("dither.server.pgwire")
 class PgServer:
     """The PostgreSQL front of one service: ``start`` listens, ``stop`` hangs up on everybody.
 
-    ``require_tls`` turns away whoever doesn't encrypt; it is for servers that listen beyond this machine. ``shadow``
-    answers what isn't a question about private tables; it is started and stopped by whoever made it.
+    ``require_tls`` refuses clients without TLS; it is for servers that listen beyond this machine. ``shadow``
+    answers what isn't a question about private tables; the caller starts and stops it.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class PgServer:
     ) -> None:
         self._service, self._access, self._tls, self._require_tls = service, access, tls, require_tls
         self._patience = patience or Patience(sign_in=service.limits.sign_in)
-        self._places = service.places["pgwire"] = Places(service.limits)
+        self._places = service.places["pgwire"] = ConnectionPlaces(service.limits)
         policy = service.curator.policy
         self._databases = (policy.source.name, database_of(policy))
-        self._shared = Shared.of(service, access, shadow, most_names=most_names)
+        self._shared = Shared(service, access, shadow, most_names=most_names)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._pushed_out: set[asyncio.Task[None]] = set()
-        self._sessions: dict[int, tuple[int, Session]] = {}
+        self._sessions: dict[int, tuple[int, ClientSession]] = {}
 
     async def start(self, host: str = "127.0.0.1", port: int = 5432) -> None:
         """Listen; port 0 takes any that is free."""
@@ -162,7 +162,7 @@ class PgServer:
         except NoPlace as problem:
             raise _full(of_one=problem.of_one) from None
         key = self._new_key()
-        session = Session(wire, self._shared, signed_in, key)
+        session = ClientSession(wire, self._shared, signed_in, key)
         self._sessions[key.process] = (key.secret, session)
         self._service.metrics.count("pgwire", "signed_in")
         LOG.info("signed in by token %s", signed_in.identity.token)
@@ -199,5 +199,5 @@ def _full(*, of_one: bool = False) -> WireError:
     return fatal("53300", "sorry, too many clients already", hint="Try again later.")
 
 
-def _as_fatal(last: Report) -> Report:
-    return Report(severity="FATAL", sqlstate=last.sqlstate, title=last.title, detail=last.detail, hint=last.hint)
+def _as_fatal(last: WireReport) -> WireReport:
+    return WireReport(severity="FATAL", sqlstate=last.sqlstate, title=last.title, detail=last.detail, hint=last.hint)

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from dither.server.traffic.places import Places, Visitor
+from dither.server.traffic.places import ConnectionPlaces, Visitor
 
 LOG = logging.getLogger("dither.server")
 # connections that wait to be accepted: a crowd must not make others wait for a second attempt
@@ -41,7 +41,7 @@ def bound(host: str, port: int) -> list[socket.socket]:
 class Listener:
     """Accepts on sockets that are bound, and makes a protocol for each client, behind TLS if there is any.
 
-    ``start`` begins and ``stop`` ends it; the connections that were made belong to whoever made their protocols.
+    ``start`` begins and ``stop`` ends it; connections that were accepted belong to their protocols.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Listener:
         sockets: list[socket.socket],
         make: Callable[[Visitor], asyncio.Protocol],
         *,
-        places: Places,
+        places: ConnectionPlaces,
         tls: ssl.SSLContext | None,
         handshake: float,
     ) -> None:
@@ -64,7 +64,7 @@ class Listener:
             self._resume(link)
 
     async def stop(self) -> None:
-        """Accept no more, and hang up on whoever is being let in."""
+        """Accept no more, and close connections that are still being set up."""
         loop = asyncio.get_running_loop()
         for link in self._sockets:
             loop.remove_reader(link)

@@ -1,9 +1,9 @@
-"""Who holds the connections of a protocol: those who signed in have places that nobody else can take.
+"""Connection slots of a protocol: those of signed-in clients can't be taken by clients that haven't signed in.
 
-Anybody can open sockets and say nothing. So whoever comes is a stranger first, with a place among the strangers and
-little time; a token makes them one of those who are signed in. Strangers are never refused: where there are too many,
-the one goes who has been there for longest among those of the address that has most. So a crowd from one address pushes
-out its own, and whoever signs in at once comes in, also from that very address.
+Anybody can open sockets and send nothing. So each connection starts as a stranger, with a slot among the strangers and
+a short timeout; a valid token moves it to the slots for signed-in clients. Strangers are never refused: where there are
+too many, the oldest connection of the address with the most is dropped. So a crowd from one address evicts its own, and
+a client that signs in at once gets in, also from that very address.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 
 # of an IPv6 address, what one client can't choose
 PREFIX = 64
-# the entry in the scope of an HTTP request that is called with the name of whoever is signed in
+# the entry in the scope of an HTTP request that is called with the name of the analyst who signed in
 SIGNED_IN = "dither.signed_in"
 
 
@@ -38,12 +38,12 @@ class Visitor:
         self.signed_in, self.analyst = False, ""
 
 
-class Places:
+class ConnectionPlaces:
     """The places of one protocol. Not for several threads: it belongs to an event loop.
 
     Example:
         >>> pushed = []
-        >>> places = Places(Limits(strangers=3, each_address=2, connections=2))
+        >>> places = ConnectionPlaces(ServerLimits(strangers=3, each_address=2, connections=2))
         >>> first, second, third = [places.enter("192.0.2.1", lambda n=n: pushed.append(n)) for n in (1, 2, 3)]
         >>> other = places.enter("192.0.2.2", lambda: pushed.append("other"))
         >>> pushed
@@ -53,7 +53,7 @@ class Places:
         (2, 1)
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         # by address, and in each of them in the order in which they came
         self._direct: dict[str, OrderedDict[Visitor, None]] = {}

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.problems import busy
-from dither.server.traffic.places import SIGNED_IN, NoPlace, Places, Visitor
+from dither.server.traffic.places import SIGNED_IN, ConnectionPlaces, NoPlace, Visitor
 
 LARGEST_HEAD = 64 * 1024
 TOO_MANY = (
@@ -34,7 +34,7 @@ class Deadlines(HttpToolsProtocol):
     _new = True
     _heard = False
 
-    def __init__(self, limits: Limits, places: Places, visitor: Visitor, **given: Any) -> None:
+    def __init__(self, limits: ServerLimits, places: ConnectionPlaces, visitor: Visitor, **given: Any) -> None:
         super().__init__(**given)
         self._limits, self._places, self._visitor = limits, places, visitor
 

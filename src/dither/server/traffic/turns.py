@@ -1,8 +1,8 @@
-"""Whose work is next: nobody's texts can keep others waiting for more than their turn.
+"""A fair scheduler: one analyst's long texts can't starve the others.
 
-A long text takes a second of a processor to read and price, and each analyst may send many. So work waits in a queue
-for each analyst, and whoever has worked least lately goes first. While others are there nobody has more than half of
-the workers, and whoever took more than their share lately has one; alone, all but one, which is for whoever comes next.
+A long text takes a second of a processor to read and price, and each analyst may send many. So each analyst has a
+queue, and the one that used least worker time lately goes first. While others are active an analyst has at most half of
+the workers, and one worker after more than a fair share; alone, all but one, which is kept free for the next analyst.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class Turns:
         except asyncio.CancelledError:
             future.cancel()
             raise
-        except GeneratorExit:  # the loop is gone, and whoever waited with it
+        except GeneratorExit:  # the loop is gone, and all waiters with it
             raise
-        except BaseException as problem:  # noqa: BLE001 - it is for whoever waits
+        except BaseException as problem:  # noqa: BLE001 - it is raised in the waiter
             if not future.done():
                 future.set_exception(problem)
         else:
@@ -109,5 +109,5 @@ class Turns:
     def _note(self, name: str, seconds: float) -> None:
         self._worked[name] = (self.worked(name) + seconds, self._clock())
         if len(self._worked) > 1000:
-            # whoever has done next to nothing lately is as one who wasn't there
+            # forget analysts whose recent work is negligible
             self._worked = {one: found for one, found in self._worked.items() if self.worked(one) > 0.001}

@@ -12,8 +12,8 @@ from dither.curator import Answer, Curator, Past
 from dither.drawings.panels import ChartKind
 from dither.errors import InvalidParameter
 from dither.server.auth.identity import Scope
+from dither.server.web._notebook import notebook
 from dither.server.web.links import ask_link
-from dither.server.web.notebook import notebook
 from dither.server.web.showing import KINDS, shown_answer
 from dither.server.web.visits import Visit
 from dither.server.wire.answers import answer_to_arrow, answer_to_csv
@@ -32,8 +32,7 @@ async def listed(visit: Visit) -> Response:
     search = visit.request.query_params.get("search", "")[:LONGEST_SEARCH]
     before = visit.request.query_params.get("before") or None
     who = visit.analyst
-    page = await visit.service.do(
-        visit.session.identity,
+    page = await visit.do(
         Scope.ASK,
         "answers",
         lambda curator: curator.answers(who, search=search, before=before, count=PAGE),
@@ -87,9 +86,7 @@ async def _shown(visit: Visit, kind: ChartKind | None) -> Response:
 async def _of(visit: Visit, work: Callable[[Curator, str, str], T]) -> T:
     """Something of the answer of this address, in a thread; refused alike if there is none or it is another's."""
     number, who = visit.request.path_params["number"], visit.analyst
-    return await visit.service.do(
-        visit.session.identity, Scope.ASK, "answer", lambda curator: work(curator, number, who)
-    )
+    return await visit.do(Scope.ASK, "answer", lambda curator: work(curator, number, who))
 
 
 def _answer(curator: Curator, number: str, who: str) -> Answer:

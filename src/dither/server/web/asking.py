@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Response
-from starlette.responses import RedirectResponse
 
 from dither.curator import OWNER, BudgetLine, Quote
 from dither.errors import DitherError, Failed, InvalidParameter, OutOfBudget, Refused
 from dither.privacy import Guarantee
 from dither.server.auth.identity import Scope
-from dither.server.problems import Problem, ServerRefusal, problem_of
-from dither.server.service import Wanted
+from dither.server.problems import ServerProblem, ServerRefusal, problem_of
+from dither.server.service import AskedQuestion
 from dither.server.web.facts import shown_table
 from dither.server.web.links import ask_link
 from dither.server.web.meaning import meaning_of
@@ -23,9 +21,7 @@ from dither.server.web.showing import shown_answer
 from dither.server.web.visits import Visit
 
 DEFAULT_AMOUNT = "0.1"
-NOT_AGREED = Problem(
-    status=409,
-    sqlstate="55000",
+NOT_AGREED = ServerProblem(
     code="not_agreed",
     title="the button didn't state the price of this question",
     hint="It was changed, or its price has. Look at the price and press the button again.",
@@ -33,19 +29,9 @@ NOT_AGREED = Problem(
 MOST_AROUND = 120
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """The line of a question in which something is wrong, cut at the place."""
-
-    line: int
-    before: str
-    there: str
-    after: str
-
-
 async def ask(visit: Visit) -> Response:
     """The editor, with the tables beside it."""
-    visit.service.admit(visit.session.identity, Scope.PRICE)
+    visit.service.admit(visit.identity, Scope.PRICE)
     if visit.analyst != OWNER:
         # a name that the policy doesn't know can do nothing here: that is said at once
         visit.service.curator.policy.analyst(visit.analyst)
@@ -60,7 +46,7 @@ async def price(visit: Visit) -> Response:
     if not visit.form.get("sql", "").strip():
         return _priced(visit, "_nothing.html", line=await _line(visit))
     try:
-        quote = await visit.service.price(visit.session.identity, _wanted(visit))
+        quote = await visit.service.price(visit.identity, _wanted(visit))
         shown = await _shown_price(visit, quote)
     except (DitherError, ServerRefusal, TimeoutError) as error:
         refusal = _refusal(visit, error, asked=False)
@@ -70,7 +56,7 @@ async def price(visit: Visit) -> Response:
 
 async def _shown_price(visit: Visit, quote: Quote) -> dict[str, Any]:
     """What the template of a price needs; ``price`` is what the button states and the form sends back."""
-    line, meaning = _told(await visit.service.budget(visit.session.identity)), None
+    line, meaning = _told(await visit.service.budget(visit.identity)), None
     if 0 < quote.epsilon < math.inf:
         guarantee = Guarantee(epsilon=quote.epsilon, delta=quote.delta)
         meaning = meaning_of(guarantee, visit.service.curator.policy.schema.adjacency)
@@ -95,7 +81,7 @@ def _told(lines: tuple[BudgetLine, ...]) -> BudgetLine | None:
 async def _line(visit: Visit) -> BudgetLine | None:
     """What is left, beside what has no price yet; nothing for who may not even know that."""
     try:
-        return _told(await visit.service.budget(visit.session.identity))
+        return _told(await visit.service.budget(visit.identity))
     except (DitherError, ServerRefusal, TimeoutError):
         return None
 
@@ -108,9 +94,9 @@ def _stated(quote: Quote) -> str:
 async def run(visit: Visit) -> Response:
     """Ask the question in the editor, for the price that the pressed button stated: for another it isn't asked."""
     try:
-        visit.service.admit(visit.session.identity, Scope.ASK)
+        visit.service.admit(visit.identity, Scope.ASK)
         wanted = _wanted(visit)
-        quote = await visit.service.price(visit.session.identity, wanted)
+        quote = await visit.service.price(visit.identity, wanted)
         stated = _stated(quote)
         if stated not in ("free", visit.form.get("agreed", "")):
             refusal = _refusal(visit, ServerRefusal(NOT_AGREED), asked=True)
@@ -119,7 +105,7 @@ async def run(visit: Visit) -> Response:
             shown = await _shown_price(visit, quote)
             parts = {"price_part": "_price.html", "answer_part": "_refused.html"}
             return _again(visit, status=NOT_AGREED.status, **parts, **refusal, **shown)
-        answer = await visit.service.ask(visit.session.identity, wanted)
+        answer = await visit.service.ask(visit.identity, wanted)
     except (DitherError, ServerRefusal, TimeoutError) as error:
         refusal = _refusal(visit, error, asked=True)
         if visit.partly:
@@ -132,24 +118,9 @@ async def run(visit: Visit) -> Response:
 
 async def request_approval(visit: Visit) -> Response:
     """Ask the owner to allow the question in the editor."""
-    wanted, who = _wanted(visit), visit.analyst
-    request = await visit.service.do(
-        visit.session.identity,
-        Scope.ASK,
-        "request",
-        lambda curator: curator.request_question(
-            wanted.sql,
-            analyst=who,
-            why=visit.form.get("why", ""),
-            epsilon=wanted.epsilon,
-            error=wanted.error,
-            weights=wanted.weights,
-            confidence=wanted.confidence,
-        ),
-    )
-    if visit.partly:
-        return visit.page("_requested.html", request=request)
-    return RedirectResponse(f"/approvals#request-{request.number}", status_code=303)
+    why = visit.form.get("why", "")
+    request = await visit.service.request_question(visit.identity, _wanted(visit), why=why)
+    return visit.requested(request)
 
 
 def _editor(
@@ -208,7 +179,7 @@ def _what(error: BaseException, *, asked: bool) -> str:
     return "Charged, but not answered" if isinstance(error, Failed) else "Not answered"
 
 
-def _wanted(visit: Visit) -> Wanted:
+def _wanted(visit: Visit) -> AskedQuestion:
     """The question as the form has it."""
     amount = visit.amount("amount") or None
     mode = visit.form.get("mode", "epsilon")
@@ -216,14 +187,15 @@ def _wanted(visit: Visit) -> Wanted:
         raise InvalidParameter("a question is asked for an ε or for an error")
     if mode == "error" and amount is None:
         raise InvalidParameter("write which error you want, such as 100")
-    return Wanted(
+    return AskedQuestion(
         sql=visit.form.get("sql", ""),
         epsilon=amount if mode == "epsilon" else None,
         error=amount if mode == "error" else None,
     )
 
 
-def _excerpt(sql: str, problem: Problem) -> Excerpt | None:
+def _excerpt(sql: str, problem: ServerProblem) -> dict[str, object] | None:
+    """The line of a question in which something is wrong, cut at the place."""
     if problem.position is None:
         return None
     line, column = problem.position
@@ -240,7 +212,7 @@ def _excerpt(sql: str, problem: Problem) -> Excerpt | None:
         before = "…" + before[-MOST_AROUND:]
     if len(after) > MOST_AROUND:
         after = after[:MOST_AROUND] + "…"
-    return Excerpt(line, before, text[place:end][:MOST_AROUND] or "␣", after)
+    return {"line": line, "before": before, "there": text[place:end][:MOST_AROUND] or "␣", "after": after}
 
 
 def _first_question(visit: Visit) -> str:

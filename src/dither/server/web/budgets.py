@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fastapi import Response
-from starlette.responses import RedirectResponse
 
 from dither.curator import OWNER, Curator, Past
 from dither.drawings.meters import burn_down
@@ -22,9 +21,8 @@ PAGES = (1, 50, 500, 500, 500, 500)
 async def budget(visit: Visit) -> Response:
     """Accounts with their meters and burn-downs, and the guarantee in plain words."""
     who, policy = visit.analyst, visit.service.curator.policy
-    may_ask = visit.session.identity.allows(Scope.ASK)
-    lines, history, guarantee, by_levels, latest = await visit.service.do(
-        visit.session.identity,
+    may_ask = visit.identity.allows(Scope.ASK)
+    lines, history, guarantee, by_levels, latest = await visit.do(
         Scope.PRICE,
         "budget",
         lambda curator: (
@@ -53,18 +51,11 @@ async def budget(visit: Visit) -> Response:
 
 async def request_budget(visit: Visit) -> Response:
     """Ask the owner for more."""
-    who, amount, why = visit.analyst, visit.amount("amount"), visit.form.get("why", "")
+    amount, why = visit.amount("amount"), visit.form.get("why", "")
     if not amount:
         raise InvalidParameter("say by how much your budget should grow: a number above 0, such as 0.1")
-    request = await visit.service.do(
-        visit.session.identity,
-        Scope.ASK,
-        "request",
-        lambda curator: curator.request_budget(who, epsilon=amount, why=why),
-    )
-    if visit.partly:
-        return visit.page("_requested.html", request=request)
-    return RedirectResponse(f"/approvals#request-{request.number}", status_code=303)
+    request = await visit.service.request_budget(visit.identity, amount, why=why)
+    return visit.requested(request)
 
 
 def _latest(curator: Curator, who: str) -> tuple[str, int] | None:

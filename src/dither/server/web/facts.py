@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass
 from fractions import Fraction
 
 from fastapi import Response
 
+from dither.brief import printable
 from dither.drawings.texts import number
 from dither.policy import Policy
 from dither.policy.advice.advice import advise
@@ -17,13 +17,13 @@ from dither.query.schema import ColumnFacts, TableFacts
 from dither.query.sql.scalars import column_facts
 from dither.server.auth.identity import Scope
 from dither.server.web.visits import Visit
-from dither.server.wire.facts import DAY_ZERO, TIME_ZERO
+from dither.server.wire.facts import since_1970
 
 MOST_KEYS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownColumn:
+class ShownFacts:
     """A column as the page shows it; ``brief`` says it in a word or two, ``to_do`` what a question has to bring."""
 
     name: str
@@ -42,16 +42,16 @@ class ShownTable:
     private: bool
     unit: str
     contribution: str
-    columns: tuple[ShownColumn, ...]
+    columns: tuple[ShownFacts, ...]
     hidden: int
 
 
 async def data(visit: Visit) -> Response:
     """Every table."""
-    visit.service.admit(visit.session.identity, Scope.PRICE)
+    visit.service.admit(visit.identity, Scope.PRICE)
     policy = visit.service.curator.policy
     tables = [shown_table(table) for table in policy.schema.tables.values()]
-    warnings = lacking(policy) if visit.session.identity.is_owner else []
+    warnings = lacking(policy) if visit.identity.is_owner else []
     return visit.page("data.html", tables=tables, unit=protected(policy), warnings=warnings)
 
 
@@ -90,7 +90,7 @@ def shown_table(table: TableFacts) -> ShownTable:
     )
 
 
-def _column(column: ColumnFacts, table: TableFacts) -> ShownColumn:
+def _column(column: ColumnFacts, table: TableFacts) -> ShownFacts:
     is_unit = table.private and column.name == table.unit_column
     bounds, keys, brief = _bounds(column), "", column.kind.value
     if column.keys is None and not is_unit and column_facts(table, column).keys is not None:
@@ -104,7 +104,7 @@ def _column(column: ColumnFacts, table: TableFacts) -> ShownColumn:
         brief += f", {_end(column, column.between.low)} … {_end(column, column.between.high)}"
     if is_unit:
         brief += ", who is protected"
-    return ShownColumn(
+    return ShownFacts(
         name=column.name,
         kind=column.kind.value,
         bounds=bounds,
@@ -121,7 +121,7 @@ def _key(value: Value) -> str:
     if value is None:
         return "NULL"
     text = number(value).replace(",", "") if isinstance(value, float) else str(value)
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return printable(text)
 
 
 def _bounds(column: ColumnFacts) -> str:
@@ -134,11 +134,10 @@ def _bounds(column: ColumnFacts) -> str:
 
 
 def _end(column: ColumnFacts, value: Fraction) -> str:
-    """A bound as people write it; those of dates and times are counted from 1970."""
-    if column.kind is Kind.DATE:
-        return str(DAY_ZERO + dt.timedelta(days=int(value)))
+    """A bound as people write it."""
     if column.kind.temporal:
-        return f"{TIME_ZERO + dt.timedelta(microseconds=int(value)):%Y-%m-%d %H:%M:%S}"
+        moment = since_1970(value, column.kind)
+        return str(moment) if column.kind is Kind.DATE else f"{moment:%Y-%m-%d %H:%M:%S}"
     # as a question writes it: a bound may be a year
     return number(float(value)).replace(",", "")
 

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Response
-from starlette.responses import RedirectResponse
 
 from dither.curator import OWNER, Curator, Outlook, Record, Request, RequestKind, RequestState
 from dither.errors import DitherError, InvalidParameter, LedgerError
 from dither.server.auth.identity import Scope
-from dither.server.problems import Problem, problem_of
+from dither.server.problems import ServerProblem, problem_of
 from dither.server.web.visits import Visit, short_name
 
 PAGE = 50
@@ -46,7 +45,7 @@ async def verify(visit: Visit) -> Response:
     """Replay the whole ledger."""
     found, problem = None, None
     try:
-        found = await visit.service.do(visit.session.identity, Scope.OWNER, "verify", lambda curator: curator.verify())
+        found = await visit.do(Scope.OWNER, "verify", lambda curator: curator.verify())
     except LedgerError as error:
         # the owner may know what is wrong with their own ledger
         problem = str(error)
@@ -60,8 +59,7 @@ async def _ledger(visit: Visit, *, verified: bool = False, **outcome: Any) -> Re
     if given and not (given.isascii() and given.isdigit() and len(given) < 19):
         raise InvalidParameter("before is the number of an entry")
     before = int(given) if given else None
-    records, grants = await visit.service.do(
-        visit.session.identity,
+    records, grants = await visit.do(
         Scope.OWNER,
         "ledger",
         lambda curator: (
@@ -111,16 +109,18 @@ async def approvals(visit: Visit) -> Response:
     return await _requests(visit, "approvals.html")
 
 
-async def _requests(visit: Visit, template: str, *, decided: str = "", problem: Problem | None = None) -> Response:
+async def _requests(
+    visit: Visit, template: str, *, decided: str = "", problem: ServerProblem | None = None
+) -> Response:
     """The list as it is now, ``decided`` being the number of what was decided just before."""
-    who, decides = visit.analyst, visit.session.identity.is_owner
+    who, decides = visit.analyst, visit.identity.is_owner
 
     def look(curator: Curator) -> tuple[tuple[Request, ...], dict[str, Outlook]]:
         found = curator.requests(who)
         waiting = [request for request in found if request.state is RequestState.WAITING] if decides else []
         return found, {request.number: curator.outlook(request) for request in waiting}
 
-    requests, outlooks = await visit.service.do(visit.session.identity, Scope.ASK, "requests", look)
+    requests, outlooks = await visit.do(Scope.ASK, "requests", look)
     waits = sum(request.state is RequestState.WAITING for request in requests)
     if decides:
         # what waits comes first, each part newest first
@@ -135,8 +135,7 @@ async def decide(visit: Visit) -> Response:
     if decision not in ("approve", "refuse"):
         raise InvalidParameter("a decision is to approve or to refuse")
     try:
-        request = await visit.service.do(
-            visit.session.identity,
+        request = await visit.do(
             Scope.OWNER,
             "decide",
             lambda curator: curator.decide(number, approve=decision == "approve", why=why),
@@ -148,4 +147,4 @@ async def decide(visit: Visit) -> Response:
         return await _requests(visit, "_approvals.html", decided=number, problem=problem_of(error))
     if visit.partly:
         return await _requests(visit, "_approvals.html", decided=request.number)
-    return RedirectResponse(f"/approvals#request-{request.number}", status_code=303)
+    return visit.to_request(request)

@@ -12,7 +12,6 @@ from dither.server.web import answers, asking, budgets, facts, owning
 from dither.server.web.visits import (
     COOKIES,
     STATIC,
-    Handler,
     html,
     own_form,
     read_form,
@@ -32,10 +31,6 @@ def router(*, secure_cookies: bool = False) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
     cookie = COOKIES[secure_cookies]
 
-    def add(method: str, path: str, handler: Handler) -> None:
-        endpoint = visited(handler, cookie=cookie)
-        routes.add_api_route(path, endpoint, methods=[method], response_model=None, response_class=HTMLResponse)
-
     for method, path, handler in (
         ("GET", "/ask", asking.ask),
         ("POST", "/ask/price", asking.price),
@@ -53,7 +48,8 @@ def router(*, secure_cookies: bool = False) -> APIRouter:
         ("GET", "/approvals", owning.approvals),
         ("POST", "/approvals/{number}", owning.decide),
     ):
-        add(method, path, handler)
+        page = visited(handler, cookie=cookie)
+        routes.add_api_route(path, page, methods=[method], response_model=None, response_class=HTMLResponse)
 
     async def start(request: Request) -> Response:
         known = session_of(request, cookie)
@@ -72,7 +68,7 @@ def router(*, secure_cookies: bool = False) -> APIRouter:
             problem = "This token is unknown or has expired."
             return html("sign_in.html", status=401, problem=problem, ended=False, dataset=dataset)
         known(request, made[1].identity)
-        # whoever was signed in here before isn't any more
+        # ends the session that this browser had before
         access.sign_out(request.cookies.get(cookie, ""))
         response = RedirectResponse("/ask", status_code=303)
         response.set_cookie(cookie, made[0], httponly=True, secure=secure_cookies, samesite="strict", path="/")

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import Request, Response
@@ -16,17 +16,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from dither.curator import OWNER
+from dither.curator import OWNER, Curator, Request as OwnerRequest
 from dither.drawings.meters import meter
 from dither.drawings.texts import cell, number, percent
 from dither.errors import InvalidParameter
-from dither.server.auth.identity import Scope, Session
+from dither.server.auth.identity import Identity, Scope, WebSession
 from dither.server.http.door import access_of, known, service_of
-from dither.server.problems import Problem, problem_of
+from dither.server.problems import ServerProblem, problem_of
 from dither.server.service import Service
 from dither.server.web.links import ask_link, needs_more
 from dither.server.web.quoted import shown_error
 
+T = TypeVar("T")
 # Under the prefix __Host- browsers take the cookie from this very host alone, and only over TLS (RFC 6265bis).
 COOKIES = {False: "dither_session", True: "__Host-dither_session"}
 POLICY = (
@@ -46,9 +47,7 @@ STATIC = {
     "dither.svg": "image/svg+xml",
 }
 HERE = Path(__file__).parent
-STALE = Problem(
-    status=403,
-    sqlstate="42501",
+STALE = ServerProblem(
     code="stale_form",
     title="this form is from another session",
     hint="Load the page again; nothing was charged.",
@@ -61,13 +60,22 @@ class Visit:
 
     request: Request
     service: Service
-    session: Session
+    session: WebSession
     form: Mapping[str, str]
 
     @property
     def analyst(self) -> str:
         """Under which name they ask."""
-        return self.session.identity.analyst
+        return self.identity.analyst
+
+    @property
+    def identity(self) -> Identity:
+        """Who they are, and what they may do."""
+        return self.session.identity
+
+    async def do(self, scope: Scope, what: str, work: Callable[[Curator], T]) -> T:
+        """Have the curator do something for them, as ``Service.do`` has it."""
+        return await self.service.do(self.identity, scope, what, work)
 
     def amount(self, name: str) -> str:
         """A number above 0 that somebody wrote, with a decimal comma or point; empty where they wrote nothing."""
@@ -89,16 +97,26 @@ class Visit:
         here = "/" + self.request.url.path.split("/")[1]
         shared = {
             "who": self.analyst,
-            "is_owner": self.session.identity.is_owner,
+            "is_owner": self.identity.is_owner,
             "csrf": self.session.csrf,
             "dataset": self.service.curator.policy.source.name,
             "here": here,
             "partly": template.startswith("_"),
-            "may_ask": self.session.identity.allows(Scope.ASK),
+            "may_ask": self.identity.allows(Scope.ASK),
         }
         return html(template, status=status, **shared, **context)
 
-    def problem(self, problem: Problem) -> Response:
+    def requested(self, request: OwnerRequest) -> Response:
+        """What is said to a request to the owner: without a script, the list that it is in now."""
+        if self.partly:
+            return self.page("_requested.html", request=request)
+        return self.to_request(request)
+
+    def to_request(self, request: OwnerRequest) -> Response:
+        """Off to a request in the list of all."""
+        return RedirectResponse(f"/approvals#request-{request.number}", status_code=303)
+
+    def problem(self, problem: ServerProblem) -> Response:
         """A problem, as a page or as a part of one; htmx shows parts only if they come with a good status."""
         if self.partly:
             return self.page("_problem.html", problem=problem)
@@ -116,7 +134,7 @@ def html(template: str, *, status: int = 200, **context: Any) -> Response:
     return HTMLResponse(text, status_code=status, headers=headers)
 
 
-def lost(request: Request, problem: Problem, *, cookie: str) -> Response:
+def lost(request: Request, problem: ServerProblem, *, cookie: str) -> Response:
     """A page for somebody whose address leads nowhere, signed in or not."""
     service, session = service_of(request), session_of(request, cookie)
     plain = replace(problem, hint="The address may be mistyped, or what was there is gone.")
@@ -152,7 +170,7 @@ def visited(handler: Handler, *, cookie: str) -> Callable[[Request], Awaitable[R
     return endpoint
 
 
-def session_of(request: Request, cookie: str) -> Session | None:
+def session_of(request: Request, cookie: str) -> WebSession | None:
     """Who is signed in, by the cookie of this name."""
     sent = request.cookies.get(cookie, "")
     session = access_of(request).session(sent) if sent else None
@@ -193,7 +211,7 @@ def same_site(request: Request) -> bool:
         return False
 
 
-def own_form(request: Request, form: Mapping[str, str], session: Session) -> bool:
+def own_form(request: Request, form: Mapping[str, str], session: WebSession) -> bool:
     """Whether a form comes from a page of this very session."""
     sent = request.headers.get("x-csrf") or form.get("csrf", "")
     return same_site(request) and hmac.compare_digest(sent.encode(), session.csrf.encode())

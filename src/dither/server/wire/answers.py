@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from dither.curator import Answer, Bars, Cost, Currency, PublicReceipt
+from dither.curator import Answer, Bars, Currency
 from dither.privacy import Json
 from dither.remote.reading import METADATA, VERSION
 from dither.server.wire.forms import CostForm, columns_form, finite
@@ -36,13 +36,18 @@ def lasting_form(answer: Answer) -> Json:
         "rows": [list(row) for row in zip(*map(_plain_column, answer.table.columns), strict=True)],
         "intervals": {name: _bars_form(bars) for name, bars in answer.bars.items()},
         "confidence": answer.confidence,
-        "receipt": None if answer.receipt is None else _receipt_form(answer.receipt, _currency(answer.cost)),
+        "receipt": _receipt_form(answer),
         "notes": list(answer.notes),
         "older_than_data": answer.older_than_data,
     }
 
 
-def _receipt_form(receipt: PublicReceipt, currency: Currency) -> Json:
+def _receipt_form(answer: Answer) -> Json | None:
+    receipt = answer.receipt
+    if receipt is None:
+        return None
+    # where ρ is added up, every question has a δ at which it is read as ε; where ε is added up, none has
+    currency = Currency.ZCDP if answer.cost.delta else Currency.PURE
     return {
         "number": receipt.number,
         "at": receipt.at,
@@ -51,11 +56,6 @@ def _receipt_form(receipt: PublicReceipt, currency: Currency) -> Json:
         "amount_in_words": receipt.amount.in_words(currency),
         "loss": receipt.loss.to_json(),
     }
-
-
-def _currency(cost: Cost) -> Currency:
-    # where ρ is added up, every question has a δ at which it is read as ε; where ε is added up, none has
-    return Currency.ZCDP if cost.delta else Currency.PURE
 
 
 def _bars_form(bars: Bars) -> Json:
@@ -120,7 +120,7 @@ def answer_to_arrow(answer: Answer) -> bytes:
         ],
         "confidence": answer.confidence,
         "cost": CostForm.of(answer.cost),
-        "receipt": None if answer.receipt is None else _receipt_form(answer.receipt, _currency(answer.cost)),
+        "receipt": _receipt_form(answer),
         "notes": list(answer.notes),
         "older_than_data": answer.older_than_data,
     }

@@ -108,12 +108,15 @@ def _column_form(column: ColumnFacts) -> Json:
     }
 
 
+def since_1970(bound: Fraction, kind: Kind) -> dt.date:
+    """The date or time that a bound means: those of dates count days, and those of timestamps microseconds."""
+    days = kind is Kind.DATE
+    return DAY_ZERO + dt.timedelta(days=int(bound)) if days else TIME_ZERO + dt.timedelta(microseconds=int(bound))
+
+
 def _bound_form(bound: Fraction, kind: Kind) -> int | float | str:
-    """Bounds of dates count days, and those of timestamps microseconds, since the beginning of 1970."""
-    if kind is Kind.DATE:
-        return (DAY_ZERO + dt.timedelta(days=int(bound))).isoformat()
-    if kind is Kind.TIMESTAMP:
-        return (TIME_ZERO + dt.timedelta(microseconds=int(bound))).isoformat()
+    if kind.temporal:
+        return since_1970(bound, kind).isoformat()
     return int(bound) if bound.denominator == 1 else float(bound)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from dither.curator import Answer
 from dither.errors import DitherError, LedgerUncertain
 from dither.policy import Policy
-from dither.server.wanted import Wanted
+from dither.server.wanted import AskedQuestion
 from dither.server.workers.frames import LENGTH, Heartbeat, Log, Start, framed
 
 LOG = logging.getLogger("dither.server")
@@ -53,7 +53,7 @@ class _Member:
         """The smaller, the sooner it will answer: one that owes heartbeats may be stuck; then in turn."""
         return self.missed > 1, len(self.waiting), self.asked
 
-    def ask(self, number: int, question: tuple[str, Wanted]) -> asyncio.Future[Answer]:
+    def ask(self, number: int, question: tuple[str, AskedQuestion]) -> asyncio.Future[Answer]:
         body = framed((number, question))
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.waiting[number] = future
@@ -102,7 +102,7 @@ class Crew:
             raise problem
         self._keepers = [asyncio.create_task(self._keep(member)) for member in self._members]
 
-    def ask(self, analyst: str, wanted: Wanted) -> asyncio.Future[Answer] | None:
+    def ask(self, analyst: str, wanted: AskedQuestion) -> asyncio.Future[Answer] | None:
         """The answer of the member that has least to do; None where there is no member."""
         # one whose socket was lost is gone, though its keeper may not have heard of it yet
         there = [member for member in self._members if not member.writer.is_closing()]
@@ -156,7 +156,7 @@ class Crew:
             try:
                 await self._listen(member)
             except Exception as problem:  # noqa: BLE001 - its text may quote data
-                # without one who listens, whoever asks this member would wait for ever
+                # without a listener, calls to this member would wait for ever
                 kind = type(problem).__name__
             finally:
                 watching.cancel()
@@ -165,7 +165,7 @@ class Crew:
             member.writer.close()
             if self._stopping:
                 return
-            # after that nobody asks it any more
+            # no new calls go to it from here on
             self._members.remove(member)
             member.abandon()
             await _ended(member.process)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dither.curator import Answer, Curator
 from dither.errors import DitherError, SourceError
-from dither.server.wanted import Wanted
+from dither.server.wanted import AskedQuestion
 from dither.server.workers.frames import LENGTH, Heartbeat, Log, Start, framed
 
 
@@ -65,7 +65,7 @@ class _LogToServer(logging.Handler):
         self._link.say(Log(name=record.name, level=record.levelno, text=record.getMessage()))
 
 
-def _answer(link: _Link, curator: Curator, number: int, analyst: str, wanted: Wanted) -> None:
+def _answer(link: _Link, curator: Curator, number: int, analyst: str, wanted: AskedQuestion) -> None:
     outcome: Answer | Exception
     try:
         try:
@@ -74,7 +74,7 @@ def _answer(link: _Link, curator: Curator, number: int, analyst: str, wanted: Wa
             outcome = problem
         body = framed((number, outcome))
     except BaseException as problem:  # noqa: BLE001 its text may quote data: the kind alone leaves this process
-        # whatever it is, and if the answer can't be sent: whoever waits is told
+        # any error, also of pickling the answer, is reported to the caller
         body = framed((number, RuntimeError(type(problem).__name__)))
     link.send(body)
     if curator.broken:
@@ -83,7 +83,7 @@ def _answer(link: _Link, curator: Curator, number: int, analyst: str, wanted: Wa
 
 
 def _opened(start: Start) -> Curator:
-    # it accepts nothing by itself: that is for whoever starts the server
+    # changed data is accepted by the server's own curator, never here
     curator = Curator.open(start.policy, sharing=start.sharing, accepted=start.version)
     if start.version not in (None, curator.version):
         curator.close()

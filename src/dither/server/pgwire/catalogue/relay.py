@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dither.server.auth.identity import Identity
-from dither.server.limits import Limits
+from dither.server.limits import ServerLimits
 from dither.server.pgwire.catalogue import views
 from dither.server.pgwire.catalogue.shadow import Passing, Reply, Shadow, ShadowConnection
 from dither.server.pgwire.protocol.errors import failure
 from dither.server.pgwire.protocol.messages import parameter_status
 from dither.server.pgwire.sql.commands import Transaction
-from dither.server.pgwire.sql.reading import Reading
+from dither.server.pgwire.sql.reading import AnalystReading
 from dither.server.pgwire.sql.routing import Statement
 from dither.server.pgwire.sql.transactions import IDLE, TransactionState
 from dither.server.problems import too_many
@@ -26,11 +26,11 @@ LONGEST_AT_ONCE = 1000
 _MENTIONS_VIEWS = "TABLE dp.budget"
 # What PostgreSQL works for: reading a statement, and planning and running it, which happens once for each Bind.
 _WORK = (b"P", b"B")
-# Settings of a client's start that the shadow takes, if they are valid; clients are told what holds.
-_TOLD = ("TimeZone", "IntervalStyle", "DateStyle")
+# How values are written. A client may ask for others at its start, and is told what the shadow took.
+FORMATS = {"DateStyle": "ISO, MDY", "IntervalStyle": "postgres", "TimeZone": "UTC"}
 
 
-def catalogue_rate(limits: Limits) -> Rate:
+def catalogue_rate(limits: ServerLimits) -> Rate:
     """How often each analyst may ask the catalogue: apart from questions and prices, and so many times as often."""
     return Rate(rate=TIMES_AS_OFTEN * limits.rate, burst=TIMES_AS_OFTEN * limits.burst)
 
@@ -47,12 +47,11 @@ class Relay:
         rate: Rate,
         transaction: TransactionState,
         startup: Mapping[str, str],
-        told: Mapping[str, str],
-        reading: Reading,
+        reading: AnalystReading,
         to: Passing,
     ) -> None:
         self._shadow, self._service, self._who, self._rate = shadow, service, who, rate
-        self._transaction, self._startup, self._told = transaction, startup, told
+        self._transaction, self._startup = transaction, startup
         self._reading, self._to = reading, to
         self._news = b""
         self._connection: ShadowConnection | None = None
@@ -61,11 +60,15 @@ class Relay:
     @property
     def is_open(self) -> bool:
         """Whether the shadow was needed, and is still there."""
-        return self._connection is not None and not self._connection.closed
+        return self._live is not None
+
+    @property
+    def _live(self) -> ShadowConnection | None:
+        return None if self._connection is None or self._connection.closed else self._connection
 
     async def _opened(self) -> ShadowConnection:
-        if self._connection is not None and not self._connection.closed:
-            return self._connection
+        if self._live is not None:
+            return self._live
         if self._shadow is None:
             raise failure(
                 "0A000",
@@ -74,10 +77,8 @@ class Relay:
             )
         await self.close()
         self._connection = await self._shadow.connect(self._who, self._startup)
-        holds = {name: self._connection.parameters.get(name, self._told[name]) for name in _TOLD}
-        self._news = b"".join(
-            parameter_status(name, value) for name, value in holds.items() if value != self._told[name]
-        )
+        holds = {name: self._connection.parameters.get(name, usual) for name, usual in FORMATS.items()}
+        self._news = b"".join(parameter_status(name, value) for name, value in holds.items() if value != FORMATS[name])
         if self._transaction.status != IDLE:
             await self._connection.simple(self._transaction.opening)
             for name in self._transaction.savepoints:
@@ -86,7 +87,7 @@ class Relay:
         return self._connection
 
     def _admit(self) -> None:
-        """Refuse whoever asks the catalogue too often."""
+        """Apply the rate limit of the catalogue."""
         wait = self._rate.wait(self._who.analyst)
         if wait:
             self._service.metrics.count("rate", "refused")
@@ -132,13 +133,13 @@ class Relay:
 
     async def sync(self) -> None:
         """End what the client's Sync ends, if the shadow had any part in it."""
-        if self._unsynced and self._connection is not None and not self._connection.closed:
-            await self._connection.sync()
+        if self._unsynced and self._live is not None:
+            await self._live.sync()
         self._unsynced = False
 
     async def mirror(self, sql: str) -> Reply | None:
         """Run in the shadow what concerns its session as well; nothing if it isn't open."""
-        return await self._connection.simple(sql) if self.is_open and self._connection is not None else None
+        return None if self._live is None else await self._live.simple(sql)
 
     async def mirror_transaction(self, statement: Statement, wanted: Transaction, tag: str) -> None:
         """Begin and end transactions in the shadow as here; one that failed here alone ends there in ROLLBACK."""
@@ -149,8 +150,8 @@ class Relay:
 
     async def cancel(self) -> None:
         """Stop what the shadow is doing."""
-        if self.is_open and self._connection is not None:
-            await self._connection.cancel()
+        if self._live is not None:
+            await self._live.cancel()
 
     async def close(self) -> None:
         """Hang up."""

@@ -21,44 +21,33 @@ from dither.server.auth.identity import Identity
 from dither.server.pgwire.catalogue.shadow_process import SUPERUSER, ShadowFailed, ShadowLimits, ShadowProcess
 from dither.server.pgwire.catalogue.shadow_schema import database_of, make_contents, make_database, make_role, role_of
 from dither.server.pgwire.protocol.connection import Gone
+from dither.server.pgwire.protocol.messages import CANCEL_REQUEST, PROTOCOL_3_0, cstring, message
 from dither.server.pgwire.sql.settings import PASSED_ON, is_iso
-from dither.server.problems import Problem, ServerRefusal
+from dither.server.problems import ServerProblem, ServerRefusal
 
 LOG = logging.getLogger("dither.server")
 _HEADER = struct.Struct("!ci")
-_PROTOCOL = 3 << 16
-_CANCEL = 80877102
 # What ends the reply to each message, if it doesn't fail.
 _ENDS = {b"P": b"1", b"B": b"2", b"D": b"Tn", b"E": b"CIs", b"C": b"3"}
 _CLEANING_UP = 5.0
 # How much of a reply is held before it is passed on, and looked through before others have a turn.
 _PART = 16_384
-# How often is looked whether it is still the client that keeps a reply waiting.
+# Seconds between checks whether it is still the client that keeps a reply waiting.
 _GLANCE = 0.1
 # the name of statements and portals that aren't the client's
 _OURS = "dither: views"
 
-GONE = Problem(
-    status=503,
-    sqlstate="57P01",
+GONE = ServerProblem(
     code="shadow_gone",
     title="the catalogue's PostgreSQL has stopped and starts again",
     hint="Connect again; questions aren't affected.",
 )
-TOO_LONG = Problem(
-    status=504,
-    sqlstate="57014",
+TOO_LONG = ServerProblem(
     code="took_too_long",
     title="the statement takes too long",
     hint="Only questions about the data are worth long waits; this one reads empty tables.",
 )
-TOO_MUCH = Problem(
-    status=413,
-    sqlstate="54000",
-    code="too_much",
-    title="the reply is too long",
-    hint="Add LIMIT or a condition.",
-)
+TOO_MUCH = ServerProblem(code="too_much", title="the reply is too long", hint="Add LIMIT or a condition.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +85,7 @@ class ShadowConnection:
     async def open(
         cls, socket: str, *, user: str, database: str, parameters: Mapping[str, str], limits: ShadowLimits
     ) -> ShadowConnection:
-        """Connect and sign in; raises OSError if nobody listens and ServerRefusal if PostgreSQL says no."""
+        """Connect and sign in; raises OSError if nothing listens and ServerRefusal if PostgreSQL says no."""
         reader, writer = await asyncio.open_unix_connection(socket)
         connection = cls(reader, writer, socket=socket, limits=limits)
         try:
@@ -107,8 +96,8 @@ class ShadowConnection:
         return connection
 
     async def _sign_in(self, startup: Mapping[str, str]) -> None:
-        fields = b"".join(_text(key) + _text(value) for key, value in startup.items()) + b"\0"
-        self._writer.write(struct.pack("!ii", len(fields) + 8, _PROTOCOL) + fields)
+        fields = b"".join(cstring(key) + cstring(value) for key, value in startup.items()) + b"\0"
+        self._writer.write(struct.pack("!ii", len(fields) + 8, PROTOCOL_3_0) + fields)
         async with asyncio.timeout(self._limits.seconds):
             while True:
                 kind, body = await self._read()
@@ -126,30 +115,30 @@ class ShadowConnection:
 
     async def simple(self, sql: str, *, to: Passing | None = None) -> Reply:
         """The replies to a simple query; what is long is passed on in parts, if it says to whom."""
-        return await self._relay(_message(b"Q", _text(sql)), ends=b"Z", to=to)
+        return await self._relay(message(b"Q", cstring(sql)), ends=b"Z", to=to)
 
-    async def extended(self, message: bytes, *, to: Passing | None = None) -> Reply:
+    async def extended(self, sent: bytes, *, to: Passing | None = None) -> Reply:
         """The reply to one Parse, Bind, Describe, Execute or Close; if it fails, the connection is synced too."""
-        ends = _ENDS.get(message[:1])
+        ends = _ENDS.get(sent[:1])
         if ends is None:
-            raise ServerRefusal(Problem(status=400, sqlstate="08P01", code="protocol", title="an unexpected message"))
-        return await self._relay(message + _message(b"H"), ends=ends, to=to)
+            raise ServerRefusal(ServerProblem(code="protocol", title="an unexpected message"))
+        return await self._relay(sent + message(b"H"), ends=ends, to=to)
 
     async def sync(self) -> None:
         """End a sequence of extended messages, and with it the transaction that PostgreSQL opened for it."""
-        await self._relay(_message(b"S"), ends=b"Z")
+        await self._relay(message(b"S"), ends=b"Z")
 
     async def put(self, sql: str) -> None:
         """Run a statement of the server's own, also between a client's extended messages; what it says is dropped."""
-        name = _text(_OURS)
+        name = cstring(_OURS)
         for kind, body in (
-            (b"P", name + _text(sql) + b"\0\0"),
+            (b"P", name + cstring(sql) + b"\0\0"),
             (b"B", name + name + bytes(6)),
             (b"E", name + bytes(4)),
             (b"C", b"P" + name),
             (b"C", b"S" + name),
         ):
-            reply = await self.extended(_message(kind, body))
+            reply = await self.extended(message(kind, body))
             if reply.failed:
                 return
 
@@ -189,7 +178,7 @@ class ShadowConnection:
                 reply.cancel()
                 await asyncio.wait([reply])
             if not reply.cancelled():
-                # looked at, so that nobody complains about it when whoever waited has gone
+                # retrieved, so that asyncio doesn't log it as never retrieved
                 reply.exception()
 
     async def _came_in(self, reply: asyncio.Future[Reply], seconds: float, began: float) -> bool:
@@ -225,7 +214,7 @@ class ShadowConnection:
             if kind == b"G":
                 await self._take(size)
                 # nobody can write here, so nothing that the client sends would be taken
-                self._send(_message(b"f", _text("the tables can't be written")))
+                self._send(message(b"f", cstring("the tables can't be written")))
                 continue
             if to is None or size <= _PART:
                 messages += await self._take(size)
@@ -235,7 +224,7 @@ class ShadowConnection:
             if kind == b"E":
                 failed = True
                 if ends != b"Z":
-                    self._send(_message(b"S"))
+                    self._send(message(b"S"))
             elif kind in ends and not failed:
                 return Reply(messages=bytes(messages), failed=False)
 
@@ -312,7 +301,7 @@ class ShadowConnection:
             return
         with contextlib.suppress(OSError):
             _, writer = await asyncio.open_unix_connection(self._socket)
-            writer.write(struct.pack("!ii", len(self._key) + 8, _CANCEL) + self._key)
+            writer.write(struct.pack("!ii", len(self._key) + 8, CANCEL_REQUEST) + self._key)
             await _shut(writer)
 
     async def close(self) -> None:
@@ -321,7 +310,7 @@ class ShadowConnection:
             return
         self.closed = True
         with contextlib.suppress(OSError):
-            self._send(_message(b"X"))
+            self._send(message(b"X"))
         await _shut(self._writer)
 
 
@@ -412,20 +401,15 @@ class Shadow:
         return self._process
 
     async def _fill(self, process: ShadowProcess) -> None:
-        admin = await self._open(process.socket, user=SUPERUSER, parameters={}, database="postgres")
-        try:
-            for statement in make_database(self._policy):
-                await _run(admin, statement)
-        finally:
-            await admin.close()
-        admin = await self._open(process.socket, user=SUPERUSER, parameters={})
-        try:
-            self.version = admin.parameters.get("server_version", "")
-            await _run(admin, "SET allow_system_table_mods = on")
-            for statement in make_contents(self._policy):
-                await _run(admin, statement)
-        finally:
-            await admin.close()
+        contents = ("SET allow_system_table_mods = on", *make_contents(self._policy))
+        for database, statements in (("postgres", make_database(self._policy)), (self.database, contents)):
+            admin = await self._open(process.socket, user=SUPERUSER, parameters={}, database=database)
+            try:
+                self.version = admin.parameters.get("server_version", "")
+                for statement in statements:
+                    await _run(admin, statement)
+            finally:
+                await admin.close()
 
     async def _open(
         self, socket: str, *, user: str, parameters: Mapping[str, str], database: str | None = None
@@ -448,22 +432,10 @@ async def _shut(writer: asyncio.StreamWriter) -> None:
         await writer.wait_closed()
 
 
-def _message(kind: bytes, body: bytes = b"") -> bytes:
-    return _HEADER.pack(kind, len(body) + 4) + body
-
-
-def _text(text: str) -> bytes:
-    return text.replace("\0", "").encode() + b"\0"
-
-
-def _problem(body: bytes) -> Problem:
+def _problem(body: bytes) -> ServerProblem:
     fields = {part[:1]: part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
-    return Problem(
-        status=503,
-        sqlstate=fields.get(b"C", "XX000"),
-        code="shadow",
-        title=fields.get(b"M", "the catalogue's PostgreSQL refuses"),
-    )
+    title = fields.get(b"M", "the catalogue's PostgreSQL refuses")
+    return ServerProblem(code="shadow", title=title, sqlstate=fields.get(b"C", ""))
 
 
 __all__ = ["Reply", "Shadow", "ShadowConnection", "ShadowFailed", "ShadowLimits"]

@@ -5,7 +5,6 @@ The statements here are made of the policy alone, never of anything that an anal
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 from collections.abc import Iterator
 from fractions import Fraction
@@ -15,6 +14,7 @@ from dither.query.kinds import Interval, Kind, Value
 from dither.query.schema import ColumnFacts, TableFacts
 from dither.server.pgwire.catalogue.shadow_process import SUPERUSER
 from dither.server.pgwire.sql.lexer import LONGEST_NAME
+from dither.server.wire.facts import since_1970
 
 VIEW_SETTINGS = "dither_views"
 TYPES = {
@@ -56,34 +56,12 @@ _RESERVED = frozenset({SUPERUSER, "public", "none", "current_user", "session_use
 # Functions that may be called although what they give isn't settled by what they are given. All other such functions
 # of PostgreSQL's own are taken away: they read files, wait, lock, signal, write, or run a text as SQL.
 HARMLESS = (
-    "amvalidate",
-    "array_sample",
-    "array_shuffle",
-    "clock_timestamp",
-    "current_query",
-    "currval",
-    "gen_random_uuid",
-    "lastval",
-    "pg_advisory_unlock_all",
-    "pg_collation_actual_version",
-    "pg_database_collation_actual_version",
-    "pg_database_size",
-    "pg_indexes_size",
-    "pg_is_in_recovery",
-    "pg_is_wal_replay_paused",
-    "pg_jit_available",
-    "pg_partition_ancestors",
-    "pg_partition_tree",
-    "pg_relation_size",
-    "pg_sequence_last_value",
-    "pg_table_size",
-    "pg_tablespace_size",
-    "pg_total_relation_size",
-    "random",
-    "random_normal",
-    "timeofday",
-    "uuidv4",
-    "uuidv7",
+    *("amvalidate", "array_sample", "array_shuffle", "clock_timestamp", "current_query", "currval"),
+    *("gen_random_uuid", "lastval", "pg_advisory_unlock_all", "pg_collation_actual_version"),
+    *("pg_database_collation_actual_version", "pg_database_size", "pg_indexes_size", "pg_is_in_recovery"),
+    *("pg_is_wal_replay_paused", "pg_jit_available", "pg_partition_ancestors", "pg_partition_tree"),
+    *("pg_relation_size", "pg_sequence_last_value", "pg_table_size", "pg_tablespace_size", "pg_total_relation_size"),
+    *("random", "random_normal", "timeofday", "uuidv4", "uuidv7"),
 )
 # Functions that are settled by what they are given, and taken away all the same: they run a text as SQL, read whole
 # tables by their names, tell what others do, or count rows of tables that have none here.
@@ -99,22 +77,10 @@ HARMFUL = (
 EMPTIED = (r"pg\_stat(io|)\_%", r"pg\_(locks|prepared\_xacts|replication\_slots|publication\_tables)")
 # What drivers set by this function: asyncpg turns jit off, pg_dump empties the search path.
 SETTABLE = (
-    "application_name",
-    "bytea_output",
-    "client_min_messages",
-    "default_transaction_isolation",
-    "default_transaction_read_only",
-    "extra_float_digits",
-    "intervalstyle",
-    "jit",
-    "lock_timeout",
-    "plan_cache_mode",
-    "row_security",
-    "search_path",
-    "statement_timeout",
-    "timezone",
-    "transaction_isolation",
-    "transaction_read_only",
+    *("application_name", "bytea_output", "client_min_messages", "default_transaction_isolation"),
+    *("default_transaction_read_only", "extra_float_digits", "intervalstyle", "jit", "lock_timeout"),
+    *("plan_cache_mode", "row_security", "search_path", "statement_timeout", "timezone", "transaction_isolation"),
+    *("transaction_read_only"),
 )
 
 
@@ -175,7 +141,7 @@ def database_of(policy: Policy) -> str:
 def make_contents(policy: Policy) -> Iterator[str]:
     """The statements that fill the database with what may be seen, and take away what may not be done.
 
-    Whoever gets in may read all of it, so it is granted to everybody: a common role would tell its members' names.
+    Every analyst may read all of it, so it is granted to PUBLIC: a common role would tell its members' names.
     """
     database = name(database_of(policy))
     yield f"REVOKE ALL ON DATABASE {database} FROM PUBLIC"
@@ -241,12 +207,8 @@ def about_column(column: ColumnFacts, table: TableFacts) -> str:
 
 
 def _bound(value: Fraction, kind: Kind) -> str:
-    """A bound as people write it: dates are counted in days and timestamps in microseconds since 1970."""
-    if kind is Kind.DATE:
-        return (dt.date(1970, 1, 1) + dt.timedelta(days=float(value))).isoformat()
-    if kind is Kind.TIMESTAMP:
-        return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=float(value))).isoformat(sep=" ")  # noqa: DTZ001
-    return _number(value)
+    """A bound as people write it."""
+    return str(since_1970(value, kind)) if kind.temporal else _number(value)
 
 
 def _number(value: Fraction) -> str:
@@ -267,7 +229,7 @@ def _make_views(policy: Policy) -> Iterator[str]:
         ("budget", budget, "how much of the privacy budget is spent, of the accounts that you may know"),
         ("ledger", ledger, f"the newest {MOST_RECEIPTS} questions that were paid for; asking the same again is free"),
     ):
-        # the server sets the rows of whoever looks, on their own connection, before the view is read
+        # the server sets the analyst's own rows on the analyst's connection, before the view is read
         rows = f"coalesce(nullif(current_setting('{VIEW_SETTINGS}.{view}', true), ''), '[]')::json"
         yield f"CREATE VIEW dp.{view} AS SELECT * FROM json_to_recordset({rows}) AS r({columns})"  # noqa: S608
         yield f"COMMENT ON VIEW dp.{view} IS {literal(about)}"
@@ -316,7 +278,7 @@ def _take_away() -> Iterator[str]:
                 EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', each.signature);
             END LOOP;
         END $do$"""  # noqa: S608
-    # whoever sets by this function may set what drivers need; the original is kept under another name
+    # this function may set what drivers need, and nothing else; the original is kept under another name
     settable = ", ".join(literal(each) for each in SETTABLE)
     yield "ALTER FUNCTION pg_catalog.set_config(text, text, boolean) RENAME TO set_config_unchecked"
     yield f"""CREATE FUNCTION
@@ -331,7 +293,7 @@ def _take_away() -> Iterator[str]:
                 HINT = 'Use SET; settings of dither are set by SET dp.epsilon = 0.1.';
         END $set$"""
     yield "GRANT EXECUTE ON FUNCTION pg_catalog.set_config(text, text, boolean) TO PUBLIC"
-    # lists of roles show one's own and the superuser's; whoever guesses the number of a role can still find its name
+    # lists of roles show one's own and the superuser's; a role's name can still be found by guessing its number
     for view, number in (("pg_roles", "oid"), ("pg_user", "usesysid"), ("pg_group", "grosysid")):
         yield f"""DO $do$
             DECLARE everybody text := rtrim(pg_get_viewdef('pg_catalog.{view}'::regclass), '; ');

@@ -17,6 +17,9 @@ from dither.server.service import Service
 
 MOST_CHARACTERS = 1_000_000
 _PAGE = 100
+# columns of the views, and the fields of the curator's records that they show
+_BUDGET = ("account", "epsilon_spent", "epsilon_budget", "share", "delta")
+_RECEIPT = ("number", "at", "who", "sql", "epsilon", "cost")
 # EXECUTE runs what PREPARE said before
 _NAMES = ("budget", "ledger", "execute")
 
@@ -46,16 +49,8 @@ async def fill(connection: ShadowConnection, service: Service, who: Identity, sq
 
 
 def _rows(curator: Curator, who: Identity) -> dict[str, list[dict[str, Any]]]:
-    budget = [
-        {
-            "account": line.account,
-            "epsilon_spent": line.epsilon_spent,
-            "epsilon_budget": line.epsilon_budget,
-            "share_used": line.share,
-            "delta": line.delta,
-        }
-        for line in curator.budget(who.analyst)
-    ]
+    lines = curator.budget(who.analyst)
+    budget = [{"share_used" if name == "share" else name: getattr(line, name) for name in _BUDGET} for line in lines]
     # what was asked is for those who may ask, as over HTTP and on the page
     return {"budget": budget, "ledger": _receipts(curator, who.analyst) if who.allows(Scope.ASK) else []}
 
@@ -71,16 +66,7 @@ def _receipts(curator: Curator, analyst: str) -> list[dict[str, Any]]:
             room -= len(past.sql)
             if len(found) == MOST_RECEIPTS or room < 0:
                 return found
-            found.append(
-                {
-                    "number": past.number,
-                    "at": past.at,
-                    "who": past.who,
-                    "sql": past.sql,
-                    "epsilon": past.epsilon,
-                    "cost": past.cost,
-                }
-            )
+            found.append({name: getattr(past, name) for name in _RECEIPT})
         if page.next is None:
             return found
         before = page.next

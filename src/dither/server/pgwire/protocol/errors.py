@@ -10,13 +10,13 @@ from fractions import Fraction
 from dither.errors import OutOfBudget, Refused
 from dither.server.pgwire.protocol.messages import ProtocolError, message, report
 from dither.server.pgwire.protocol.values import InvalidValue
-from dither.server.problems import Problem, ServerRefusal, problem_of
+from dither.server.problems import ServerProblem, ServerRefusal, problem_of
 
 _PLACE = re.compile(rb"\0P([0-9]{1,9})\0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class WireReport:
     """One error or notice; ``offset`` is the place in the client's message, in characters from 0."""
 
     severity: str
@@ -43,27 +43,29 @@ class Report:
 class WireError(Exception):
     """An error that the client is told; ``report.severity`` FATAL ends the connection."""
 
-    def __init__(self, told: Report) -> None:
+    def __init__(self, told: WireReport) -> None:
         self.report = told
         super().__init__(told.sqlstate)
 
 
 def failure(sqlstate: str, title: str, *, hint: str = "", detail: str = "", offset: int | None = None) -> WireError:
     """An error of the session itself, not of a question."""
-    return WireError(Report(severity="ERROR", sqlstate=sqlstate, title=title, hint=hint, detail=detail, offset=offset))
+    return WireError(
+        WireReport(severity="ERROR", sqlstate=sqlstate, title=title, hint=hint, detail=detail, offset=offset)
+    )
 
 
 def fatal(sqlstate: str, title: str, *, hint: str = "") -> WireError:
     """An error after which the connection is closed."""
-    return WireError(Report(severity="FATAL", sqlstate=sqlstate, title=title, hint=hint))
+    return WireError(WireReport(severity="FATAL", sqlstate=sqlstate, title=title, hint=hint))
 
 
-def notice(title: str, *, severity: str = "NOTICE", sqlstate: str = "00000") -> Report:
+def notice(title: str, *, severity: str = "NOTICE", sqlstate: str = "00000") -> WireReport:
     """Something that a client is told besides its answer."""
-    return Report(severity=severity, sqlstate=sqlstate, title=title)
+    return WireReport(severity=severity, sqlstate=sqlstate, title=title)
 
 
-def told(error: BaseException, offset: int | None = None, asking: Asking | None = None) -> Report:
+def told(error: BaseException, offset: int | None = None, asking: HowAsked | None = None) -> WireReport:
     """What a client is told about an error; ``offset`` is its place in the message, if it has one.
 
     ``asking`` is how the question was asked, for hints.
@@ -71,12 +73,12 @@ def told(error: BaseException, offset: int | None = None, asking: Asking | None 
     if isinstance(error, WireError):
         return error.report
     if isinstance(error, ProtocolError):
-        return Report(severity="FATAL", sqlstate="08P01", title=str(error))
+        return WireReport(severity="FATAL", sqlstate="08P01", title=str(error))
     if isinstance(error, InvalidValue):
-        return Report(severity="ERROR", sqlstate=error.sqlstate, title=str(error), offset=offset)
+        return WireReport(severity="ERROR", sqlstate=error.sqlstate, title=str(error), offset=offset)
     problem = problem_of(error)
-    hint = hint_of(problem.code, asking or Asking())
-    return Report(
+    hint = hint_of(problem.code, asking or HowAsked())
+    return WireReport(
         severity="ERROR",
         sqlstate=problem.sqlstate,
         title=problem.title,
@@ -102,7 +104,7 @@ def moved(content: bytes, offset: int) -> bytes:
     return b"".join(parts)
 
 
-def _detail(error: BaseException, problem: Problem) -> str:
+def _detail(error: BaseException, problem: ServerProblem) -> str:
     if problem.receipt:
         return f"Receipt {problem.receipt}."
     if isinstance(error, Refused | OutOfBudget):
@@ -125,27 +127,27 @@ _EXAMPLE = Fraction(1, 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class HowAsked:
     """How a question was asked: ``for_error``, or for an ε, of which it may cost at most ``most`` if that is known."""
 
     for_error: bool = False
     most: Fraction | None = None
 
 
-def hint_of(code: str, asking: Asking) -> str | None:
+def hint_of(code: str, asking: HowAsked) -> str | None:
     """What this protocol says about a refusal; None where the refusal's own hint will do.
 
     Example:
-        >>> hint_of("epsilon_too_large", Asking(most=Fraction(1, 2)))
+        >>> hint_of("epsilon_too_large", HowAsked(most=Fraction(1, 2)))
         'SET dp.epsilon = 0.5 or less.'
-        >>> hint_of("rows_shown", Asking()) is None
+        >>> hint_of("rows_shown", HowAsked()) is None
         True
     """
     hint = _HINTS.get(code)
     return hint(asking) if callable(hint) else hint
 
 
-def _missing(asking: Asking) -> str:
+def _missing(asking: HowAsked) -> str:
     example = _EXAMPLE if asking.most is None else min(_EXAMPLE, asking.most)
     limit = "" if asking.most is None else f" (at most {float(asking.most):g})"
     return (
@@ -154,18 +156,18 @@ def _missing(asking: Asking) -> str:
     )
 
 
-def _too_large(asking: Asking) -> str:
+def _too_large(asking: HowAsked) -> str:
     if asking.for_error:
         return "SET dp.error to a larger error, or ask for fewer columns."
     return "SET dp.epsilon to less." if asking.most is None else f"SET dp.epsilon = {float(asking.most):g} or less."
 
 
-def _needs_approval(asking: Asking) -> str:
+def _needs_approval(asking: HowAsked) -> str:
     smaller = "SET dp.error to a larger error" if asking.for_error else "SET dp.epsilon to less"
     return f"Send it to the owner from the web page or over HTTP and ask it again once it is approved, or {smaller}."
 
 
-_HINTS: Mapping[str, str | Callable[[Asking], str]] = {
+_HINTS: Mapping[str, str | Callable[[HowAsked], str]] = {
     "epsilon_missing": _missing,
     "epsilon_too_large": _too_large,
     "epsilon_too_small": "SET dp.epsilon to more.",

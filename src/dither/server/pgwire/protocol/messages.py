@@ -58,22 +58,6 @@ class Bind:
     results: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """What Describe and Close are about: a prepared statement or a portal."""
-
-    portal: bool
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Execute:
-    """Run a portal, or go on with it, for at most so many rows; 0 means all."""
-
-    portal: str
-    rows: int
-
-
 class _Fields:
     """Reads the fields of one message in order."""
 
@@ -86,17 +70,12 @@ class _Fields:
         self._at += size
         return self._body[self._at - size : self._at]
 
-    def int16(self) -> int:
-        value: int = _INT16.unpack(self.take(2))[0]
+    def number(self, form: struct.Struct) -> int:
+        value: int = form.unpack(self.take(form.size))[0]
         return value
 
     def count(self) -> int:
-        value: int = _UINT16.unpack(self.take(2))[0]
-        return value
-
-    def int32(self) -> int:
-        value: int = _INT32.unpack(self.take(4))[0]
-        return value
+        return self.number(_UINT16)
 
     def text(self) -> str:
         end = self._body.find(b"\0", self._at)
@@ -107,7 +86,7 @@ class _Fields:
         return decoded(raw)
 
     def formats(self) -> tuple[int, ...]:
-        return tuple(self.int16() for _ in range(self.count()))
+        return tuple(self.number(_INT16) for _ in range(self.count()))
 
     def end(self) -> None:
         if self._at != len(self._body):
@@ -135,7 +114,7 @@ def read_parse(body: bytes) -> Parse:
     """The fields of Parse."""
     fields = _Fields(body)
     name, sql = fields.text(), fields.text()
-    types = tuple(fields.int32() & 0xFFFFFFFF for _ in range(fields.count()))
+    types = tuple(fields.number(_INT32) & 0xFFFFFFFF for _ in range(fields.count()))
     fields.end()
     return Parse(name=name, sql=sql, types=types)
 
@@ -146,7 +125,7 @@ def read_bind(body: bytes) -> Bind:
     portal, statement, formats = fields.text(), fields.text(), fields.formats()
     values: list[bytes | None] = []
     for _ in range(fields.count()):
-        size = fields.int32()
+        size = fields.number(_INT32)
         if size < -1:
             raise ProtocolError("a value has a negative length")
         values.append(None if size == -1 else fields.take(size))
@@ -160,23 +139,23 @@ def read_bind(body: bytes) -> Bind:
     return Bind(portal=portal, statement=statement, formats=formats, values=tuple(values), results=results)
 
 
-def read_named(body: bytes) -> Named:
-    """The fields of Describe and Close."""
+def read_named(body: bytes) -> tuple[bool, str]:
+    """What Describe and Close are about: whether it is a portal, not a prepared statement, and its name."""
     fields = _Fields(body)
     kind = fields.take(1)
     if kind not in (b"S", b"P"):
         raise ProtocolError("only statements (S) and portals (P) have names")
     name = fields.text()
     fields.end()
-    return Named(portal=kind == b"P", name=name)
+    return kind == b"P", name
 
 
-def read_execute(body: bytes) -> Execute:
-    """The fields of Execute."""
+def read_execute(body: bytes) -> tuple[str, int]:
+    """The portal to run or to go on with, and at most how many rows; 0 means all."""
     fields = _Fields(body)
-    portal, rows = fields.text(), fields.int32()
+    portal, rows = fields.text(), fields.number(_INT32)
     fields.end()
-    return Execute(portal=portal, rows=max(rows, 0))
+    return portal, max(rows, 0)
 
 
 def read_startup(body: bytes) -> dict[str, str]:
@@ -191,7 +170,7 @@ def read_startup(body: bytes) -> dict[str, str]:
 def read_sasl_first(body: bytes) -> tuple[str, bytes | None]:
     """The mechanism that a client chose, and its first message."""
     fields = _Fields(body)
-    mechanism, size = fields.text(), fields.int32()
+    mechanism, size = fields.text(), fields.number(_INT32)
     first = None if size == -1 else fields.take(size)
     fields.end()
     return mechanism, first

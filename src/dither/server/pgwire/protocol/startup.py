@@ -1,4 +1,4 @@
-"""The beginning of a connection: TLS, the version, signing in. Nothing is said to whoever hasn't signed in."""
+"""The beginning of a connection: TLS, the version, signing in. Nothing is told before the sign-in."""
 
 from __future__ import annotations
 

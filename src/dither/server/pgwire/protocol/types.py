@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -26,15 +26,9 @@ INTEGERS = {INT2: 2, INT4: 4, INT8: 8}
 SIZES = {
     BOOL: 1,
     INT2: 2,
-    INT4: 4,
-    INT8: 8,
-    FLOAT4: 4,
-    FLOAT8: 8,
-    DATE: 4,
-    TIMESTAMP: 8,
-    TIMESTAMPTZ: 8,
-    OID: 4,
     NAME: 64,
+    **dict.fromkeys((INT4, FLOAT4, DATE, OID), 4),
+    **dict.fromkeys((INT8, FLOAT8, TIMESTAMP, TIMESTAMPTZ), 8),
 }
 OF_KIND = {
     Kind.BOOLEAN: BOOL,
@@ -48,12 +42,13 @@ DAY_ZERO = dt.date(2000, 1, 1)
 MOMENT_ZERO = dt.datetime(2000, 1, 1)  # noqa: DTZ001 - timestamps of answers have no time zone
 # PostgreSQL writes floats with an exponent from 10^15 up and below 10^-4.
 _FIXED_FROM, _FIXED_BELOW = -4, 15
+ROWS_AT_ONCE = 1000
 
 Encoder = Callable[[Any], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class WireColumn:
     """A column of a result: its name and PostgreSQL's number for its type."""
 
     name: str
@@ -65,9 +60,9 @@ class Column:
         return SIZES.get(self.oid, -1)
 
 
-def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
+def columns_of(schema: pa.Schema) -> tuple[WireColumn, ...]:
     """The columns of a result with this schema."""
-    return tuple(Column(name=field.name, oid=oid_of(field.type)) for field in schema)
+    return tuple(WireColumn(name=field.name, oid=oid_of(field.type)) for field in schema)
 
 
 def oid_of(kind: pa.DataType) -> int:
@@ -88,14 +83,14 @@ def oid_of(kind: pa.DataType) -> int:
     return TIMESTAMP if pa.types.is_timestamp(kind) else TEXT
 
 
-def fits(found: Sequence[Column], told: Sequence[Column]) -> bool:
-    """Whether columns can be sent to whoever was told these: the same types, or integers where floats were told."""
+def fits(found: Sequence[WireColumn], told: Sequence[WireColumn]) -> bool:
+    """Whether columns can be sent where these were told: the same types, or integers for floats."""
     return len(found) == len(told) and all(
         one.oid == other.oid or (one.oid, other.oid) == (INT8, FLOAT8) for one, other in zip(found, told, strict=True)
     )
 
 
-def as_told(table: pa.Table, told: Sequence[Column]) -> pa.Table:
+def as_told(table: pa.Table, told: Sequence[WireColumn]) -> pa.Table:
     """The table with the types that a client was told; raises ValueError if its values can't be of these types.
 
     What fits by its price may not fit by its answer: where bounds are searched for, the grid of a sum is known late.
@@ -156,13 +151,9 @@ def timestamp_text(value: dt.datetime) -> str:
     return text + (f".{value.microsecond:06d}".rstrip("0") if value.microsecond else "")
 
 
-def _text_of(value: object) -> str:
+def _text_bytes(value: object) -> bytes:
     # text can't hold NUL in PostgreSQL, and clients would cut it there
-    return str(value).replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "replace")
+    return str(value).replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace")
 
 
 TEXT_FORMS: dict[int, Encoder] = {
@@ -171,7 +162,7 @@ TEXT_FORMS: dict[int, Encoder] = {
     FLOAT8: lambda value: float_text(value).encode(),
     DATE: lambda value: value.isoformat().encode(),
     TIMESTAMP: lambda value: timestamp_text(value).encode(),
-    TEXT: lambda value: _encoded(_text_of(value)),
+    TEXT: _text_bytes,
 }
 BINARY_FORMS: dict[int, Encoder] = {
     BOOL: lambda value: b"\1" if value else b"\0",
@@ -179,13 +170,23 @@ BINARY_FORMS: dict[int, Encoder] = {
     FLOAT8: struct.Struct("!d").pack,
     DATE: lambda value: struct.pack("!i", (value - DAY_ZERO).days),
     TIMESTAMP: lambda value: struct.pack("!q", (value - MOMENT_ZERO) // dt.timedelta(microseconds=1)),
-    TEXT: lambda value: _encoded(_text_of(value)),
+    TEXT: _text_bytes,
 }
 
 
 def encoder(oid: int, form: int) -> Encoder:
     """Makes the wire form of values of a type in text (0) or binary (1)."""
     return (BINARY_FORMS if form else TEXT_FORMS)[oid]
+
+
+def encoded_rows(
+    table: pa.Table, columns: Sequence[WireColumn], forms: Sequence[int]
+) -> Iterator[list[tuple[bytes | None, ...]]]:
+    """The rows of a table on the wire, in parts that don't take long each."""
+    for start in range(0, table.num_rows, ROWS_AT_ONCE):
+        part = table.slice(start, ROWS_AT_ONCE)
+        described = zip(part.columns, columns, forms, strict=True)
+        yield list(zip(*(encoded_column(cells, column.oid, form) for cells, column, form in described), strict=True))
 
 
 def encoded_column(values: pa.ChunkedArray[Any], oid: int, form: int) -> list[bytes | None]:

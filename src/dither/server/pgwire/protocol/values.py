@@ -83,13 +83,10 @@ def read_value(raw: bytes | None, oid: int, *, form: int, number: int) -> Parame
     if (not form or oid in types.TEXTS) and not _is_utf8(raw):
         raise InvalidValue(number, "22021", "isn't UTF-8, the only encoding of this server")
     try:
-        value = _binary(raw, oid) if form else _text(raw.decode(), oid)
+        value: Parameter | None = _binary(raw, oid) if form else _text(raw.decode(), oid)
     except (ValueError, ArithmeticError, struct.error, InvalidOperation):
-        value = math.nan
-        unreadable = True
-    else:
-        unreadable = False
-    if unreadable:
+        value = None
+    if value is None:
         raise InvalidValue(number, "22P03" if form else "22P02", f"can't be read as {NAMES[oid]}")
     if isinstance(value, float | Decimal) and not math.isfinite(value):
         raise InvalidValue(number, "22003", "must be a finite number")

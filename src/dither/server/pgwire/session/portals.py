@@ -18,7 +18,6 @@ from dither.server.pgwire.sql.commands import Fetch
 from dither.server.pgwire.sql.parameters import BoundText, Placeholder
 from dither.server.pgwire.sql.routing import Statement
 
-ROWS_AT_ONCE = 1000
 _PER_TYPE = 8
 # How many characters of statements, with their values, and bytes of answers a session may hold.
 MOST_CHARACTERS = 8_000_000
@@ -26,17 +25,17 @@ MOST_BYTES = 64_000_000
 
 
 @dataclass(slots=True)
-class Told:
+class ToldColumns:
     """The columns that a client knows the rows of a statement by; None before anything was described.
 
     A client may read every later answer of the statement by them, so their types stay, as they do in PostgreSQL.
     """
 
-    columns: tuple[types.Column, ...] | None = None
+    columns: tuple[types.WireColumn, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedStatement:
     """A statement that is ready to be given values. ``relayed`` says that the shadow holds it, under the same name.
 
     ``told`` is shared with its portals.
@@ -46,7 +45,7 @@ class Prepared:
     places: tuple[Placeholder, ...] = ()
     types: tuple[int, ...] = ()
     relayed: bool = False
-    told: Told = field(default_factory=Told)
+    told: ToldColumns = field(default_factory=ToldColumns)
 
     @property
     def characters(self) -> int:
@@ -55,14 +54,14 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class ResultRows:
     """A result with rows; ``word`` is what its completion says before their number.
 
-    ``binary`` says that they are binary where nobody asks for a format, in the simple protocol.
+    ``binary`` says that they are binary where a client can't ask for a format, in the simple protocol.
     """
 
     table: pa.Table
-    columns: tuple[types.Column, ...]
+    columns: tuple[types.WireColumn, ...]
     word: str
     binary: bool = False
 
@@ -84,9 +83,9 @@ class Portal:
     cursor: bool = False
     hold: bool = False
     binary: bool = False
-    told: Told = field(default_factory=Told)
-    columns: tuple[types.Column, ...] | None = None
-    rows: Rows | None = None
+    told: ToldColumns = field(default_factory=ToldColumns)
+    columns: tuple[types.WireColumn, ...] | None = None
+    rows: ResultRows | None = None
     ran: bool = False
     place: int = 0
 
@@ -97,7 +96,7 @@ class Portal:
         return text + _PER_TYPE * (len(self.kinds) + len(self.formats))
 
     @property
-    def fetched(self) -> Rows:
+    def fetched(self) -> ResultRows:
         """The kept answer."""
         assert self.rows is not None, "rows are read after the portal ran"
         return self.rows
@@ -145,7 +144,7 @@ def formats_of(formats: Sequence[int], count: int) -> tuple[int, ...]:
     return tuple(formats)
 
 
-def description(columns: Sequence[types.Column], formats: Sequence[int]) -> bytes:
+def description(columns: Sequence[types.WireColumn], formats: Sequence[int]) -> bytes:
     """RowDescription."""
     forms = formats_of(formats, len(columns))
     return row_description(
@@ -153,17 +152,11 @@ def description(columns: Sequence[types.Column], formats: Sequence[int]) -> byte
     )
 
 
-def data_rows(table: pa.Table, columns: Sequence[types.Column], formats: Sequence[int]) -> Iterator[bytes]:
+def data_rows(table: pa.Table, columns: Sequence[types.WireColumn], formats: Sequence[int]) -> Iterator[bytes]:
     """DataRow messages of a table, in parts that don't take long each."""
     forms = formats_of(formats, len(columns))
-    count = len(columns)
-    for start in range(0, table.num_rows, ROWS_AT_ONCE):
-        part = table.slice(start, ROWS_AT_ONCE)
-        cells = [
-            types.encoded_column(part.column(index), column.oid, form)
-            for index, (column, form) in enumerate(zip(columns, forms, strict=True))
-        ]
-        yield b"".join(message(b"D", row_body(row, count)) for row in zip(*cells, strict=True))
+    for rows in types.encoded_rows(table, columns, forms):
+        yield b"".join(message(b"D", row_body(row, len(columns))) for row in rows)
 
 
 @dataclass(slots=True)
@@ -171,10 +164,10 @@ class Names:
     """The prepared statements and portals of one session; their number is limited."""
 
     most: int
-    statements: dict[str, Prepared] = field(default_factory=dict)
+    statements: dict[str, PreparedStatement] = field(default_factory=dict)
     portals: dict[str, Portal] = field(default_factory=dict)
 
-    def prepare(self, name: str, prepared: Prepared) -> None:
+    def prepare(self, name: str, prepared: PreparedStatement) -> None:
         """Keep a statement."""
         self.expect_free(name)
         self._expect_room(len(self.statements), prepared.characters + len(name))
@@ -192,13 +185,13 @@ class Names:
     def _expect_room(self, number: int, characters: int) -> None:
         if number >= self.most:
             raise failure("53400", f"a session may hold {self.most} statements and portals", hint="Close some first.")
-        groups: tuple[dict[str, Prepared] | dict[str, Portal], ...] = (self.statements, self.portals)
+        groups: tuple[dict[str, PreparedStatement] | dict[str, Portal], ...] = (self.statements, self.portals)
         held = sum(len(name) + each.characters for group in groups for name, each in group.items())
         if held + characters > MOST_CHARACTERS:
             title = f"the statements and portals of a session may have {MOST_CHARACTERS} characters together"
             raise failure("53400", title, hint="Close some first.")
 
-    def statement(self, name: str) -> Prepared:
+    def statement(self, name: str) -> PreparedStatement:
         """A statement by its name."""
         found = self.statements.get(name)
         if found is None:

@@ -9,16 +9,15 @@ from dither.errors import Refused
 from dither.query.schema import Schema
 from dither.query.sql.parse import LONGEST
 from dither.server.pgwire.protocol.errors import failure
-from dither.server.pgwire.protocol.types import Column
 from dither.server.pgwire.protocol.values import NAMES as TYPE_NAMES, InvalidValue, Parameter, read_value
-from dither.server.pgwire.session.portals import Prepared
+from dither.server.pgwire.session.portals import PreparedStatement
 from dither.server.pgwire.session.questions import DependsOnValues, Questions, refused_in
 from dither.server.pgwire.sql.commands import CopyOut
 from dither.server.pgwire.sql.parameter_types import guess_types
 from dither.server.pgwire.sql.parameters import BoundText, Placeholder, bind_text, literal, placeholders
-from dither.server.pgwire.sql.reading import Reading
+from dither.server.pgwire.sql.reading import AnalystReading
 from dither.server.pgwire.sql.routing import Statement
-from dither.server.pgwire.sql.settings import Options
+from dither.server.pgwire.sql.settings import QuestionOptions
 from dither.server.problems import ServerRefusal
 
 # Values are put into so many characters at once, which takes less than a millisecond; into more beside the event loop.
@@ -28,29 +27,27 @@ LONGEST_AT_ONCE = 500
 class Preparing:
     """Prepares the questions of one session; free, and refused here if they can't be asked."""
 
-    def __init__(self, questions: Questions, schema: Schema, reading: Reading) -> None:
+    def __init__(self, questions: Questions, schema: Schema, reading: AnalystReading) -> None:
         self._questions, self._schema, self._reading = questions, schema, reading
 
-    async def prepared(self, statement: Statement, declared: Sequence[int], options: Options) -> Prepared:
+    async def prepared(
+        self, statement: Statement, declared: Sequence[int], options: QuestionOptions
+    ) -> PreparedStatement:
         """A question with the types of its parameters."""
         found = await self._typed(statement, tuple(declared))
         # PostgreSQL finds what is wrong with a statement here, and some clients can't take it later
         with contextlib.suppress(DependsOnValues):
-            columns = await self.columns(found, options)
+            columns = await self._questions.columns_of_any(found, options)
             if isinstance(statement.detail, CopyOut):
-                # it can't be described: whoever gives values knows the types by those of the parameters
+                # COPY can't be described, so its column types are fixed here, by those of the parameters
                 found.told.columns = columns
         return found
 
-    async def columns(self, prepared: Prepared, options: Options) -> tuple[Column, ...]:
-        """The columns of the answer, whatever the values will be."""
-        return await self._questions.describe(prepared.statement, options, places=prepared.places, kinds=prepared.types)
-
-    async def _typed(self, statement: Statement, declared: tuple[int, ...]) -> Prepared:
+    async def _typed(self, statement: Statement, declared: tuple[int, ...]) -> PreparedStatement:
         """The statement with the types of its parameters, guessed where the client didn't say."""
         text = statement.question
         if "$" not in text and not declared:
-            return Prepared(statement=statement)
+            return PreparedStatement(statement=statement)
 
         def guess() -> tuple[tuple[Placeholder, ...], tuple[int, ...]]:
             places = placeholders(text)
@@ -63,10 +60,15 @@ class Preparing:
         for number, oid in enumerate(kinds, 1):
             if oid not in TYPE_NAMES:
                 raise InvalidValue(number, "0A000", f"has a type (oid {oid}) that questions can't use")
-        return Prepared(statement=statement, places=places, types=kinds)
+        return PreparedStatement(statement=statement, places=places, types=kinds)
 
     async def bound(
-        self, prepared: Prepared, given: Sequence[bytes | None], formats: Sequence[int] = (), *, sqlstate: str = "08P01"
+        self,
+        prepared: PreparedStatement,
+        given: Sequence[bytes | None],
+        formats: Sequence[int] = (),
+        *,
+        sqlstate: str = "08P01",
     ) -> BoundText:
         """The question with these values in place, as ``bound_to`` has it; beside the event loop if they are long."""
         size = len(prepared.statement.question) + sum(len(each) for each in given if each is not None)
@@ -76,7 +78,7 @@ class Preparing:
 
 
 def bound_to(
-    prepared: Prepared, given: Sequence[bytes | None], formats: Sequence[int] = (), *, sqlstate: str = "08P01"
+    prepared: PreparedStatement, given: Sequence[bytes | None], formats: Sequence[int] = (), *, sqlstate: str = "08P01"
 ) -> BoundText:
     """The question with these values in place; ``sqlstate`` is of the error if there are too many or too few."""
     if len(given) != len(prepared.types):
@@ -92,7 +94,7 @@ def bound_to(
     return bind_text(prepared.statement.question, values, prepared.places)
 
 
-def _expect_short(prepared: Prepared, values: Sequence[Parameter]) -> None:
+def _expect_short(prepared: PreparedStatement, values: Sequence[Parameter]) -> None:
     """Refuse what the curator would for its length, before it is made: a value may stand in thousands of places."""
     sizes = [sum(map(len, literal(value))) for value in values]
     length = len(prepared.statement.question)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,19 +18,18 @@ from dither.drawings.texts import number
 from dither.errors import Refused
 from dither.server.auth.identity import Identity
 from dither.server.pgwire.protocol import types
-from dither.server.pgwire.protocol.errors import Asking, Report, WireError, place_of, told
-from dither.server.pgwire.sql.parameters import BoundText, Placeholder, bind_text, made_up
-from dither.server.pgwire.sql.reading import Reading
+from dither.server.pgwire.protocol.errors import HowAsked, WireError, WireReport, place_of, told
+from dither.server.pgwire.session.portals import PreparedStatement
+from dither.server.pgwire.sql.parameters import BoundText, bind_text, made_up
+from dither.server.pgwire.sql.reading import AnalystReading
 from dither.server.pgwire.sql.routing import Statement
-from dither.server.pgwire.sql.settings import Options
-from dither.server.problems import Problem, ServerRefusal
+from dither.server.pgwire.sql.settings import QuestionOptions
+from dither.server.problems import ServerProblem, ServerRefusal
 from dither.server.service import Service
 
 T = TypeVar("T")
 _NINE_DIGITS = Context(prec=9)
-CANCELLED = Problem(
-    status=499,
-    sqlstate="57014",
+CANCELLED = ServerProblem(
     code="cancelled",
     title="waiting was cancelled by the client",
     hint="The question may go on and be charged. Ask the same again: it isn't charged twice.",
@@ -43,46 +43,37 @@ class DependsOnValues(WireError):  # noqa: N818
 class Questions:
     """Prices and asks for one client, and stops waiting when it cancels."""
 
-    def __init__(self, service: Service, who: Identity, reading: Reading) -> None:
-        self._service, self._who, self._described = service, who, reading.described
+    def __init__(self, service: Service, who: Identity, reading: AnalystReading) -> None:
+        self._service, self._who, self._reading = service, who, reading
         self._waiting: asyncio.Task[Any] | None = None
         self._cancelled = False
 
-    async def describe(
-        self,
-        statement: Statement,
-        options: Options,
-        *,
-        places: Sequence[Placeholder] = (),
-        kinds: tuple[int, ...] = (),
-        bound: BoundText | None = None,
-    ) -> tuple[types.Column, ...]:
-        """The columns of a question's answer. Never asks: without ``bound`` its values are made up."""
-        text, of = (statement.question, kinds if places else ()) if bound is None else (bound.text, ())
-        known = self._described.get((text, of))
-        if known is not None:
-            return known
-        found = await self._priced_columns(statement, options, places=places, kinds=kinds, bound=bound)
-        self._described.keep((text, of), found, size=len(text) + len(of))
-        return found
+    async def columns(
+        self, statement: Statement, options: QuestionOptions, bound: BoundText
+    ) -> tuple[types.WireColumn, ...]:
+        """The columns of the answer to a question with its values. Never asks."""
+        return await self._reading.columns_of(bound.text, (), lambda: self._priced(statement, options, bound))
 
-    async def _priced_columns(
-        self,
-        statement: Statement,
-        options: Options,
-        *,
-        places: Sequence[Placeholder],
-        kinds: tuple[int, ...],
-        bound: BoundText | None,
-    ) -> tuple[types.Column, ...]:
-        if bound is not None or not places:
-            return await self._columns(statement, options, bound or BoundText(text=statement.question))
+    async def columns_of_any(
+        self, prepared: PreparedStatement, options: QuestionOptions
+    ) -> tuple[types.WireColumn, ...]:
+        """The columns of the answer, whatever the values will be: they are made up. Never asks."""
+        statement = prepared.statement
+        if not prepared.places:
+            return await self.columns(statement, options, BoundText(text=statement.question))
+        price = partial(self._priced_with_any, prepared, options)
+        return await self._reading.columns_of(statement.question, prepared.types, price)
+
+    async def _priced_with_any(
+        self, prepared: PreparedStatement, options: QuestionOptions
+    ) -> tuple[types.WireColumn, ...]:
+        statement = prepared.statement
         problems: list[WireError] = []
-        for values in made_up(kinds):
+        for values in made_up(prepared.types):
             try:
                 # beside the event loop: the text may be long
-                bound = await asyncio.to_thread(bind_text, statement.question, values, places)
-                return await self._columns(statement, options, bound)
+                bound = await asyncio.to_thread(bind_text, statement.question, values, prepared.places)
+                return await self._priced(statement, options, bound)
             except WireError as error:
                 problems.append(error)
         # the last has no values at all, and NULL is often refused for itself
@@ -90,33 +81,35 @@ class Questions:
             raise DependsOnValues(problems[0].report)
         raise problems[0]
 
-    async def _columns(self, statement: Statement, options: Options, bound: BoundText) -> tuple[types.Column, ...]:
+    async def _priced(
+        self, statement: Statement, options: QuestionOptions, bound: BoundText
+    ) -> tuple[types.WireColumn, ...]:
         quote = await self._price(statement, options, bound)
         return types.columns_of(await asyncio.to_thread(lambda: quote.schema))
 
-    async def _price(self, statement: Statement, options: Options, bound: BoundText) -> Quote:
+    async def _price(self, statement: Statement, options: QuestionOptions, bound: BoundText) -> Quote:
         work = self._service.price(self._who, options.wanted(bound.text))
         return await self._placed(statement, options, bound, work)
 
-    async def explain(self, statement: Statement, options: Options, bound: BoundText) -> Quote | None:
+    async def explain(self, statement: Statement, options: QuestionOptions, bound: BoundText) -> Quote | None:
         """What EXPLAIN PRIVACY tells, by its price alone; None if the text is a question after all."""
         quote = await self._price(statement, options, bound)
         return quote if quote.explains else None
 
-    async def ask(self, statement: Statement, options: Options, bound: BoundText) -> Answer:
+    async def ask(self, statement: Statement, options: QuestionOptions, bound: BoundText) -> Answer:
         """The answer; the one place of this protocol in which anything is charged."""
         work = self._service.ask(self._who, options.wanted(bound.text))
         return await self._placed(statement, options, bound, work)
 
     async def _placed(
-        self, statement: Statement, options: Options, bound: BoundText, work: Coroutine[Any, Any, T]
+        self, statement: Statement, options: QuestionOptions, bound: BoundText, work: Coroutine[Any, Any, T]
     ) -> T:
         """Do the work; its errors get their place in the client's message."""
         try:
             return await self.waited(work)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told what may be told
             problem = error
-        asking = Asking(for_error=options.error is not None, most=self._most())
+        asking = HowAsked(for_error=options.error is not None, most=self._most())
         raise WireError(told(problem, offset_in_message(problem, statement, bound), asking))
 
     def _most(self) -> Fraction | None:
@@ -188,18 +181,20 @@ def shown_epsilon(epsilon: float) -> float:
     return float(Context(prec=9, rounding=ROUND_CEILING).plus(exact))
 
 
-def beside(quote: Quote) -> Report:
+def beside(quote: Quote) -> WireReport:
     """What EXPLAIN PRIVACY tells beside its rows: which groups are shown, and what bounding leaves out."""
     detail = "\n".join(quote.notes)
-    return Report(severity="NOTICE", sqlstate="00000", title=f"groups: {quote.groups}", detail=detail)
+    return WireReport(severity="NOTICE", sqlstate="00000", title=f"groups: {quote.groups}", detail=detail)
 
 
-def paid(answer: Answer) -> Report | None:
+def paid(answer: Answer) -> WireReport | None:
     """What a client is told of an answer's price; nothing for what isn't a question."""
     if answer.receipt is None:
         return None
     detail = "\n".join([*_errors(answer), *answer.notes, f"Receipt {answer.receipt.number}."])
-    return Report(severity="NOTICE", sqlstate="00000", title=f"cost: {answer.cost}; {answer.cost.left}", detail=detail)
+    return WireReport(
+        severity="NOTICE", sqlstate="00000", title=f"cost: {answer.cost}; {answer.cost.left}", detail=detail
+    )
 
 
 def _errors(answer: Answer) -> list[str]:

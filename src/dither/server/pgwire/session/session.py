@@ -10,12 +10,11 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from dither.errors import Refused
 from dither.server.auth.tokens import TokenFile
-from dither.server.pgwire.catalogue.relay import Relay, catalogue_rate
+from dither.server.pgwire.catalogue.relay import FORMATS, Relay, catalogue_rate
 from dither.server.pgwire.catalogue.shadow import Shadow
 from dither.server.pgwire.protocol import messages
 from dither.server.pgwire.protocol.connection import Gone, Wire
@@ -23,17 +22,14 @@ from dither.server.pgwire.protocol.errors import WireError, failure, fatal, told
 from dither.server.pgwire.protocol.messages import NotUtf8, ProtocolError, WrongFormats
 from dither.server.pgwire.protocol.startup import CancelKey, SignedIn
 from dither.server.pgwire.protocol.values import InvalidValue
-from dither.server.pgwire.session.execution import AlreadyTold, Execution
-from dither.server.pgwire.session.portals import Names, Portal, Prepared, description
-from dither.server.pgwire.session.preparing import Preparing
-from dither.server.pgwire.session.questions import Questions
+from dither.server.pgwire.session.execution import AlreadyTold, StatementRunner
+from dither.server.pgwire.session.portals import Names, Portal, PreparedStatement, description
 from dither.server.pgwire.sql.parameters import BoundText, bind_text
-from dither.server.pgwire.sql.reading import Reading
+from dither.server.pgwire.sql.reading import AnalystReading
 from dither.server.pgwire.sql.routing import Route, Router, Statement
 from dither.server.pgwire.sql.transactions import TransactionState
 from dither.server.problems import INTERNAL, UNKNOWN_TOKEN, ServerRefusal
 from dither.server.service import Service
-from dither.server.traffic.rate_limit import Rate
 
 LOG = logging.getLogger("dither.server.pgwire")
 LONGEST_TURN = 0.001
@@ -42,51 +38,28 @@ TOKEN_SECONDS = 1.0
 VERSION_WITHOUT_SHADOW = "16.0"
 _ASKING = (Route.PRIVATE, Route.COPY, Route.DECLARE)
 _IGNORED = (b"d", b"c", b"f")
-# How values are written; a client may have asked for others, of which the shadow knows whether they are valid.
-_FORMATS = {"DateStyle": "ISO, MDY", "IntervalStyle": "postgres", "TimeZone": "UTC"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What all sessions of a server share.
+    """What all sessions of a server share."""
 
-    ``reading`` is apart for each analyst: what is known already would show in how long it takes.
-    """
-
-    service: Service
-    access: TokenFile
-    router: Router
-    shadow: Shadow | None
-    catalogue_rate: Rate
-    reading: dict[str, Reading]
-    reading_rate: Rate
-    most_names: int
-
-    @classmethod
-    def of(cls, service: Service, access: TokenFile, shadow: Shadow | None, *, most_names: int) -> Shared:
-        """For one server."""
+    def __init__(self, service: Service, access: TokenFile, shadow: Shadow | None, *, most_names: int) -> None:
         policy = service.curator.policy
-        router = Router(policy.schema, database=policy.source.name)
-        return cls(
-            service=service,
-            access=access,
-            router=router,
-            shadow=shadow,
-            catalogue_rate=catalogue_rate(service.limits),
-            reading={},
-            reading_rate=catalogue_rate(service.limits),
-            most_names=most_names,
-        )
+        self.service, self.access, self.shadow, self.most_names = service, access, shadow, most_names
+        self.router = Router(policy.schema, database=policy.source.name)
+        self.catalogue_rate, self._reading_rate = catalogue_rate(service.limits), catalogue_rate(service.limits)
+        # apart for each analyst: what is known already would show in how long it takes
+        self._reading: dict[str, AnalystReading] = {}
 
-    def reading_for(self, analyst: str) -> Reading:
+    def reading_for(self, analyst: str) -> AnalystReading:
         """What all sessions of an analyst share in reading."""
-        found = self.reading.get(analyst)
+        found = self._reading.get(analyst)
         if found is None:
-            found = self.reading[analyst] = Reading(analyst, self.reading_rate, self.service.metrics)
+            found = self._reading[analyst] = AnalystReading(analyst, self._reading_rate, self.service.metrics)
         return found
 
 
-class Session:
+class ClientSession:
     """One client. ``run`` serves it until it goes; ``cancel`` may be called meanwhile."""
 
     def __init__(self, wire: Wire, shared: Shared, signed_in: SignedIn, key: CancelKey) -> None:
@@ -95,7 +68,6 @@ class Session:
         self._transaction = TransactionState()
         self._names = Names(shared.most_names)
         self._reading = shared.reading_for(self._who.analyst)
-        self._questions = Questions(shared.service, self._who, self._reading)
         self._relay = Relay(
             shared.shadow,
             shared.service,
@@ -103,17 +75,14 @@ class Session:
             rate=shared.catalogue_rate,
             transaction=self._transaction,
             startup=self._settings,
-            told=_FORMATS,
             reading=self._reading,
             to=self._pass_part,
         )
-        self._preparing = Preparing(self._questions, shared.service.curator.policy.schema, self._reading)
-        self._execution = Execution(
+        self._execution = StatementRunner(
             wire,
             shared.service,
             self._who,
-            questions=self._questions,
-            preparing=self._preparing,
+            reading=self._reading,
             relay=self._relay,
             names=self._names,
             transaction=self._transaction,
@@ -154,7 +123,7 @@ class Session:
 
     async def cancel(self) -> None:
         """The client doesn't want to wait any longer."""
-        self._questions.cancel()
+        self._execution.questions.cancel()
         await self._relay.cancel()
 
     def _greet(self) -> None:
@@ -167,7 +136,7 @@ class Session:
             "application_name": self._settings.get("application_name", ""),
             "is_superuser": "off",
             "session_authorization": self._who.analyst,
-            **_FORMATS,
+            **FORMATS,
             "integer_datetimes": "on",
             "standard_conforming_strings": "on",
             "default_transaction_read_only": "on",
@@ -273,12 +242,13 @@ class Session:
         if statement.route not in (Route.TRANSACTION, Route.EMPTY):
             self._transaction.expect_working()
         if self._is_relayed(statement):
-            self._names.prepare(wanted.name, Prepared(statement=statement, relayed=True))
+            self._names.prepare(wanted.name, PreparedStatement(statement=statement, relayed=True))
             await self._pass_on(b"P", body, undo=(self._names.statements, wanted.name))
             return
-        prepared = Prepared(statement=statement)
+        prepared = PreparedStatement(statement=statement)
         if statement.route in _ASKING:
-            prepared = await self._preparing.prepared(statement, wanted.types, self._execution.options.current)
+            options = self._execution.options.current
+            prepared = await self._execution.preparing.prepared(statement, wanted.types, options)
         self._names.prepare(wanted.name, prepared)
         self._wire.send(messages.PARSE_COMPLETE)
 
@@ -305,7 +275,7 @@ class Session:
             self._names.open(wanted.portal, portal)
             await self._pass_on(b"B", body, undo=(self._names.portals, wanted.portal))
             return
-        bound = await self._preparing.bound(prepared, wanted.values, wanted.formats)
+        bound = await self._execution.preparing.bound(prepared, wanted.values, wanted.formats)
         portal = Portal(
             statement=prepared.statement,
             bound=bound,
@@ -317,16 +287,16 @@ class Session:
         self._wire.send(messages.BIND_COMPLETE)
 
     async def _describe(self, body: bytes) -> None:
-        wanted = messages.read_named(body)
-        if wanted.portal:
-            if self._is_foreign(wanted.name):
+        is_portal, name = messages.read_named(body)
+        if is_portal:
+            if self._is_foreign(name):
                 await self._pass_on(b"D", body)
                 return
-            portal = self._names.portal(wanted.name)
+            portal = self._names.portal(name)
             columns = await self._execution.columns(portal)
             formats = portal.formats
         else:
-            prepared = self._names.statement(wanted.name)
+            prepared = self._names.statement(name)
             if prepared.relayed:
                 await self._pass_on(b"D", body)
                 return
@@ -335,20 +305,20 @@ class Session:
         if columns is not None:
             # as in PostgreSQL: nothing that gives rows is looked at in a transaction that failed
             self._transaction.expect_working()
-        if not wanted.portal:
+        if not is_portal:
             self._wire.send(messages.parameter_description(prepared.types))
         self._wire.send(messages.NO_DATA if columns is None else description(columns, formats))
 
     async def _execute(self, body: bytes) -> None:
-        wanted = messages.read_execute(body)
-        if self._is_foreign(wanted.portal):
+        name, count = messages.read_execute(body)
+        if self._is_foreign(name):
             self._transaction.expect_working()
-            held = self._names.portals.get(wanted.portal)
+            held = self._names.portals.get(name)
             await self._pass_on(b"E", body, runs=None if held is None else held.statement.sql)
             if held is not None:
                 self._execution.saw(held.statement)
             return
-        await self._execution.run(self._names.portal(wanted.portal), count=wanted.rows)
+        await self._execution.run(self._names.portal(name), count=count)
 
     def _is_foreign(self, name: str) -> bool:
         """Whether a portal is the shadow's: bound to a statement of its own, or a cursor that was declared there."""
@@ -356,12 +326,11 @@ class Session:
         return self._relay.is_open if held is None else held.relayed
 
     async def _close(self, body: bytes) -> None:
-        wanted = messages.read_named(body)
-        held: Prepared | Portal | None
-        if wanted.portal:
-            held = self._names.portals.pop(wanted.name, None)
-        else:
-            held = self._names.statements.pop(wanted.name, None)
+        is_portal, name = messages.read_named(body)
+        group: dict[str, Portal] | dict[str, PreparedStatement] = (
+            self._names.portals if is_portal else self._names.statements
+        )
+        held = group.pop(name, None)
         if self._relay.is_open if held is None else held.relayed:
             await self._pass_on(b"C", body)
         else:
@@ -397,11 +366,11 @@ def _expect_empty(body: bytes) -> None:
         raise ProtocolError("a message is longer than its fields")
 
 
-_EXTENDED: dict[bytes, Callable[[Session, bytes], Awaitable[None]]] = {
-    b"P": Session._parse,  # noqa: SLF001 - the table of its own methods
-    b"B": Session._bind,  # noqa: SLF001
-    b"D": Session._describe,  # noqa: SLF001
-    b"E": Session._execute,  # noqa: SLF001
-    b"C": Session._close,  # noqa: SLF001
-    b"H": Session._flush,  # noqa: SLF001
+_EXTENDED: dict[bytes, Callable[[ClientSession, bytes], Awaitable[None]]] = {
+    b"P": ClientSession._parse,  # noqa: SLF001 - the table of its own methods
+    b"B": ClientSession._bind,  # noqa: SLF001
+    b"D": ClientSession._describe,  # noqa: SLF001
+    b"E": ClientSession._execute,  # noqa: SLF001
+    b"C": ClientSession._close,  # noqa: SLF001
+    b"H": ClientSession._flush,  # noqa: SLF001
 }

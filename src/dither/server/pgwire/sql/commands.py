@@ -7,21 +7,28 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from dither.server.pgwire.protocol import types
-from dither.server.pgwire.sql.lexer import Kind, Word
+from dither.server.pgwire.sql.lexer import Word, WordKind
 
 Direction: TypeAlias = Literal["forward", "backward", "absolute", "relative"]
+Format: TypeAlias = Literal["text", "csv", "binary"]
+# What FETCH says in one word.
+_STEPS: dict[str, tuple[Direction, int | None]] = {
+    "NEXT": ("forward", 1),
+    "PRIOR": ("backward", 1),
+    "FIRST": ("absolute", 1),
+    "LAST": ("absolute", -1),
+    "ALL": ("forward", None),
+}
 # What may be said of a transaction that begins, word by word.
 _MODES = (
     *(("ISOLATION", "LEVEL", *level) for level in (("SERIALIZABLE",), ("REPEATABLE", "READ"))),
     *(("ISOLATION", "LEVEL", "READ", level) for level in ("COMMITTED", "UNCOMMITTED")),
     *(("READ", "ONLY"), ("READ", "WRITE"), ("DEFERRABLE",), ("NOT", "DEFERRABLE")),
 )
-
-
 _LONGEST_MODE = max(map(len, _MODES))
 
 
-class Unreadable(Exception):  # noqa: N818
+class UnreadableStatement(Exception):  # noqa: N818
     """A statement that PostgreSQL couldn't read either; ``word`` is where it goes wrong."""
 
     def __init__(self, what: str, hint: str = "", word: Word | None = None) -> None:
@@ -56,7 +63,7 @@ class Setting:
 class CopyOut:
     """How the rows of a COPY are written; None is the format's own default."""
 
-    format: Literal["text", "csv", "binary"] = "text"
+    format: Format = "text"
     header: bool = False
     delimiter: str | None = None
     null: str | None = None
@@ -86,26 +93,30 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ByName:
     """Something that is done away with, by its name; None is all."""
 
     name: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A command that was understood, and the tag that tells the client so."""
+class PrepareAs:
+    """What is prepared under which name; a type of 0 is guessed. No ``types`` at all where the shadow prepares it."""
 
-    tag: str
-    detail: Transaction | Setting | Fetch | Named | None
+    name: str
+    types: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """DECLARE, in its parts."""
+class ExecuteNamed:
+    """What is run by its name; ``arguments`` are texts of literals, and None if any of them is something else."""
 
-    cursor: Cursor
-    question: list[Word]
+    name: str
+    arguments: tuple[bytes | None, ...] | None
+
+
+# A command that was understood: the tag that tells the client so, and what it says.
+Command: TypeAlias = tuple[str, Transaction | Setting | Fetch | ByName | None]
 
 
 class Words:
@@ -144,19 +155,30 @@ class Words:
         self._at += 1
         return True
 
+    def expect(self, keyword: str, hint: str, *, where: str = "here") -> None:
+        """Go past this word, which must be the next one."""
+        if not self.take(keyword):
+            raise UnreadableStatement(f"{keyword} was expected {where}", hint, self.next)
+
+    def query_after(self, keyword: str, hint: str) -> list[Word]:
+        """The query that follows this word, up to the end."""
+        if not self.take(keyword) or not self.rest:
+            raise UnreadableStatement(f"{keyword} and a query were expected here", hint, self.next)
+        return self.rest
+
     def any(self) -> Word:
         """The next word, whatever it is."""
         word = self.next
         if word is None:
-            raise Unreadable("the statement ends too early", "Complete it.")
+            raise UnreadableStatement("the statement ends too early", "Complete it.")
         self._at += 1
         return word
 
     def name(self) -> str:
         """The next word, which must be a name."""
         word = self.any()
-        if word.kind not in (Kind.WORD, Kind.QUOTED):
-            raise Unreadable("a name was expected here", "Put a name here.", word)
+        if word.kind not in (WordKind.WORD, WordKind.QUOTED):
+            raise UnreadableStatement("a name was expected here", "Put a name here.", word)
         return word.value
 
     def inside(self) -> list[Word]:
@@ -175,35 +197,36 @@ class Words:
         """Nothing may follow."""
         word = self.next
         if word is not None:
-            raise Unreadable("nothing was expected after this", "Remove it.", word)
+            raise UnreadableStatement("nothing was expected after this", "Remove it.", word)
 
 
-def read_transaction(given: list[Word]) -> Command | None:
+# ---------------------------------------------------------------------- commands, read behind their first word (head)
+
+
+def read_transaction(head: str, words: Words) -> Command | None:
     """BEGIN, COMMIT, ROLLBACK and savepoints; None for what isn't one of them (COMMIT PREPARED)."""
-    words = Words(given)
-    head = words.any().keyword
     if head in ("BEGIN", "START"):
         if head == "BEGIN":
             words.take("WORK", "TRANSACTION")
-        elif not words.take("TRANSACTION"):
-            raise Unreadable("TRANSACTION was expected here", "Write START TRANSACTION.", words.next)
+        else:
+            words.expect("TRANSACTION", "Write START TRANSACTION.")
         _expect_modes(words)
         # modes go along in the text; the shadow reads them
-        return Command(tag="BEGIN" if head == "BEGIN" else "START TRANSACTION", detail=Transaction(action="begin"))
+        return "BEGIN" if head == "BEGIN" else "START TRANSACTION", Transaction(action="begin")
     if head == "SAVEPOINT":
-        return Command(tag="SAVEPOINT", detail=Transaction(action="savepoint", name=_last_name(words)))
+        return head, Transaction(action="savepoint", name=_last_name(words))
     if head == "RELEASE":
         words.take("SAVEPOINT")
-        return Command(tag="RELEASE", detail=Transaction(action="release", name=_last_name(words)))
+        return head, Transaction(action="release", name=_last_name(words))
     if words.take("PREPARED"):
         return None
     words.take("WORK", "TRANSACTION")
     if head in ("COMMIT", "END"):
-        return Command(tag="COMMIT", detail=Transaction(action="commit", chain=_chain(words)))
+        return "COMMIT", Transaction(action="commit", chain=_chain(words))
     if words.take("TO"):
         words.take("SAVEPOINT")
-        return Command(tag="ROLLBACK", detail=Transaction(action="rollback_to", name=_last_name(words)))
-    return Command(tag="ROLLBACK", detail=Transaction(action="rollback", chain=_chain(words)))
+        return "ROLLBACK", Transaction(action="rollback_to", name=_last_name(words))
+    return "ROLLBACK", Transaction(action="rollback", chain=_chain(words))
 
 
 def _expect_modes(words: Words) -> None:
@@ -212,7 +235,7 @@ def _expect_modes(words: Words) -> None:
         said = words.coming(_LONGEST_MODE)
         mode = next((mode for mode in _MODES if said[: len(mode)] == mode), None)
         if mode is None:
-            raise Unreadable("this isn't a mode of transactions", "Write BEGIN alone.", words.next)
+            raise UnreadableStatement("this isn't a mode of transactions", "Write BEGIN alone.", words.next)
         for _ in mode:
             words.any()
         # a comma between modes may be left out
@@ -230,42 +253,40 @@ def _chain(words: Words) -> bool:
         words.end()
         return False
     chain = not words.take("NO")
-    if not words.take("CHAIN"):
-        raise Unreadable("CHAIN was expected after AND", "Write AND CHAIN or leave AND out.", words.next)
+    words.expect("CHAIN", "Write AND CHAIN or leave AND out.", where="after AND")
     words.end()
     return chain
 
 
-def read_setting(given: list[Word]) -> Command | None:
+def read_setting(head: str, words: Words) -> Command | None:
     """SET, RESET and SHOW; None for those that aren't about one setting (SET TRANSACTION, SHOW ALL)."""
-    words = Words(given)
-    head = words.any().keyword
-    scope = words.take("SESSION", "LOCAL") if head == "SET" else ""
+    local = head == "SET" and words.take("SESSION", "LOCAL") == "LOCAL"
     first = words.next
-    if first is None or first.kind not in (Kind.WORD, Kind.QUOTED):
+    if first is None or first.kind not in (WordKind.WORD, WordKind.QUOTED):
         return None
     if head == "RESET" and words.take("ALL"):
         words.end()
-        return Command(tag="RESET", detail=None)
+        return head, None
     name = words.name().lower()
     while words.take_symbol("."):
         name += "." + words.name().lower()
     ours = name.startswith("dp.")
+    own_name = name.removeprefix("dp.")
     if head == "SHOW":
-        setting = Setting(action="show", name=name.removeprefix("dp."), ours=ours)
+        setting = Setting(action="show", name=own_name, ours=ours)
     elif head == "RESET":
-        setting = Setting(action="reset", name=name.removeprefix("dp."), ours=ours)
+        setting = Setting(action="reset", name=own_name, ours=ours)
     elif words.take_symbol("=") or words.take("TO"):
         value = _one_value(words) if ours else _value(words.rest)
-        setting = Setting(action="set", name=name.removeprefix("dp."), value=value, local=scope == "LOCAL", ours=ours)
+        setting = Setting(action="set", name=own_name, value=value, local=local, ours=ours)
     elif name in ("names", "role", "time"):
         # SET NAMES 'utf8', SET ROLE x, SET TIME ZONE 'utc'
-        setting = Setting(action="set", name=name, value=_value(words.rest), local=scope == "LOCAL", ours=False)
+        setting = Setting(action="set", name=name, value=_value(words.rest), local=local, ours=False)
     else:
         return None
     if ours and head != "SET":
         words.end()
-    return Command(tag=head, detail=setting)
+    return head, setting
 
 
 def _one_value(words: Words) -> str:
@@ -273,27 +294,27 @@ def _one_value(words: Words) -> str:
     sign = "-" if words.take_symbol("-") else ""
     signed = bool(sign) or words.take_symbol("+")
     word = words.any()
-    if word.kind not in ((Kind.NUMBER,) if signed else (Kind.NUMBER, Kind.STRING, Kind.WORD, Kind.QUOTED)):
-        raise Unreadable("a value was expected here", "Write one number, or a text in quotes.", word)
+    if word.kind not in (
+        (WordKind.NUMBER,) if signed else (WordKind.NUMBER, WordKind.STRING, WordKind.WORD, WordKind.QUOTED)
+    ):
+        raise UnreadableStatement("a value was expected here", "Write one number, or a text in quotes.", word)
     words.end()
     return "" if word.keyword == "DEFAULT" else sign + word.value
 
 
 def _value(words: list[Word]) -> str:
-    if len(words) == 1 and words[0].kind is Kind.WORD and words[0].value == "default":
+    if len(words) == 1 and words[0].kind is WordKind.WORD and words[0].value == "default":
         return ""
     return "".join(", " if word.is_symbol(",") else word.value for word in words)
 
 
-def read_fetch(given: list[Word]) -> Command:
+def read_fetch(head: str, words: Words) -> Command:
     """FETCH and MOVE."""
-    words = Words(given)
-    head = words.any().keyword
     direction, count = _direction(words)
     words.take("FROM", "IN")
     fetch = Fetch(name=words.name(), move=head == "MOVE", direction=direction, count=count)
     words.end()
-    return Command(tag=head, detail=fetch)
+    return head, fetch
 
 
 def _direction(words: Words) -> tuple[Direction, int | None]:
@@ -301,19 +322,12 @@ def _direction(words: Words) -> tuple[Direction, int | None]:
         # a lone word is the cursor's name, even if it is called "next"
         return "forward", 1
     word = words.take("NEXT", "PRIOR", "FIRST", "LAST", "ALL", "FORWARD", "BACKWARD", "ABSOLUTE", "RELATIVE")
-    simple: dict[str, tuple[Direction, int | None]] = {
-        "NEXT": ("forward", 1),
-        "PRIOR": ("backward", 1),
-        "FIRST": ("absolute", 1),
-        "LAST": ("absolute", -1),
-        "ALL": ("forward", None),
-    }
-    if word in simple:
-        return simple[word]
+    if word in _STEPS:
+        return _STEPS[word]
     if word in ("ABSOLUTE", "RELATIVE"):
         number = _integer(words)
         if number is None:
-            raise Unreadable(f"{word} needs a number", "Write the number of a row.", words.next)
+            raise UnreadableStatement(f"{word} needs a number", "Write the number of a row.", words.next)
         return ("absolute" if word == "ABSOLUTE" else "relative"), number
     direction: Direction = "backward" if word == "BACKWARD" else "forward"
     if word and words.take("ALL"):
@@ -327,50 +341,45 @@ def _integer(words: Words) -> int | None:
     if not negative:
         words.take_symbol("+")
     word = words.next
-    if word is None or word.kind is not Kind.NUMBER or not word.value.isdigit():
+    if word is None or word.kind is not WordKind.NUMBER or not word.value.isdigit():
         if negative:
-            raise Unreadable("a number was expected here", "Write how many rows.", word)
+            raise UnreadableStatement("a number was expected here", "Write how many rows.", word)
         return None
     words.any()
     number = int(word.value[:18])
     return -number if negative else number
 
 
-def read_close(given: list[Word]) -> Command:
+def read_close(_head: str, words: Words) -> Command:
     """CLOSE name, CLOSE ALL."""
-    return _done_away("CLOSE CURSOR", Words(given[1:]))
+    return _dropped("CLOSE CURSOR", words)
 
 
-def read_deallocate(given: list[Word]) -> Command:
+def read_deallocate(head: str, words: Words) -> Command:
     """DEALLOCATE name, DEALLOCATE ALL."""
-    words = Words(given[1:])
     if len(words.rest) > 1:
         words.take("PREPARE")
-    return _done_away("DEALLOCATE", words)
+    return _dropped(head, words)
 
 
-def _done_away(tag: str, words: Words) -> Command:
+def _dropped(tag: str, words: Words) -> Command:
     everything = bool(words.take("ALL"))
-    named = Named(None) if everything else Named(words.name())
+    dropped = ByName(None if everything else words.name())
     words.end()
-    return Command(tag=f"{tag} ALL" if everything else tag, detail=named)
+    return f"{tag} ALL" if everything else tag, dropped
 
 
-def read_discard(given: list[Word]) -> Command:
+def read_discard(head: str, words: Words) -> Command:
     """DISCARD ALL and its parts."""
-    words = Words(given)
-    words.any()
     what = words.take("ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY")
     if not what:
-        raise Unreadable("DISCARD needs to know what", "Write DISCARD ALL.", words.next)
+        raise UnreadableStatement("DISCARD needs to know what", "Write DISCARD ALL.", words.next)
     words.end()
-    return Command(tag="DISCARD TEMP" if what == "TEMPORARY" else f"DISCARD {what}", detail=None)
+    return f"{head} TEMP" if what == "TEMPORARY" else f"{head} {what}", None
 
 
-def read_declare(given: list[Word]) -> Declared:
-    """DECLARE name CURSOR FOR a query."""
-    words = Words(given)
-    words.any()
+def read_declare(words: Words) -> tuple[Cursor, list[Word]]:
+    """DECLARE name CURSOR FOR a query: the cursor and its question."""
     name = words.name()
     binary, scroll, hold = False, None, False
     while word := words.take("BINARY", "INSENSITIVE", "ASENSITIVE", "SCROLL", "NO"):
@@ -378,14 +387,12 @@ def read_declare(given: list[Word]) -> Declared:
             words.take("SCROLL")
             scroll = False
         binary, scroll = binary or word == "BINARY", True if word == "SCROLL" else scroll
-    if not words.take("CURSOR"):
-        raise Unreadable("CURSOR was expected here", "Write DECLARE name CURSOR FOR SELECT …", words.next)
+    hint = "Write DECLARE name CURSOR FOR SELECT …"
+    words.expect("CURSOR", hint)
     if word := words.take("WITH", "WITHOUT"):
         hold = word == "WITH"
         words.take("HOLD")
-    if not words.take("FOR") or not words.rest:
-        raise Unreadable("FOR and a query were expected here", "Write DECLARE name CURSOR FOR SELECT …", words.next)
-    return Declared(cursor=Cursor(name=name, hold=hold, binary=binary, scroll=scroll), question=words.rest)
+    return Cursor(name=name, hold=hold, binary=binary, scroll=scroll), words.query_after("FOR", hint)
 
 
 # ---------------------------------------------------------------------- PREPARE and EXECUTE
@@ -407,60 +414,6 @@ _TYPES = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareAs:
-    """What is prepared under which name; a type of 0 is guessed. No ``types`` at all where the shadow prepares it."""
-
-    name: str
-    types: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecuteNamed:
-    """What is run by its name; ``arguments`` are texts of literals, and None if any of them is something else."""
-
-    name: str
-    arguments: tuple[bytes | None, ...] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadPrepare:
-    """PREPARE, in its parts."""
-
-    name: str
-    types: list[Word]
-    query: list[Word]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadExecute:
-    """EXECUTE, in its parts."""
-
-    name: str
-    arguments: list[Word]
-
-
-def read_prepare(given: list[Word]) -> ReadPrepare:
-    """PREPARE name (types) AS a statement."""
-    words = Words(given)
-    words.any()
-    name = words.name()
-    declared = words.inside()
-    if not words.take("AS") or not words.rest:
-        raise Unreadable("AS and a query were expected here", "Write PREPARE name AS SELECT …", words.next)
-    return ReadPrepare(name=name, types=declared, query=words.rest)
-
-
-def read_execute(given: list[Word]) -> ReadExecute:
-    """EXECUTE name (arguments)."""
-    words = Words(given)
-    words.any()
-    name = words.name()
-    arguments = words.inside()
-    words.end()
-    return ReadExecute(name=name, arguments=arguments)
-
-
 def _parts(words: Sequence[Word]) -> list[list[Word]]:
     """Split on commas; no words give no parts."""
     parts: list[list[Word]] = [[]]
@@ -479,7 +432,7 @@ def types_of(words: Sequence[Word]) -> tuple[int, ...]:
         oid = _TYPES.get(" ".join(word.value for word in part))
         if oid is None:
             hint = "Use names such as integer, float8, text or date without a length, or leave the types out."
-            raise Unreadable("questions can't use this type", hint, part[0] if part else words[0])
+            raise UnreadableStatement("questions can't use this type", hint, part[0] if part else words[0])
         found.append(oid)
     return tuple(found)
 
@@ -488,9 +441,9 @@ def literals_of(words: Sequence[Word], message: str) -> tuple[bytes | None, ...]
     """The texts of literals, as a client would send them for parameters; None if anything else is among them."""
     found: list[bytes | None] = []
     for part in _parts(words):
-        signed = len(part) == 2 and part[0].kind is Kind.SYMBOL and part[0].value in "+-"
+        signed = len(part) == 2 and part[0].kind is WordKind.SYMBOL and part[0].value in "+-"
         word = part[-1] if len(part) == 1 or signed else None
-        if word is not None and word.kind is Kind.NUMBER:
+        if word is not None and word.kind is WordKind.NUMBER:
             found.append(((part[0].value if signed else "") + word.value).encode())
         elif word is None or signed:
             return None
@@ -498,7 +451,7 @@ def literals_of(words: Sequence[Word], message: str) -> tuple[bytes | None, ...]
             found.append(None)
         elif word.keyword in ("TRUE", "FALSE"):
             found.append(word.value.encode())
-        elif word.kind is Kind.STRING and message[word.start] in "'$":
+        elif word.kind is WordKind.STRING and message[word.start] in "'$":
             # others, such as E'…', would have to be decoded first
             found.append(word.value.encode("utf-8", "replace"))
         else:

@@ -3,50 +3,46 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.protocol.errors import failure
 from dither.server.pgwire.protocol.messages import message, row_body
-from dither.server.pgwire.sql.commands import CopyOut, Unreadable, Words
-from dither.server.pgwire.sql.lexer import Kind, Word
+from dither.server.pgwire.sql.commands import CopyOut, Format, UnreadableStatement, Words
+from dither.server.pgwire.sql.lexer import Word, WordKind
 
+_FORMATS: dict[str, Format] = {"text": "text", "csv": "csv", "binary": "binary"}
 _TRUE = ("TRUE", "ON", "1")
 _FALSE = ("FALSE", "OFF", "0")
 _UTF8 = ("utf8", "utf-8", "unicode")
 _ESCAPES = {"\\t": "\t", "\\\\": "\\"}
+_ALONE: dict[str, dict[str, Any]] = {
+    "CSV": {"format": "csv"},
+    "BINARY": {"format": "binary"},
+    "HEADER": {"header": True},
+}
 _OLD = ("BINARY", "CSV", "HEADER", "DELIMITER", "NULL", "QUOTE", "ESCAPE", "FORCE", "ENCODING")
 _KNOWN = "Use FORMAT, HEADER, DELIMITER, NULL, QUOTE, ESCAPE or FORCE_QUOTE."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
-    """COPY in its parts; ``question`` is empty where a table is named in its place."""
+def read_copy(words: Words) -> tuple[list[Word], CopyOut | None]:
+    """The query of a COPY, empty where a table is named in its place, and how rows are written to the client.
 
-    question: list[Word]
-    to_client: bool
-    options: CopyOut
-
-
-def read_copy(given: list[Word]) -> Copy:
-    """The parts of a COPY; options are read only where a query is copied to the client."""
-    words = Words(given)
-    words.any()
+    Options are read only where a query is copied to the client; None is elsewhere.
+    """
     if words.next is None or not words.next.is_symbol("("):
-        return Copy(question=[], to_client=False, options=CopyOut())
-    question = words.inside()
+        return [], None
+    closing, question = words.rest[1:2], words.inside()
     if not question:
-        hint = "Write COPY (SELECT …) TO STDOUT."
-        raise Unreadable("there is no query between the parentheses", hint, given[2])
-    if not words.take("TO"):
-        raise Unreadable("TO was expected here", "Write COPY (SELECT …) TO STDOUT.", words.next)
-    to_client = bool(words.take("STDOUT"))
-    options = _options(words) if to_client else CopyOut()
-    return Copy(question=question, to_client=to_client, options=options)
+        raise UnreadableStatement(
+            "there is no query between the parentheses", "Write COPY (SELECT …) TO STDOUT.", closing[0]
+        )
+    words.expect("TO", "Write COPY (SELECT …) TO STDOUT.")
+    return question, _options(words) if words.take("STDOUT") else None
 
 
 def _options(words: Words) -> CopyOut:
@@ -56,79 +52,58 @@ def _options(words: Words) -> CopyOut:
         # as they were written before PostgreSQL 9.0, and as people still type them
         while old := words.take(*_OLD):
             words.take("AS")
-            if old == "CSV":
-                options = replace(options, format="csv")
-            elif old == "BINARY":
-                options = replace(options, format="binary")
-            elif old == "HEADER":
-                options = replace(options, header=True)
-            elif old == "FORCE":
+            if old == "FORCE":
                 words.take("QUOTE")
-                options = _with(options, "FORCE_QUOTE", words)
-            else:
-                options = _with(options, old, words)
+                old = "FORCE_QUOTE"
+            options = replace(options, **_ALONE[old]) if old in _ALONE else _with(options, old, words)
         words.end()
         return options
     while True:
         word = words.any()
         if word.keyword not in (*_OLD, "FORMAT", "FORCE_QUOTE") or word.keyword in ("BINARY", "CSV", "FORCE"):
-            raise Unreadable("this option of COPY isn't known", _KNOWN, word)
+            raise UnreadableStatement("this option of COPY isn't known", _KNOWN, word)
         options = _with(options, word.keyword, words)
         if words.take_symbol(")"):
             break
         if not words.take_symbol(","):
-            raise Unreadable("a comma was expected between options", "Write (FORMAT csv, HEADER).", words.next)
+            raise UnreadableStatement("a comma was expected between options", "Write (FORMAT csv, HEADER).", words.next)
     words.end()
     return options
 
 
 def _with(options: CopyOut, name: str, words: Words) -> CopyOut:
-    match name:
-        case "FORMAT":
-            return replace(options, format=_format(words.any()))
-        case "HEADER":
-            return replace(options, header=_switch(words))
-        case "DELIMITER":
-            return replace(options, delimiter=_text(words.any()))
-        case "NULL":
-            return replace(options, null=_text(words.any()))
-        case "QUOTE":
-            return replace(options, quote=_text(words.any()))
-        case "ESCAPE":
-            return replace(options, escape=_text(words.any()))
-        case "FORCE_QUOTE":
-            return replace(options, force_quote_all=_every_column(words))
-    _expect_utf8(words.any())
-    return options
+    if name not in _OPTIONS:
+        _expect_utf8(words.any())
+        return options
+    field, read = _OPTIONS[name]
+    changed: dict[str, Any] = {field: read(words)}
+    return replace(options, **changed)
 
 
-def _format(word: Word) -> Literal["text", "csv", "binary"]:
-    if word.kind in (Kind.WORD, Kind.STRING, Kind.QUOTED):
-        match word.value.lower():
-            case "text":
-                return "text"
-            case "csv":
-                return "csv"
-            case "binary":
-                return "binary"
-    raise Unreadable("this format isn't known", "Use text, csv or binary.", word)
+def _format(words: Words) -> Format:
+    word = words.any()
+    found = _FORMATS.get(word.value.lower())
+    if found is None or word.kind not in (WordKind.WORD, WordKind.STRING, WordKind.QUOTED):
+        raise UnreadableStatement("this format isn't known", "Use text, csv or binary.", word)
+    return found
 
 
 def _switch(words: Words) -> bool:
     word = words.next
-    if word is None or word.kind is Kind.SYMBOL:
+    if word is None or word.kind is WordKind.SYMBOL:
         return True
     words.any()
     if word.value.upper() in _TRUE:
         return True
     if word.value.upper() in _FALSE:
         return False
-    raise Unreadable("HEADER is true or false here", "Write HEADER or HEADER false.", word)
+    raise UnreadableStatement("HEADER is true or false here", "Write HEADER or HEADER false.", word)
 
 
-def _text(word: Word) -> str:
-    if word.kind is not Kind.STRING:
-        raise Unreadable("a text in quotes was expected here", "Put it between single quotes.", word)
+def _text(words: Words) -> str:
+    word = words.any()
+    if word.kind is not WordKind.STRING:
+        raise UnreadableStatement("a text in quotes was expected here", "Put it between single quotes.", word)
     # E'\t' is how people write a tab
     return _ESCAPES.get(word.value, word.value)
 
@@ -136,28 +111,30 @@ def _text(word: Word) -> str:
 def _every_column(words: Words) -> bool:
     if words.take_symbol("*"):
         return True
-    raise Unreadable("FORCE_QUOTE needs *", "Write FORCE_QUOTE *.", words.next)
+    raise UnreadableStatement("FORCE_QUOTE needs *", "Write FORCE_QUOTE *.", words.next)
 
 
 def _expect_utf8(word: Word) -> None:
     if word.value.lower() not in _UTF8:
-        raise Unreadable("answers are written in UTF-8", "Leave ENCODING out.", word)
+        raise UnreadableStatement("answers are written in UTF-8", "Leave ENCODING out.", word)
+
+
+# the field that each option fills, and what reads it
+_OPTIONS: dict[str, tuple[str, Callable[[Words], object]]] = {
+    "FORMAT": ("format", _format),
+    "HEADER": ("header", _switch),
+    **{name: (name.lower(), _text) for name in ("DELIMITER", "NULL", "QUOTE", "ESCAPE")},
+    "FORCE_QUOTE": ("force_quote_all", _every_column),
+}
 
 
 # ---------------------------------------------------------------------- rows
 
 BINARY_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 BINARY_END = struct.pack("!h", -1)
-ROWS_AT_ONCE = 1000
-_TEXT_ESCAPES = {
-    ord("\\"): "\\\\",
-    ord("\b"): "\\b",
-    ord("\f"): "\\f",
-    ord("\n"): "\\n",
-    ord("\r"): "\\r",
-    ord("\t"): "\\t",
-    ord("\v"): "\\v",
-}
+_TEXT_ESCAPES = str.maketrans(
+    {"\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+)
 
 
 class CopyWriter:
@@ -195,27 +172,24 @@ class CopyWriter:
         """The format on the wire: 1 for binary."""
         return 1 if self._format == "binary" else 0
 
-    def start(self, columns: Sequence[types.Column]) -> bytes:
+    def start(self, columns: Sequence[types.WireColumn]) -> bytes:
         """What comes before the first row."""
         if self._format == "binary":
             return BINARY_HEADER
         return self._line([column.name for column in columns], header=True) if self._header else b""
 
-    def rows(self, table: pa.Table, columns: Sequence[types.Column]) -> Iterator[bytes]:
+    def rows(self, table: pa.Table, columns: Sequence[types.WireColumn]) -> Iterator[bytes]:
         """CopyData messages, one for each row, in parts that don't take long each."""
         before = self.start(columns)
-        for start in range(0, table.num_rows, ROWS_AT_ONCE):
-            part = table.slice(start, ROWS_AT_ONCE)
-            cells = [
-                types.encoded_column(part.column(index), column.oid, self.form) for index, column in enumerate(columns)
-            ]
-            found = [message(b"d", self._row(row)) for row in zip(*cells, strict=True)]
-            if before:
+        for rows in types.encoded_rows(table, columns, [self.form] * len(columns)):
+            found = [self._row(row) for row in rows]
+            if before and self.form:
                 # a binary header comes in the first row's message, as PostgreSQL sends it: some clients rely on that
-                first = self._row(tuple(column[0] for column in cells))
-                found[:1] = [message(b"d", before + first)] if self.form else [message(b"d", before), found[0]]
-                before = b""
-            yield b"".join(found)
+                found[0] = before + found[0]
+            elif before:
+                found.insert(0, before)
+            before = b""
+            yield b"".join(message(b"d", each) for each in found)
         end = BINARY_END if self.form else b""
         if before or end:
             yield message(b"d", before + end)

@@ -25,18 +25,8 @@ _DOLLAR = re.compile(r"\$(?:[A-Za-z_\u0080-\U0010ffff][A-Za-z0-9_\u0080-\U0010ff
 _PARAMETER = re.compile(r"\$([0-9]+)")
 _NUMBER = re.compile(r"(?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?")
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-
-
-class Kind(Enum):
-    """What a word of the text is."""
-
-    WORD = "word"
-    QUOTED = "quoted"
-    ENCODED = "encoded"
-    STRING = "string"
-    NUMBER = "number"
-    PARAMETER = "parameter"
-    SYMBOL = "symbol"
+# What a word of a text is.
+WordKind = Enum("WordKind", "WORD QUOTED ENCODED STRING NUMBER PARAMETER SYMBOL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +37,7 @@ class Word:
     ``ENCODED`` is a name with Unicode escapes (``U&"…"``), which isn't decoded.
     """
 
-    kind: Kind
+    kind: WordKind
     value: str
     start: int
     end: int
@@ -55,16 +45,16 @@ class Word:
     @property
     def keyword(self) -> str:
         """The word in capitals if it can be a keyword, else nothing."""
-        return self.value.upper() if self.kind is Kind.WORD else ""
+        return self.value.upper() if self.kind is WordKind.WORD else ""
 
     @property
     def is_name(self) -> bool:
         """Whether it can name something."""
-        return self.kind in (Kind.WORD, Kind.QUOTED, Kind.ENCODED)
+        return self.kind in (WordKind.WORD, WordKind.QUOTED, WordKind.ENCODED)
 
     def is_symbol(self, symbol: str) -> bool:
         """Whether it is this symbol."""
-        return self.kind is Kind.SYMBOL and self.value == symbol
+        return self.kind is WordKind.SYMBOL and self.value == symbol
 
 
 class Unclosed(Exception):  # noqa: N818
@@ -157,41 +147,39 @@ def _word(text: str, place: int) -> Word:
     if first == "'":
         return _string(text, place, place, _PLAIN)
     if first == '"':
-        return _quoted(text, place, place, Kind.QUOTED)
+        return _quoted(text, place, place, WordKind.QUOTED)
     prefix = text[place : place + 3].lower()
     if prefix[:2] in ("e'", "b'", "x'", "n'"):
         return _string(text, place, place + 1, _ESCAPED if prefix[0] == "e" else _PLAIN)
     if prefix == "u&'":
         return _string(text, place, place + 2, _PLAIN)
     if prefix == 'u&"':
-        return _quoted(text, place, place + 2, Kind.ENCODED)
+        return _quoted(text, place, place + 2, WordKind.ENCODED)
     found = _WORD.match(text, place)
     if found:
-        return Word(kind=Kind.WORD, value=cut(folded(found.group())), start=place, end=found.end())
+        return Word(kind=WordKind.WORD, value=cut(folded(found.group())), start=place, end=found.end())
     if first == "$":
         return _dollar(text, place)
     found = _NUMBER.match(text, place)
     if found:
-        return Word(kind=Kind.NUMBER, value=found.group(), start=place, end=found.end())
-    return Word(kind=Kind.SYMBOL, value=first, start=place, end=place + 1)
+        return Word(kind=WordKind.NUMBER, value=found.group(), start=place, end=found.end())
+    return Word(kind=WordKind.SYMBOL, value=first, start=place, end=place + 1)
 
 
 def _string(text: str, start: int, quote: int, pattern: re.Pattern[str]) -> Word:
-    found = pattern.match(text, quote)
-    if found is None:
-        raise Unclosed(start, "a string isn't closed")
-    value = found.group(1).replace("''", "'")
-    further = _GOES_ON.match(text, found.end())
-    while further is not None:
-        found = pattern.match(text, further.end())
+    value, place = "", quote
+    while True:
+        found = pattern.match(text, place)
         if found is None:
             raise Unclosed(start, "a string isn't closed")
         value += found.group(1).replace("''", "'")
         further = _GOES_ON.match(text, found.end())
-    return Word(kind=Kind.STRING, value=value, start=start, end=found.end())
+        if further is None:
+            return Word(kind=WordKind.STRING, value=value, start=start, end=found.end())
+        place = further.end()
 
 
-def _quoted(text: str, start: int, quote: int, kind: Kind) -> Word:
+def _quoted(text: str, start: int, quote: int, kind: WordKind) -> Word:
     found = _QUOTED.match(text, quote)
     if found is None:
         raise Unclosed(start, "a name in quotes isn't closed")
@@ -201,11 +189,11 @@ def _quoted(text: str, start: int, quote: int, kind: Kind) -> Word:
 def _dollar(text: str, place: int) -> Word:
     number = _PARAMETER.match(text, place)
     if number:
-        return Word(kind=Kind.PARAMETER, value=number.group(1), start=place, end=number.end())
+        return Word(kind=WordKind.PARAMETER, value=number.group(1), start=place, end=number.end())
     opened = _DOLLAR.match(text, place)
     if opened is None:
-        return Word(kind=Kind.SYMBOL, value="$", start=place, end=place + 1)
+        return Word(kind=WordKind.SYMBOL, value="$", start=place, end=place + 1)
     closed = text.find(opened.group(), opened.end())
     if closed < 0:
         raise Unclosed(place, "a string isn't closed")
-    return Word(kind=Kind.STRING, value=text[opened.end() : closed], start=place, end=closed + len(opened.group()))
+    return Word(kind=WordKind.STRING, value=text[opened.end() : closed], start=place, end=closed + len(opened.group()))

@@ -19,7 +19,7 @@ from dither.query.schema import Schema
 from dither.query.sql.parse import PrivacyClause, parse
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.sql.parameters import Placeholder, fill, misplaced
-from dither.server.problems import Problem, ServerRefusal
+from dither.server.problems import ServerProblem, ServerRefusal
 
 _STAND_IN = "dither_parameter_"
 _MOST_STEPS_EACH = 2
@@ -191,15 +191,9 @@ class _Names:
 
 
 def _unknown(number: int) -> ServerRefusal:
-    return ServerRefusal(
-        Problem(
-            status=400,
-            sqlstate="42P18",
-            code="parameter",
-            title=f"could not determine data type of parameter ${number}",
-            hint="Number parameters $1, $2 and so on, and leave none out.",
-        )
-    )
+    title = f"could not determine data type of parameter ${number}"
+    hint = "Number parameters $1, $2 and so on, and leave none out."
+    return ServerRefusal(ServerProblem(code="parameter", sqlstate="42P18", title=title, hint=hint))
 
 
 def _number(node: exp.Column) -> int | None:

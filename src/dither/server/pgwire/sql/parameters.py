@@ -21,19 +21,13 @@ from dither.query.sql.parse import FrontDoorDialect
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.protocol.values import Null, Parameter
 from dither.server.pgwire.sql import lexer
-from dither.server.problems import Problem, ServerRefusal
+from dither.server.problems import ServerProblem, ServerRefusal
 
 MOST_PARAMETERS = 65535
 _WORDS = {
-    "NULL": TokenType.NULL,
+    **{word: TokenType[word] for word in ("NULL", "BOOLEAN", "BIGINT", "DOUBLE", "TRUE", "FALSE", "DATE")},
     "CAST": TokenType.VAR,
     "AS": TokenType.ALIAS,
-    "BOOLEAN": TokenType.BOOLEAN,
-    "BIGINT": TokenType.BIGINT,
-    "DOUBLE": TokenType.DOUBLE,
-    "TRUE": TokenType.TRUE,
-    "FALSE": TokenType.FALSE,
-    "DATE": TokenType.DATE,
     "TIMESTAMP": TokenType.TIMESTAMPNTZ,
     "(": TokenType.L_PAREN,
     ")": TokenType.R_PAREN,
@@ -158,7 +152,7 @@ def placeholders(text: str) -> tuple[Placeholder, ...]:
         # more than there can be: one that nobody gives a value for
         Placeholder(start=word.start, end=word.end, number=min(int(word.value[:6]), MOST_PARAMETERS))
         for word in words
-        if word.kind is lexer.Kind.PARAMETER
+        if word.kind is lexer.WordKind.PARAMETER
     )
 
 
@@ -223,24 +217,10 @@ def _expect_words(text: str, expected: Sequence[tuple[int, str]]) -> None:
 
 def misplaced() -> ServerRefusal:
     """A placeholder isn't where a value can be: as a name, or within a word."""
-    return ServerRefusal(
-        Problem(
-            status=400,
-            sqlstate="42601",
-            code="parameter",
-            title="a parameter stands where no value can be put",
-            hint="Write the value itself into the question.",
-        )
-    )
+    title, hint = "a parameter stands where no value can be put", "Write the value itself into the question."
+    return ServerRefusal(ServerProblem(code="parameter", sqlstate="42601", title=title, hint=hint))
 
 
 def _unknown(place: Placeholder) -> ServerRefusal:
-    return ServerRefusal(
-        Problem(
-            status=400,
-            sqlstate="42P02",
-            code="parameter",
-            title=f"there is no parameter ${place.number}",
-            hint="Give a value for each of $1, $2 and so on.",
-        )
-    )
+    title, hint = f"there is no parameter ${place.number}", "Give a value for each of $1, $2 and so on."
+    return ServerRefusal(ServerProblem(code="parameter", sqlstate="42P02", title=title, hint=hint))

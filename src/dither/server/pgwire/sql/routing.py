@@ -10,70 +10,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from dither.query.schema import Schema
-from dither.server.pgwire.sql import lexer
-from dither.server.pgwire.sql.commands import (
-    Command,
-    CopyOut,
-    Cursor,
-    ExecuteNamed,
-    Fetch,
-    Named,
-    PrepareAs,
-    Setting,
-    Transaction,
-    Unreadable,
-    literals_of,
-    read_close,
-    read_deallocate,
-    read_declare,
-    read_discard,
-    read_execute,
-    read_fetch,
-    read_prepare,
-    read_setting,
-    read_transaction,
-    types_of,
-)
+from dither.server.pgwire.sql import commands, lexer
+from dither.server.pgwire.sql.commands import Command, PrepareAs, Words
 from dither.server.pgwire.sql.copying import read_copy
 from dither.server.pgwire.sql.lexer import TooManyWords, Unclosed, Word
 from dither.server.pgwire.sql.settings import setting_problem
 from dither.server.pgwire.sql.table_use import PolicyTables, Probe, Trees, probed
+from dither.server.problems import ServerProblem
+
+# Who answers a statement, or what it does to the session.
+Route = Enum(
+    "Route",
+    "EMPTY TRANSACTION SETTING PRIVATE COPY DECLARE FETCH CLOSE PREPARE EXECUTE DEALLOCATE DISCARD SHADOW REFUSED",
+)
 
 
-class Route(Enum):
-    """Who answers a statement."""
-
-    EMPTY = "empty"
-    TRANSACTION = "transaction"
-    SETTING = "setting"
-    PRIVATE = "private"
-    COPY = "copy"
-    DECLARE = "declare"
-    FETCH = "fetch"
-    CLOSE = "close"
-    PREPARE = "prepare"
-    EXECUTE = "execute"
-    DEALLOCATE = "deallocate"
-    DISCARD = "discard"
-    SHADOW = "shadow"
-    REFUSED = "refused"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why a statement goes nowhere; ``position`` is a line and a column of its text, both from 1."""
-
-    sqlstate: str
-    code: str
-    title: str
-    hint: str = ""
-    position: tuple[int, int] | None = None
-
-
-Detail: TypeAlias = Transaction | Setting | CopyOut | Cursor | Fetch | Named | PrepareAs | ExecuteNamed | Refusal
+Detail: TypeAlias = (
+    commands.Transaction
+    | commands.Setting
+    | commands.CopyOut
+    | commands.Cursor
+    | commands.Fetch
+    | commands.ByName
+    | PrepareAs
+    | commands.ExecuteNamed
+    | ServerProblem
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +48,8 @@ class Statement:
     ``offset`` and ``question_offset`` are places in the message, in characters. ``question`` is what the curator is
     asked: as long as the piece of the message that it stands for, but the schema's name before tables is blanked out.
     ``no_rows`` says that the answer has no rows whatever the data is, so it must not be asked for: its price has its
-    columns. ``parameters`` is the highest ``$n``. ``detail`` belongs to the route.
+    columns. ``parameters`` is the highest ``$n``. ``detail`` belongs to the route;
+    the place of a problem is in ``sql``.
     """
 
     route: Route
@@ -100,47 +66,20 @@ class Statement:
 MOST_STATEMENTS, MOST_WORDS = 10_000, 50_000
 # What a client may say that has nothing to do with tables, by first word.
 _TRANSACTION = ("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE")
-_COMMANDS: dict[str, tuple[Route, Callable[[list[Word]], Command]]] = {
-    "CLOSE": (Route.CLOSE, read_close),
-    "DEALLOCATE": (Route.DEALLOCATE, read_deallocate),
-    "DISCARD": (Route.DISCARD, read_discard),
-    "FETCH": (Route.FETCH, read_fetch),
-    "MOVE": (Route.FETCH, read_fetch),
+_COMMANDS: dict[str, tuple[Route, Callable[[str, Words], Command]]] = {
+    "CLOSE": (Route.CLOSE, commands.read_close),
+    "DEALLOCATE": (Route.DEALLOCATE, commands.read_deallocate),
+    "DISCARD": (Route.DISCARD, commands.read_discard),
+    "FETCH": (Route.FETCH, commands.read_fetch),
+    "MOVE": (Route.FETCH, commands.read_fetch),
 }
 _QUESTIONS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 # Statements that write, lock, load or signal. The shadow refuses most of them by itself; a role may change its own
-# settings, though, and whoever sends signals can talk to others.
-_WRITES = frozenset(
-    {
-        "ALTER",
-        "ANALYZE",
-        "ANALYSE",
-        "CALL",
-        "CHECKPOINT",
-        "CLUSTER",
-        "COMMENT",
-        "CREATE",
-        "DELETE",
-        "DO",
-        "DROP",
-        "GRANT",
-        "IMPORT",
-        "INSERT",
-        "LISTEN",
-        "LOAD",
-        "LOCK",
-        "MERGE",
-        "NOTIFY",
-        "REASSIGN",
-        "REFRESH",
-        "REINDEX",
-        "REPACK",
-        "REVOKE",
-        "SECURITY",
-        "TRUNCATE",
-        "UPDATE",
-        "VACUUM",
-    }
+# settings, though, and signals would reach other sessions.
+_WRITES = (
+    *("ALTER", "ANALYZE", "ANALYSE", "CALL", "CHECKPOINT", "CLUSTER", "COMMENT", "CREATE", "DELETE", "DO", "DROP"),
+    *("GRANT", "IMPORT", "INSERT", "LISTEN", "LOAD", "LOCK", "MERGE", "NOTIFY", "REASSIGN", "REFRESH", "REINDEX"),
+    *("REPACK", "REVOKE", "SECURITY", "TRUNCATE", "UPDATE", "VACUUM"),
 )
 _NO_CHANGES = "Nothing can be changed here; ask for aggregates, such as SELECT COUNT(*) FROM …"
 _ASK = "Ask for aggregates, such as SELECT COUNT(*) FROM …; EXPLAIN PRIVACY SELECT … shows the price."
@@ -160,8 +99,8 @@ class Router:
             >>> orders = TableFacts(name="orders", private=True, columns={})
             >>> router = Router(Schema({"orders": orders}), database="shop")
             >>> parts = router.split("BEGIN; SELECT count(*) FROM public.orders; SELECT version()")
-            >>> [part.route.value for part in parts]
-            ['transaction', 'private', 'shadow']
+            >>> [part.route.name for part in parts]
+            ['TRANSACTION', 'PRIVATE', 'SHADOW']
             >>> parts[1].question
             'SELECT count(*) FROM        orders'
         """
@@ -170,8 +109,7 @@ class Router:
         except TooManyWords:
             return [_too_long(text, f"a message may have at most {MOST_WORDS} words")]
         except Unclosed as problem:
-            refusal = Refusal(
-                sqlstate="42601",
+            refusal = ServerProblem(
                 code="syntax",
                 title=problem.what,
                 hint="Close every quote and comment.",
@@ -193,6 +131,7 @@ class _Reading:
         self._start, self._end = words[0].start, words[-1].end
         self._message = trees.message
         self._sql = self._message[self._start : self._end]
+        self._behind_head = Words(words[1:])
         self._head = words[0].keyword or ("SELECT" if words[0].is_symbol("(") else "")
 
     @property
@@ -202,16 +141,16 @@ class _Reading:
     def statement(self) -> Statement:
         try:
             return self._routed()
-        except Unreadable as problem:
+        except commands.UnreadableStatement as problem:
             return self._refused("42601", "syntax", problem.what, problem.hint, problem.word)
         except RecursionError:
             return self._refused("54001", "too_deep", "the statement is nested too deeply", "Split it.")
 
     def _is_odd(self, word: Word) -> bool:
-        return word.kind is lexer.Kind.WORD and not self._message[word.start : word.end].isprintable()
+        return word.kind is lexer.WordKind.WORD and not self._message[word.start : word.end].isprintable()
 
     def _routed(self) -> Statement:
-        encoded = next((word for word in self._words if word.kind is lexer.Kind.ENCODED), None)
+        encoded = next((word for word in self._words if word.kind is lexer.WordKind.ENCODED), None)
         if encoded is not None:
             hint = "Write the name itself between double quotes."
             return self._refused("0A000", "unsupported", "names with Unicode escapes can't be used", hint, encoded)
@@ -236,26 +175,24 @@ class _Reading:
     # ------------------------------------------------------------------ what isn't about tables
 
     def _transaction(self) -> Statement:
-        found = read_transaction(self._words)
-        return self._other() if found is None else self._made(Route.TRANSACTION, found)
+        found = commands.read_transaction(self._head, self._behind_head)
+        return self._other() if found is None else self._made(Route.TRANSACTION, *found)
 
     def _command(self) -> Statement:
         route, read = _COMMANDS[self._head]
-        return self._made(route, read(self._words))
+        return self._made(route, *read(self._head, self._behind_head))
 
     def _setting(self) -> Statement:
-        found = read_setting(self._words)
+        found = commands.read_setting(self._head, self._behind_head)
         if found is None:
             return self._to_shadow()
-        setting = found.detail
-        if not isinstance(setting, Setting):
-            return self._made(Route.DISCARD, found)
+        _, setting = found
+        if not isinstance(setting, commands.Setting):
+            return self._made(Route.DISCARD, *found)
         if setting.ours:
-            return self._made(Route.SETTING, found)
+            return self._made(Route.SETTING, *found)
         problem = setting_problem(setting)
-        if problem is not None:
-            return self._refused("0A000", "setting", problem.title, problem.hint, self._words[-1])
-        return self._to_shadow()
+        return self._to_shadow() if problem is None else self._refused("0A000", "setting", *problem, self._words[-1])
 
     # ------------------------------------------------------------------ what may be a question
 
@@ -277,87 +214,80 @@ class _Reading:
         return self._refused("0A000", "statement", "EXPLAIN would show the engine's plan", hint, self._words[0])
 
     def _copy(self) -> Statement:
-        copy = read_copy(self._words)
-        if not self._tables.read_in(copy.question or self._words, self._trees):
+        question, options = read_copy(self._behind_head)
+        if not self._tables.read_in(question or self._words, self._trees):
             return self._to_shadow()
-        if not copy.question:
+        if not question:
             hint = "Write COPY (SELECT … aggregates …) TO STDOUT."
             return self._refused("42501", "rows_shown", "rows of these tables can't be copied", hint)
-        if not copy.to_client:
+        if options is None:
             hint = "Write TO STDOUT; in psql, \\copy (SELECT …) TO 'file' writes the file on your side."
             return self._refused("42501", "read_only", "answers can be copied to the client alone", hint)
-        return self._asked(Route.COPY, copy.question, detail=copy.options, tag="COPY")
+        return self._asked(Route.COPY, question, detail=options, tag="COPY")
 
     def _declare(self) -> Statement:
-        cursor = read_declare(self._words)
-        if not self._tables.read_in(cursor.question, self._trees):
+        cursor, question = commands.read_declare(self._behind_head)
+        if not self._tables.read_in(question, self._trees):
             return self._to_shadow()
-        return self._asked(Route.DECLARE, cursor.question, detail=cursor.cursor, tag="DECLARE CURSOR")
+        return self._asked(Route.DECLARE, question, detail=cursor, tag="DECLARE CURSOR")
 
     def _prepare(self) -> Statement:
         """PREPARE of a question; of anything else it is the shadow's, and its name is noted."""
         if self._second == "TRANSACTION":
             return self._other()
-        read = read_prepare(self._words)
-        made = self._made(Route.PREPARE, Command(tag="PREPARE", detail=None))
-        if not self._tables.read_in(read.query, self._trees):
-            return replace(made, detail=PrepareAs(name=read.name))
-        if read.query[0].keyword not in _QUESTIONS and not read.query[0].is_symbol("("):
-            return self._refused("0A000", "unsupported", "this isn't a question", _ASK, read.query[0])
-        question = self._question(read.query)
+        words = self._behind_head
+        name, types = words.name(), words.inside()
+        query = words.query_after("AS", "Write PREPARE name AS SELECT …")
+        of_shadow = self._made(Route.PREPARE, "PREPARE", PrepareAs(name=name))
+        if not self._tables.read_in(query, self._trees):
+            return of_shadow
+        if query[0].keyword not in _QUESTIONS and not query[0].is_symbol("("):
+            return self._refused("0A000", "unsupported", "this isn't a question", _ASK, query[0])
+        question = self._question(query)
         if question.route is Route.SHADOW:
-            return replace(made, detail=PrepareAs(name=read.name))
-        return replace(
-            question, route=Route.PREPARE, tag="PREPARE", detail=PrepareAs(name=read.name, types=types_of(read.types))
-        )
+            return of_shadow
+        detail = PrepareAs(name=name, types=commands.types_of(types))
+        return replace(question, route=Route.PREPARE, tag="PREPARE", detail=detail)
 
     def _execute(self) -> Statement:
-        read = read_execute(self._words)
-        if read.arguments and self._tables.read_in(read.arguments, self._trees):
+        words = self._behind_head
+        name, arguments = words.name(), words.inside()
+        words.end()
+        if arguments and self._tables.read_in(arguments, self._trees):
             hint = "Write numbers, texts in quotes, TRUE, FALSE or NULL."
-            return self._refused("0A000", "unsupported", "an argument can't read a table", hint, read.arguments[0])
-        wanted = ExecuteNamed(name=read.name, arguments=literals_of(read.arguments, self._message))
-        return replace(self._to_shadow(), route=Route.EXECUTE, tag="EXECUTE", detail=wanted)
+            return self._refused("0A000", "unsupported", "an argument can't read a table", hint, arguments[0])
+        detail = commands.ExecuteNamed(name=name, arguments=commands.literals_of(arguments, self._message))
+        return replace(self._to_shadow(), route=Route.EXECUTE, tag="EXECUTE", detail=detail)
 
     # ------------------------------------------------------------------ statements
 
-    def _made(self, route: Route, command: Command) -> Statement:
-        return Statement(route=route, sql=self._sql, offset=self._start, tag=command.tag, detail=command.detail)
+    def _made(self, route: Route, tag: str, detail: Detail | None = None) -> Statement:
+        return Statement(route=route, sql=self._sql, offset=self._start, tag=tag, detail=detail)
 
     def _asked(
         self,
-        route: Literal[Route.PRIVATE, Route.COPY, Route.DECLARE],
+        route: Route,
         words: list[Word],
         *,
-        detail: CopyOut | Cursor | None = None,
+        detail: Detail | None = None,
         tag: str = "SELECT",
         no_rows: bool = False,
     ) -> Statement:
-        return Statement(
-            route=route,
-            sql=self._sql,
-            offset=self._start,
-            tag=tag,
+        return replace(
+            self._made(route, tag, detail),
             question=self._tables.unqualified(words, self._message),
             question_offset=words[0].start,
             parameters=_highest_parameter(words),
             no_rows=no_rows,
-            detail=detail,
         )
 
     def _to_shadow(self) -> Statement:
-        return Statement(
-            route=Route.SHADOW,
-            sql=self._sql,
-            offset=self._start,
-            tag=self._head,
-            parameters=_highest_parameter(self._words),
-        )
+        return replace(self._made(Route.SHADOW, self._head), parameters=_highest_parameter(self._words))
 
     def _refused(self, sqlstate: str, code: str, title: str, hint: str = "", word: Word | None = None) -> Statement:
         position = None if word is None else _line_and_column(self._sql, word.start - self._start)
-        refusal = Refusal(sqlstate=sqlstate, code=code, title=title, hint=hint, position=position)
-        return Statement(route=Route.REFUSED, sql=self._sql, offset=self._start, tag=self._head, detail=refusal)
+        problem = ServerProblem(sqlstate=sqlstate, code=code, title=title, hint=hint, position=position)
+        return self._made(Route.REFUSED, self._head, problem)
 
     # how a statement is read, by its first word; the others may be questions
     _READ: ClassVar[dict[str, Callable[[_Reading], Statement]]] = {
@@ -374,17 +304,14 @@ class _Reading:
 
 
 def _too_long(text: str, title: str) -> Statement:
-    refusal = Refusal(sqlstate="54000", code="too_long", title=title, hint="Send them in several messages.")
+    refusal = ServerProblem(sqlstate="54000", code="too_long", title=title, hint="Send them in several messages.")
     return Statement(route=Route.REFUSED, sql=text, offset=0, detail=refusal)
 
 
 def _highest_parameter(words: list[Word]) -> int:
-    return max((int(word.value[:6]) for word in words if word.kind is lexer.Kind.PARAMETER), default=0)
+    return max((int(word.value[:6]) for word in words if word.kind is lexer.WordKind.PARAMETER), default=0)
 
 
 def _line_and_column(text: str, place: int) -> tuple[int, int]:
     before = text[:place]
     return before.count("\n") + 1, place - (before.rfind("\n") + 1) + 1
-
-
-__all__ = ["CopyOut", "Cursor", "Fetch", "Named", "Refusal", "Route", "Router", "Setting", "Statement", "Transaction"]

@@ -15,7 +15,7 @@ from dither.numeric import as_fraction, positive
 from dither.server.pgwire.protocol.errors import failure
 from dither.server.pgwire.protocol.types import float_text
 from dither.server.pgwire.sql.commands import Setting
-from dither.server.wanted import Wanted
+from dither.server.wanted import AskedQuestion
 
 NAMES = ("epsilon", "error", "weights", "confidence")
 DEFAULT_CONFIDENCE = Fraction(19, 20)
@@ -27,7 +27,7 @@ _EITHER_OR = {"epsilon": "error", "error": "epsilon"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class QuestionOptions:
     """What every question of a session is asked with; ``texts`` are the settings as they were written.
 
     ``least`` is how grave a notice must be for the client to be told.
@@ -44,9 +44,11 @@ class Options:
         """Whether the client wants notices of this severity."""
         return severity not in _KEPT_BACK.get(self.least.lower(), ())
 
-    def wanted(self, sql: str) -> Wanted:
+    def wanted(self, sql: str) -> AskedQuestion:
         """The question, asked with these options."""
-        return Wanted(sql=sql, epsilon=self.epsilon, error=self.error, weights=self.weights, confidence=self.confidence)
+        return AskedQuestion(
+            sql=sql, epsilon=self.epsilon, error=self.error, weights=self.weights, confidence=self.confidence
+        )
 
     def shown(self, name: str, *, default_epsilon: Fraction | None = None) -> str:
         """A setting's value as SHOW shows it: what was written, else what applies; SET takes it back.
@@ -54,7 +56,7 @@ class Options:
         ``default_epsilon`` is what questions cost that say neither ε nor an error; None if they are refused.
 
         Example:
-            >>> Options().shown("epsilon", default_epsilon=Fraction(1, 10)), Options().shown("error")
+            >>> QuestionOptions().shown("epsilon", default_epsilon=Fraction(1, 10)), QuestionOptions().shown("error")
             ('0.1', 'not set')
         """
         expect_known(name)
@@ -66,21 +68,21 @@ class Options:
             return float_text(float(default_epsilon))
         return NOT_SET
 
-    def with_setting(self, name: str, text: str, *, start: Options | None = None) -> Options:
+    def with_setting(self, name: str, text: str, *, start: QuestionOptions | None = None) -> QuestionOptions:
         """These options with one changed; an empty text or DEFAULT is what the session started with.
 
         What SHOW says of a setting without a value takes its value away.
 
         Example:
-            >>> Options().with_setting("epsilon", "0.1").epsilon
+            >>> QuestionOptions().with_setting("epsilon", "0.1").epsilon
             Fraction(1, 10)
-            >>> Options().with_setting("epsilon", "0.1").with_setting("error", "50").epsilon is None
+            >>> QuestionOptions().with_setting("epsilon", "0.1").with_setting("error", "50").epsilon is None
             True
         """
         expect_known(name)
         value = text.strip()
         if value.lower() in ("", "default"):
-            return self._reset(name, start or Options())
+            return self._reset(name, start or QuestionOptions())
         if value.lower() == NOT_SET:
             return self._without(name)
         texts = dict(self._without(name).texts)
@@ -97,11 +99,11 @@ class Options:
             texts.pop(other, None)
         return replace(self, **changed, texts={**texts, name: value})
 
-    def _without(self, name: str) -> Options:
+    def _without(self, name: str) -> QuestionOptions:
         texts = {other: kept for other, kept in self.texts.items() if other != name}
-        return replace(self, **{name: getattr(Options(), name)}, texts=texts)
+        return replace(self, **{name: getattr(QuestionOptions(), name)}, texts=texts)
 
-    def _reset(self, name: str, start: Options) -> Options:
+    def _reset(self, name: str, start: QuestionOptions) -> QuestionOptions:
         if name in start.texts:
             return self.with_setting(name, start.texts[name])
         left = self._without(name)
@@ -148,8 +150,8 @@ class SessionOptions:
     """The options as they change with SET, SET LOCAL and the end of transactions; RESET goes back to the start."""
 
     def __init__(self) -> None:
-        self.current = self._session = self._before = self._start = Options()
-        self._marks: list[tuple[Options, Options]] = []
+        self.current = self._session = self._before = self._start = QuestionOptions()
+        self._marks: list[tuple[QuestionOptions, QuestionOptions]] = []
 
     def start_with(self, settings: Mapping[str, str]) -> None:
         """Take those of dither's settings that a client's connection string has."""
@@ -205,18 +207,9 @@ class SessionOptions:
 _UTF8 = ("", "utf8", "utf-8", "unicode")
 _MACHINE = frozenset(
     {
-        "work_mem",
-        "maintenance_work_mem",
-        "hash_mem_multiplier",
-        "temp_buffers",
-        "logical_decoding_work_mem",
-        "max_stack_depth",
-        "max_parallel_workers",
-        "max_parallel_workers_per_gather",
-        "max_parallel_maintenance_workers",
-        "effective_io_concurrency",
-        "maintenance_io_concurrency",
-        "io_combine_limit",
+        *("work_mem", "maintenance_work_mem", "logical_decoding_work_mem", "hash_mem_multiplier", "temp_buffers"),
+        *("max_parallel_workers", "max_parallel_workers_per_gather", "max_parallel_maintenance_workers"),
+        *("effective_io_concurrency", "maintenance_io_concurrency", "io_combine_limit", "max_stack_depth"),
     }
 )
 # Values of a client's StartupMessage that are passed on to the shadow; others, and options, are left out.
@@ -228,27 +221,19 @@ PASSED_ON = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingProblem:
-    """Why a setting can't be changed."""
-
-    title: str
-    hint: str
-
-
-def setting_problem(setting: Setting) -> SettingProblem | None:
-    """Why this can't be set; None if it can. Reading a setting is never a problem."""
+def setting_problem(setting: Setting) -> tuple[str, str] | None:
+    """Why this can't be set, and a hint; None if it can. Reading a setting is never a problem."""
     value = setting.value.strip().lower()
     if setting.action != "set":
         return None
     if setting.name in ("client_encoding", "names") and value not in _UTF8:
-        return SettingProblem(title="texts are sent in UTF-8", hint="Set client_encoding to UTF8.")
+        return "texts are sent in UTF-8", "Set client_encoding to UTF8."
     if setting.name == "standard_conforming_strings" and value not in ("", "on", "true", "1", "yes"):
-        return SettingProblem(title="standard_conforming_strings stays on", hint="Write E'…' where escapes are meant.")
+        return "standard_conforming_strings stays on", "Write E'…' where escapes are meant."
     if setting.name == "datestyle" and not is_iso(value):
-        return SettingProblem(title="dates are written as ISO 8601 says", hint="SET datestyle = ISO.")
+        return "dates are written as ISO 8601 says", "SET datestyle = ISO."
     if setting.name in _MACHINE or setting.name.startswith("dither_views."):
-        return SettingProblem(title=f"{setting.name} can't be changed", hint="Leave it out.")
+        return f"{setting.name} can't be changed", "Leave it out."
     return None
 
 

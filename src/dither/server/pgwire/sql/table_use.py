@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from dither.query.schema import Schema
 from dither.query.sql.parse import MOST_TOKENS, Bounded, ParserSteps
-from dither.server.pgwire.sql.lexer import Kind, Word, cut, folded
+from dither.server.pgwire.sql.lexer import Word, WordKind, cut, folded
 
 # Schemas of the shadow that hold other things than tables of the policy.
 ELSEWHERE = frozenset({"pg_catalog", "information_schema", "pg_toast", "dp"})
@@ -23,34 +23,10 @@ _BEFORE_TABLES = frozenset({"FROM", "JOIN", "ONLY", "TABLE", "INTO", "UPDATE", "
 _BEFORE_ANYTHING = frozenset({",", "("})
 # What a query is made of that shows columns as they are: with nothing else in it, no rows in means no rows out.
 _PLAIN = (
-    exp.Select,
-    exp.Subquery,
-    exp.From,
-    exp.Join,
-    exp.Table,
-    exp.TableAlias,
-    exp.Identifier,
-    exp.Column,
-    exp.Star,
-    exp.Alias,
-    exp.Where,
-    exp.Limit,
-    exp.Fetch,
-    exp.LimitOptions,
-    exp.Order,
-    exp.Ordered,
-    exp.And,
-    exp.EQ,
-    exp.NEQ,
-    exp.Paren,
-    exp.Boolean,
-    exp.Literal,
-    exp.Null,
-    exp.Cast,
-    exp.DataType,
+    *(exp.Select, exp.Subquery, exp.From, exp.Join, exp.Table, exp.TableAlias, exp.Identifier),
+    *(exp.Column, exp.Star, exp.Alias, exp.Where, exp.Limit, exp.Fetch, exp.LimitOptions, exp.Order, exp.Ordered),
+    *(exp.And, exp.EQ, exp.NEQ, exp.Paren, exp.Boolean, exp.Literal, exp.Null, exp.Cast, exp.DataType),
 )
-
-
 _PARSER: Any = Postgres.Parser
 
 
@@ -86,7 +62,7 @@ class Trees:
         start = words[0].start
         text = list(self.message[start : words[-1].end])
         for word in words:
-            if word.kind is Kind.PARAMETER:
+            if word.kind is WordKind.PARAMETER:
                 text[word.start - start : word.end - start] = "1".ljust(word.end - word.start)
         sql = "".join(text)
         dialect = _Dialect()
@@ -130,7 +106,7 @@ class PolicyTables:
                 # a column of something, or a table of another schema, unless the schema is one of ours
                 if at > 1 and _key(words[at - 2].value) in self._schemas:
                     return True
-            elif before.kind is Kind.SYMBOL and before.value in _BEFORE_ANYTHING:
+            elif before.kind is WordKind.SYMBOL and before.value in _BEFORE_ANYTHING:
                 doubtful = True
             elif words[0].keyword not in ("SELECT", "WITH", "VALUES") and not words[0].is_symbol("("):
                 # LOCK orders, ANALYZE orders, EXPLAIN …: not read word by word
@@ -211,7 +187,7 @@ def _may_want_nothing(words: list[Word]) -> bool:
     for word in words:
         if word.value == "0" and last is not None and last.keyword in ("LIMIT", "FIRST", "NEXT"):
             return True
-        if word.value == "false" or (word.kind is Kind.NUMBER and last is not None and last.value in ("=", ">")):
+        if word.value == "false" or (word.kind is WordKind.NUMBER and last is not None and last.value in ("=", ">")):
             return True
         last = word
     return False

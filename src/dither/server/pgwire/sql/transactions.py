@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dither.server.pgwire.protocol.errors import Report, failure, notice
+from dither.server.pgwire.protocol.errors import WireReport, failure, notice
 from dither.server.pgwire.sql.commands import Transaction
 
 IDLE, OPEN, FAILED = b"I", b"T", b"E"
 MOST_SAVEPOINTS = 1000
-
-
-def _none_open() -> Report:
-    return notice("there is no transaction in progress", severity="WARNING", sqlstate="25P01")
 
 
 class TransactionState:
@@ -50,7 +46,7 @@ class TransactionState:
                 hint="Send ROLLBACK. Answers that were given stay charged.",
             )
 
-    def run(self, wanted: Transaction, tag: str) -> tuple[str, Report | None]:
+    def run(self, wanted: Transaction, tag: str) -> tuple[str, WireReport | None]:
         """Do what the statement says; the tag of its completion, and a warning."""
         if wanted.action == "begin":
             return self._begin(tag)
@@ -78,7 +74,7 @@ class TransactionState:
             self.status = OPEN
         return tag, None
 
-    def _begin(self, tag: str) -> tuple[str, Report | None]:
+    def _begin(self, tag: str) -> tuple[str, WireReport | None]:
         self.expect_working()
         if self.status == OPEN:
             again = notice("there is already a transaction in progress", severity="WARNING", sqlstate="25001")
@@ -86,8 +82,9 @@ class TransactionState:
         self.status = OPEN
         return tag, None
 
-    def _end(self, wanted: Transaction) -> tuple[str, Report | None]:
-        warning = _none_open() if self.status == IDLE else None
+    def _end(self, wanted: Transaction) -> tuple[str, WireReport | None]:
+        none_open = notice("there is no transaction in progress", severity="WARNING", sqlstate="25P01")
+        warning = none_open if self.status == IDLE else None
         if wanted.chain and self.status == IDLE:
             raise failure("25P01", "AND CHAIN can only be used in transaction blocks")
         tag = "ROLLBACK" if wanted.action == "rollback" or self.status == FAILED else "COMMIT"
