@@ -29,6 +29,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import dither
+from support.cpu import CpuByFolder
 
 HANG = 300.0
 
@@ -48,6 +49,7 @@ THIRD_PARTIES = ("matplotlib", "pyparsing", "starlette", "starlette_testclient")
 
 
 def pytest_configure(config):
+    config.pluginmanager.register(CpuByFolder(), "cpu")
     if os.environ.get("DITHER_LOWEST"):
         for name in THIRD_PARTIES:
             config.addinivalue_line("filterwarnings", rf"ignore::DeprecationWarning:{name}(\..*)?$")
