@@ -35,7 +35,7 @@ from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.models.catalogue import DistinctDiversity, TCloseness
 from dither.anonymize.partition.mondrian import mondrian
 from dither.anonymize.releases.axes import Axis
-from dither.anonymize.releases.printing import Cells
+from dither.anonymize.releases.printing import PrintedColumn
 from dither.anonymize.releases.quality import Quality
 from dither.anonymize.releases.release import Release
 from dither.anonymize.table.classes import Classes
@@ -96,7 +96,7 @@ def quality_of(table: pa.Table, k: int, of_row: Any, number: int) -> Quality:
     """The quality of classes that somebody else made."""
     configuration = asked(table, k)
     axes = [Axis.of(encode(table, attribute), attribute) for attribute in configuration.quasi]
-    cells = [Cells.of(axis, of_row, number) for axis in axes]
+    cells = [PrintedColumn.of(axis, of_row, number) for axis in axes]
     return Release.of(table, configuration, Classes.of(of_row, number), cells, how="a peer").quality()
 
 

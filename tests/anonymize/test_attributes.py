@@ -5,7 +5,7 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
-from dither.anonymize.attributes import Attribute, Kind, Role
+from dither.anonymize.attributes import Attribute, AxisKind, Role
 from dither.anonymize.configuration import Configuration
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.models.catalogue import Distance, DistinctDiversity, KAnonymity, TCloseness
@@ -60,9 +60,9 @@ def test_everything_that_can_be_said():
 
 
 def test_weights_reach_attributes_too():
-    age = Attribute(name="age", role=Role.QUASI, kind=Kind.CATEGORY)
+    age = Attribute(name="age", role=Role.QUASI, kind=AxisKind.CATEGORY)
     found = Configuration.of(TABLE, quasi=[age], k=2, weights={"age": 0})
-    assert (found.attribute("age").weight, found.attribute("age").kind) == (0, Kind.CATEGORY)
+    assert (found.attribute("age").weight, found.attribute("age").kind) == (0, AxisKind.CATEGORY)
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_without_a_table_only_itself_is_checked():
     [
         ({"name": "", "role": Role.QUASI}, "needs the name"),
         ({"name": "a", "role": "quasi"}, "must be a Role"),
-        ({"name": "a", "role": Role.QUASI, "kind": "number"}, "must be a Kind"),
+        ({"name": "a", "role": Role.QUASI, "kind": "number"}, "must be an AxisKind"),
         ({"name": "a", "role": Role.IDENTIFYING, "hierarchy": Hierarchy.prefixes(5)}, "use a hierarchy"),
         ({"name": "a", "role": Role.QUASI, "order": ()}, "tuple of its values"),
         ({"name": "a", "role": Role.QUASI, "order": ("x", None)}, "tuple of its values"),
         ({"name": "a", "role": Role.QUASI, "order": ("x", "x")}, "names a value twice"),
-        ({"name": "a", "role": Role.QUASI, "order": ("x",), "kind": Kind.NUMBER}, "must be ORDERED"),
+        ({"name": "a", "role": Role.QUASI, "order": ("x",), "kind": AxisKind.NUMBER}, "must be ORDERED"),
     ],
 )
 def test_attributes_that_make_no_sense(words, message):

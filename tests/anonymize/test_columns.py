@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 import pytest
 from hypothesis import given, strategies as st
 
-from dither.anonymize.attributes import Attribute, Kind, Role
+from dither.anonymize.attributes import Attribute, AxisKind, Role
 from dither.anonymize.encoding import encode
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.table.read import as_table
@@ -29,29 +29,29 @@ def back(column):
 
 
 TYPES = [
-    (pa.array([3, 1, None, 3], pa.int8()), Kind.NUMBER, ["1", "3", None]),
-    (pa.array([2**64 - 1, 0], pa.uint64()), Kind.NUMBER, ["0", "18446744073709551615"]),
-    (pa.array([1.5, -0.0, 0.0, float("nan"), None]), Kind.NUMBER, ["0", "1.5", None]),
-    (pa.array([1e20, 1e-7, 100000.0]), Kind.NUMBER, ["1e-07", "100000", "1e+20"]),
-    (pa.array([1.1], pa.float32()), Kind.NUMBER, ["1.1"]),
-    (pa.array(np.array([1.5], np.float16)), Kind.NUMBER, ["1.5"]),
-    (pa.array([Decimal("1.50"), Decimal("-2")]), Kind.NUMBER, ["-2.00", "1.50"]),
-    (pa.array([7, 3], pa.duration("ms")), Kind.NUMBER, ["3", "7"]),
-    (pa.array([dt.date(2020, 2, 1), dt.date(1999, 1, 1)]), Kind.DATE, ["1999-01-01", "2020-02-01"]),
-    (pa.array([18262 * 86_400 + 5 * 3600], pa.timestamp("s")), Kind.DATE, ["2020-01-01 05:00:00"]),
+    (pa.array([3, 1, None, 3], pa.int8()), AxisKind.NUMBER, ["1", "3", None]),
+    (pa.array([2**64 - 1, 0], pa.uint64()), AxisKind.NUMBER, ["0", "18446744073709551615"]),
+    (pa.array([1.5, -0.0, 0.0, float("nan"), None]), AxisKind.NUMBER, ["0", "1.5", None]),
+    (pa.array([1e20, 1e-7, 100000.0]), AxisKind.NUMBER, ["1e-07", "100000", "1e+20"]),
+    (pa.array([1.1], pa.float32()), AxisKind.NUMBER, ["1.1"]),
+    (pa.array(np.array([1.5], np.float16)), AxisKind.NUMBER, ["1.5"]),
+    (pa.array([Decimal("1.50"), Decimal("-2")]), AxisKind.NUMBER, ["-2.00", "1.50"]),
+    (pa.array([7, 3], pa.duration("ms")), AxisKind.NUMBER, ["3", "7"]),
+    (pa.array([dt.date(2020, 2, 1), dt.date(1999, 1, 1)]), AxisKind.DATE, ["1999-01-01", "2020-02-01"]),
+    (pa.array([18262 * 86_400 + 5 * 3600], pa.timestamp("s")), AxisKind.DATE, ["2020-01-01 05:00:00"]),
     (
         pa.array([2, 1], pa.timestamp("ns")),
-        Kind.DATE,
+        AxisKind.DATE,
         ["1970-01-01 00:00:00.000000001", "1970-01-01 00:00:00.000000002"],
     ),
-    (pa.array([0], pa.timestamp("us", tz="UTC")), Kind.DATE, ["1970-01-01 00:00:00Z"]),
-    (pa.array([dt.time(3, 4)]), Kind.DATE, ["03:04:00"]),
-    (pa.array([True, False, False, None]), Kind.CATEGORY, ["false", "true", None]),
-    (pa.array(["b", "a", "b", None]), Kind.CATEGORY, ["b", "a", None]),
-    (pa.array(["b", "a"], pa.large_string()), Kind.CATEGORY, ["b", "a"]),
-    (pa.array(["b"], pa.string_view()), Kind.CATEGORY, ["b"]),
-    (pa.array(["b", "a", None, "a"]).dictionary_encode(), Kind.CATEGORY, ["a", "b", None]),
-    (pa.array([None, None]), Kind.CATEGORY, [None]),
+    (pa.array([0], pa.timestamp("us", tz="UTC")), AxisKind.DATE, ["1970-01-01 00:00:00Z"]),
+    (pa.array([dt.time(3, 4)]), AxisKind.DATE, ["03:04:00"]),
+    (pa.array([True, False, False, None]), AxisKind.CATEGORY, ["false", "true", None]),
+    (pa.array(["b", "a", "b", None]), AxisKind.CATEGORY, ["b", "a", None]),
+    (pa.array(["b", "a"], pa.large_string()), AxisKind.CATEGORY, ["b", "a"]),
+    (pa.array(["b"], pa.string_view()), AxisKind.CATEGORY, ["b"]),
+    (pa.array(["b", "a", None, "a"]).dictionary_encode(), AxisKind.CATEGORY, ["a", "b", None]),
+    (pa.array([None, None]), AxisKind.CATEGORY, [None]),
 ]
 
 
@@ -114,22 +114,22 @@ def test_categories_follow_their_hierarchy():
 
 def test_orders():
     grades = encoded(["low", "high", None, "mid"], order=("low", "mid", "high"))
-    assert (grades.kind, grades.texts) == (Kind.ORDERED, ["low", "mid", "high", None])
+    assert (grades.kind, grades.texts) == (AxisKind.ORDERED, ["low", "mid", "high", None])
     assert grades.codes.tolist() == [0, 2, 3, 1]
-    assert encoded([3, 1], kind=Kind.ORDERED).texts == ["1", "3"]
+    assert encoded([3, 1], kind=AxisKind.ORDERED).texts == ["1", "3"]
     assert encoded([True, False], order=(True, False)).texts == ["true", "false"]
     with pytest.raises(InvalidParameter, match="1 of the 2 distinct values of 'x' are not in its order"):
         encoded(["low", "odd"], order=("low",))
     with pytest.raises(InvalidParameter, match="say in which order"):
-        encoded(["low"], kind=Kind.ORDERED)
+        encoded(["low"], kind=AxisKind.ORDERED)
 
 
 def test_kinds_that_do_not_fit_the_type():
     with pytest.raises(InvalidParameter, match="cut as number but has the type string"):
-        encoded(["1"], kind=Kind.NUMBER)
+        encoded(["1"], kind=AxisKind.NUMBER)
     with pytest.raises(InvalidParameter, match="cut as date"):
-        encoded([1], kind=Kind.DATE)
-    assert encoded([5, 7, 5], kind=Kind.CATEGORY).texts == ["5", "7"]
+        encoded([1], kind=AxisKind.DATE)
+    assert encoded([5, 7, 5], kind=AxisKind.CATEGORY).texts == ["5", "7"]
     for nested in (pa.array([[1]]), pa.array([{"a": 1}]), pa.array([b"x"])):
         with pytest.raises(InvalidParameter, match="convert the column, or leave it out"):
             encoded(nested)

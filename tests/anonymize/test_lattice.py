@@ -32,7 +32,7 @@ from dither.anonymize.lattice.generalize import (
     with_histograms,
 )
 from dither.anonymize.models.catalogue import DistinctDiversity, KAnonymity, KMap, RecursiveDiversity, TCloseness
-from dither.anonymize.table.values import Kind
+from dither.anonymize.table.values import AxisKind
 from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter
 
@@ -243,7 +243,7 @@ def test_columns_without_a_hierarchy_get_one_of_their_kind() -> None:
             "constant": ["same"] * size,
         }
     )
-    grade = Attribute(name="grade", role=Role.QUASI, kind=Kind.ORDERED, order=("low", "middle", "high"))
+    grade = Attribute(name="grade", role=Role.QUASI, kind=AxisKind.ORDERED, order=("low", "middle", "high"))
     quasi = ["age", "day", "city", grade, "nothing", "constant"]
     release = full_domain(table, quasi=quasi, k=4, suppression="0.1")
     made = release.configuration

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.optimize import linprog
 
-from dither.anonymize.attributes import Attribute, Kind, Role
+from dither.anonymize.attributes import Attribute, AxisKind, Role
 from dither.anonymize.encoding import encode
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.models.catalogue import (
@@ -336,7 +336,7 @@ def test_checks_say_what_they_lack():
         TCloseness("0.1", "s", Distance.ORDERED).holds(classes, column(["a", "b"]))
     with pytest.raises(InvalidParameter, match="needs a hierarchy of 's'"):
         TCloseness("0.1", "s", Distance.HIERARCHICAL).holds(classes, column(["a", "b"]))
-    ordered = column(["a", "b"], kind=Kind.ORDERED, order=("b", "a"))
+    ordered = column(["a", "b"], kind=AxisKind.ORDERED, order=("b", "a"))
     assert TCloseness("0.1", "s", Distance.ORDERED).holds(classes, ordered).all()
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dither.anonymize.attributes import Attribute, Kind, Role
+from dither.anonymize.attributes import Attribute, AxisKind, Role
 from dither.anonymize.configuration import Configuration
 from dither.anonymize.encoding import encode
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
@@ -407,7 +407,7 @@ def test_categories_are_counted_alike_in_words_and_by_sorting():
     for size in (2, 63, 64, 65, 200, 300):
         codes = np.concatenate((np.arange(size), rng.integers(0, size, 2000)))
         table = pa.table({"c": [f"{code:04d}" for code in codes]})
-        attribute = Attribute(name="c", role=Role.QUASI, kind=Kind.CATEGORY)
+        attribute = Attribute(name="c", role=Role.QUASI, kind=AxisKind.CATEGORY)
         axis = Axis.of(encode(table, attribute), attribute)
         starts = np.concatenate(([0], np.sort(rng.choice(np.arange(1, codes.size), 30, replace=False))))
         ends = np.append(starts[1:], codes.size)

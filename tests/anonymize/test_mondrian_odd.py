@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dither.anonymize.attributes import Attribute, Kind, Role
+from dither.anonymize.attributes import Attribute, AxisKind, Role
 from dither.anonymize.encoding import encode, on_a_line
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.models.catalogue import DistinctDiversity, KMap
@@ -175,7 +175,7 @@ def test_numbers_are_ranked_as_python_sorts_them(data, kind, rows, cut):
 
 def test_dates_that_have_no_common_spelling_are_refused():
     for values in (pa.array([2**62, 0], pa.timestamp("us")), pa.array([3_000_000, 0], pa.int32()).view(pa.date32())):
-        for kind in (None, Kind.CATEGORY):
+        for kind in (None, AxisKind.CATEGORY):
             with pytest.raises(InvalidParameter, match="column 'day' has dates outside of the years 0 to 9999"):
                 encode(pa.table({"day": values}), Attribute(name="day", role=Role.QUASI, kind=kind))
 

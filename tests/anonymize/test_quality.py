@@ -14,7 +14,7 @@ from dither.anonymize.encoding import encode
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.partition.mondrian import mondrian
 from dither.anonymize.releases.axes import Axis
-from dither.anonymize.releases.printing import Cells
+from dither.anonymize.releases.printing import PrintedColumn
 from dither.anonymize.releases.release import Release
 from dither.anonymize.releases.utility import task_utility
 from dither.anonymize.table.classes import Classes
@@ -29,7 +29,7 @@ def by_hand(table, quasi, of_row, **others):
     of_row = np.array(of_row)
     number = int(of_row.max()) + 1
     axes = [Axis.of(encode(table, attribute), attribute) for attribute in configuration.quasi]
-    cells = [Cells.of(axis, of_row, number) for axis in axes]
+    cells = [PrintedColumn.of(axis, of_row, number) for axis in axes]
     return Release.of(table, configuration, Classes.of(of_row, number), cells, how="by hand")
 
 

@@ -16,7 +16,7 @@ from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.lattice.full_domain import full_domain
 from dither.anonymize.partition.mondrian import mondrian
 from dither.anonymize.releases.axes import Axis
-from dither.anonymize.releases.printing import Cells, alone, inside
+from dither.anonymize.releases.printing import PrintedColumn, alone, inside
 from dither.anonymize.releases.release import Release
 from dither.anonymize.table.classes import Classes
 from dither.anonymize.table.row_keys import alike, keys_of, order_of
@@ -28,7 +28,7 @@ def cells_of(values, of_row, **attribute):
     table = pa.table({"q": values})
     asked = Attribute(name="q", role=Role.QUASI, **attribute)
     of_row = np.array(of_row)
-    return Cells.of(Axis.of(encode(table, asked), asked), of_row, int(of_row.max()) + 1)
+    return PrintedColumn.of(Axis.of(encode(table, asked), asked), of_row, int(of_row.max()) + 1)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_classes_that_print_the_same_are_one():
     configuration = Configuration.of(table, quasi=["age"], sensitive=["ill"], k=2)
     axis = Axis.of(encode(table, configuration.quasi[0]), configuration.quasi[0])
     of_row = np.array([0, 0, 1, 1])
-    release = Release.of(table, configuration, Classes.of(of_row), [Cells.of(axis, of_row, 2)], how="by hand")
+    release = Release.of(table, configuration, Classes.of(of_row), [PrintedColumn.of(axis, of_row, 2)], how="by hand")
     assert release.classes.number == 1
     assert release.classes.sizes.tolist() == [4]
     assert release.quality().discernibility == 16
@@ -104,7 +104,7 @@ def test_merged_classes_are_as_wide_as_the_widest_of_them():
     configuration = Configuration.of(table, quasi={"q": tree}, k=2)
     axis = Axis.of(encode(table, configuration.quasi[0]), configuration.quasi[0])
     of_row = np.array([0, 0, 1, 1, 2, 2])
-    release = Release.of(table, configuration, Classes.of(of_row), [Cells.of(axis, of_row, 3)], how="by hand")
+    release = Release.of(table, configuration, Classes.of(of_row), [PrintedColumn.of(axis, of_row, 3)], how="by hand")
     assert release.classes.sizes.tolist() == [4, 2]
     assert release.cells[0].shares.tolist() == [0.5, 0.0]
     assert release.cells[0].spread.tolist() == [4, 2]
@@ -115,7 +115,7 @@ def test_suppressed_rows_and_identifying_columns_are_left_out():
     configuration = Configuration.of(table, quasi=["age"], sensitive=["ill"], k=2, suppression="1/5")
     axis = Axis.of(encode(table, configuration.quasi[0]), configuration.quasi[0])
     of_row = np.array([0, 0, 1, 1, -1])
-    release = Release.of(table, configuration, Classes.of(of_row), [Cells.of(axis, of_row, 2)], how="by hand")
+    release = Release.of(table, configuration, Classes.of(of_row), [PrintedColumn.of(axis, of_row, 2)], how="by hand")
     assert rows_of(release) == [("1–2", "v"), ("1–2", "w"), ("3–4", "x"), ("3–4", "y")]
     assert release.classes.suppressed == 1
     assert release.rows.tolist() == [0, 1, 2, 3]
@@ -145,7 +145,9 @@ def test_nothing_of_other_rows_hides_in_dictionaries_or_metadata():
     configuration = Configuration.of(table, quasi=["age"], sensitive=["ill"], k=2, suppression="1/4")
     axis = Axis.of(encode(table, configuration.quasi[0]), configuration.quasi[0])
     of_row = np.array([0, 0, 0, -1])
-    released = Release.of(table, configuration, Classes.of(of_row), [Cells.of(axis, of_row, 1)], how="by hand").table
+    released = Release.of(
+        table, configuration, Classes.of(of_row), [PrintedColumn.of(axis, of_row, 1)], how="by hand"
+    ).table
     assert released.schema.metadata is None
     assert all(field.metadata is None for field in released.schema)
     assert released.column("age").combine_chunks().dictionary.to_pylist() == ["1"]
@@ -229,7 +231,7 @@ def test_parts_that_do_not_fit_together_are_refused():
     configuration = Configuration.of(table, quasi=["age"], k=2)
     axis = Axis.of(encode(table, configuration.quasi[0]), configuration.quasi[0])
     of_row = np.array([0, 0])
-    cells = Cells.of(axis, of_row, 1)
+    cells = PrintedColumn.of(axis, of_row, 1)
     with pytest.raises(InvalidParameter, match="for each row"):
         Release.of(table, configuration, Classes.of(np.array([0])), [cells], how="")
     with pytest.raises(InvalidParameter, match="each of 'age'"):

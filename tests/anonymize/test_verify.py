@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from dither.anonymize.attributes import Attribute, Kind, Role
+from dither.anonymize.attributes import Attribute, AxisKind, Role
 from dither.anonymize.configuration import Configuration
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.models.catalogue import (
@@ -315,7 +315,7 @@ def test_nested_insensitive_columns_are_compared():
 )
 def test_models_are_recomputed(model: Model, good, bad):
     tree = Hierarchy.from_mapping({"a": "x", "b": "x", "c": "y"})
-    kind = {"order": ("a", "b", "c"), "kind": Kind.ORDERED} if "ordered" in model.sentence() else {}
+    kind = {"order": ("a", "b", "c"), "kind": AxisKind.ORDERED} if "ordered" in model.sentence() else {}
     sensitive = Attribute(name="s", role=Role.SENSITIVE, hierarchy=tree, **kind)
     plan = Configuration.of(quasi=["x"], sensitive=[sensitive], models=(model,))
     for letters, fine in ((good, True), (bad, False)):

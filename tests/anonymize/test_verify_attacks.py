@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from dither.anonymize import verify as verifier
-from dither.anonymize.attributes import Attribute, Kind, Role
+from dither.anonymize.attributes import Attribute, AxisKind, Role
 from dither.anonymize.configuration import Configuration
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.lattice.full_domain import full_domain
@@ -28,7 +28,7 @@ SHARED = {
     "dither.anonymize.hierarchy.hierarchies": {"TableHierarchy"},
     "dither.anonymize.models.catalogue": None,
     "dither.anonymize.table.read": {"as_table"},
-    "dither.anonymize.table.values": {"ANYTHING", "Bools", "Counts", "Kind", "is_text", "kind_of", "plain"},
+    "dither.anonymize.table.values": {"ANYTHING", "Bools", "Counts", "AxisKind", "is_text", "kind_of", "plain"},
     "dither.errors": None,
 }
 
@@ -360,7 +360,7 @@ def test_what_is_made_always_passes_also_from_files(tmp_path_factory, rows, k, s
 
 def test_a_category_of_numbers_is_read_by_its_spelling():
     original = pa.table({"x": [1, 2, 3]})
-    code = Attribute(name="x", role=Role.QUASI, kind=Kind.CATEGORY)
+    code = Attribute(name="x", role=Role.QUASI, kind=AxisKind.CATEGORY)
     plan = Configuration.of(original, quasi=[code], k=3)
     assert verify(pa.table({"x": ["{1, 2, 3}"] * 3}), plan, original).good
     assert not verify(pa.table({"x": ["1–3"] * 3}), plan, original).good

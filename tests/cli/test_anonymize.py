@@ -9,7 +9,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dither.anonymize.verifier.findings import Flaw, Problem, Verified
+from dither.anonymize.verifier.findings import Flaw, Problem, VerifierReport
 from dither.cli.anonymity import listed, models, share
 from dither.errors import InvalidParameter
 
@@ -93,7 +93,7 @@ def test_hierarchies_are_found_by_the_names_of_files(patients, run):
 
 
 def test_a_table_that_fails_its_verification_is_not_left_behind(patients, inside, monkeypatch):
-    wrong = Verified(rows=1, classes=1, smallest=1, suppressed=0,
+    wrong = VerifierReport(rows=1, classes=1, smallest=1, suppressed=0,
                      findings=(Flaw(problem=Problem.MODEL_VIOLATED, text="broken"),))  # fmt: skip
     monkeypatch.setattr(import_module("dither.anonymize.verifier.verify"), "verify", lambda *given, **more: wrong)
     done = inside("anonymize", "patients.csv", *WANTED, "-o", "out.parquet")

@@ -1,7 +1,9 @@
 """Rules of the house that no linter knows: lengths, proof notes, complete lists, links that resolve."""
 
+import ast
 import re
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,16 @@ def test_every_mechanism_has_a_proof_note(module):
     places = [text.find(part) for part in PARTS]
     assert -1 not in places, f"{note.name} lacks {PARTS[places.index(-1)]}"
     assert places == sorted(places), f"the parts of {note.name} are out of order"
+
+
+def test_a_class_name_has_one_meaning():
+    met = defaultdict(list)
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                met[node.name].append(path.relative_to(ROOT).as_posix())
+    assert len(met) > 800
+    assert {name: places for name, places in met.items() if len(places) > 1} == {}
 
 
 def test_no_proof_note_is_left_over():

@@ -1,9 +1,10 @@
 """What is kept for ever: normal forms, by which paid answers are found again, and recipes, by which they are read.
 
 ``golden/questions.json`` has, for each question of the accept corpus and of the audit's suite, its normal form, the
-JSON form of its recipes, and the errors that its price tells. A change of the first two forgets or misreads what was
-paid for: it needs a new version beside the old one, never a new file. ``golden/recipes.json`` has a recipe of every
-kind with every kind of value in it. Run this file as a script to write both anew, for additions.
+JSON form of its recipes, and the errors that its price tells. A change of a form forgets what was paid for: it needs a
+new version beside the old one, never a new file. Another recipe may come to answer new questions better; those that
+were ever stored are read for ever: ``golden/recipes.json`` has a recipe of every kind with every kind of value in it,
+and nothing is taken from it. ``PYTHONPATH=tests python tests/query/test_golden.py`` writes both anew.
 """
 
 import datetime as dt
@@ -18,7 +19,7 @@ from dither.errors import Refused
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import ChosenValue, Constant, Linear
 from dither.query.aggregates.catalogue import from_json, to_json
-from dither.query.aggregates.mean import Centred, Mean
+from dither.query.aggregates.mean import Centred, Ends, Mean
 from dither.query.aggregates.moments import MomentsRecipe, Product
 from dither.query.kinds import Kind
 from dither.query.plan.plan import Function
@@ -55,6 +56,7 @@ RECIPES = [
     ChosenValue(choice=1, values=("", "Zürich", '"quoted"'), kind=Kind.TEXT),
     ChosenValue(choice=1, values=(dt.date(2024, 2, 29),), kind=Kind.DATE),
     ChosenValue(choice=1, values=(dt.datetime.fromisoformat("2024-02-29T23:59:59.000005"),), kind=Kind.TIMESTAMP),
+    Ends(above=0, below=3, step=F(1, 3), first=-7, size=2**40, low=F(-7, 3), high=F(2**40 - 7, 3)),
 ]
 
 

@@ -15,7 +15,7 @@ from dither.query.aggregates.mean import Mean
 from dither.query.aggregates.moments import MomentsRecipe
 from dither.query.kinds import Column, Facts, Interval, Kind
 from dither.query.measure.grids import bin_grid, centred_grid, common_step, sum_grid
-from dither.query.measure.measures import LARGEST_PART, Cap, Combination, DistinctValues
+from dither.query.measure.measures import LARGEST_PART, Cap, DistinctValues, WeightedTotals
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
 
 SCAN = Scan(table="t", private=True, unit_column="u", columns=(), fields=())
@@ -208,7 +208,7 @@ def test_mode_counts_public_values_by_their_place():
 
 def parts_of(cell):
     """The totals of a cell, with their weights."""
-    return cell.exact.parts if isinstance(cell.exact, Combination) else [(cell.exact, 1)]
+    return cell.exact.parts if isinstance(cell.exact, WeightedTotals) else [(cell.exact, 1)]
 
 
 @st.composite

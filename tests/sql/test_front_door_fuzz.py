@@ -12,13 +12,13 @@ from dither.query.expressions.functions import FUNCTIONS
 from dither.query.kinds import Call, Column, Literal, walk
 from dither.query.plan.canonical import canonical_aggregation
 from dither.query.plan.plan import (
+    BoundQuestion,
     Distinct,
     FilterRows,
     JoinKind,
     JoinRows,
     PerUnit,
     Project,
-    Question,
     Scan,
     Union,
     Window,
@@ -153,7 +153,7 @@ def copies_no_row(relation):
 
 
 def check(question):
-    assert isinstance(question, Question)
+    assert isinstance(question, BoundQuestion)
     aggregation, shape = question.aggregation, question.shape
     found = private_scans(aggregation.relation)
     assert {scan.table for scan in found} == set(aggregation.tables)

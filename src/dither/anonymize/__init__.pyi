@@ -1,4 +1,4 @@
-from .attributes import Attribute as Attribute, Kind as Kind, Role as Role
+from .attributes import Attribute as Attribute, AxisKind as AxisKind, Role as Role
 from .configuration import Configuration as Configuration
 from .hierarchy.hierarchies import Hierarchy as Hierarchy
 from .lattice.full_domain import full_domain as full_domain

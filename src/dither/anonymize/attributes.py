@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
-from dither.anonymize.table.values import Kind as Kind, kind_of
+from dither.anonymize.table.values import AxisKind as AxisKind, kind_of
 from dither.errors import InvalidParameter
 
 
@@ -39,7 +39,7 @@ class Attribute:
 
     name: str
     role: Role
-    kind: Kind | None = None
+    kind: AxisKind | None = None
     hierarchy: Hierarchy | None = None
     order: tuple[Any, ...] | None = None
     weight: float = 1.0
@@ -49,8 +49,10 @@ class Attribute:
             raise InvalidParameter("an attribute needs the name of its column")
         if not isinstance(self.role, Role):
             raise InvalidParameter(f"the role of {self.name!r} must be a Role, such as Role.QUASI; got {self.role!r}")
-        if self.kind is not None and not isinstance(self.kind, Kind):
-            raise InvalidParameter(f"the kind of {self.name!r} must be a Kind, such as Kind.NUMBER; got {self.kind!r}")
+        if self.kind is not None and not isinstance(self.kind, AxisKind):
+            raise InvalidParameter(
+                f"the kind of {self.name!r} must be an AxisKind, such as AxisKind.NUMBER; got {self.kind!r}"
+            )
         if self.hierarchy is not None and not isinstance(self.hierarchy, Hierarchy):
             raise InvalidParameter(
                 f"the hierarchy of {self.name!r} must be a Hierarchy, such as Hierarchy.from_csv(path); got a "
@@ -69,7 +71,7 @@ class Attribute:
     def _expect_order(self) -> None:
         if self.order is None:
             return
-        if self.kind not in (None, Kind.ORDERED):
+        if self.kind not in (None, AxisKind.ORDERED):
             raise InvalidParameter(f"{self.name!r} has an order, so its kind must be ORDERED; got {self.kind}")
         if not self.order or any(value is None for value in self.order):
             raise InvalidParameter(f"the order of {self.name!r} must be a tuple of its values, smallest first")
@@ -77,16 +79,21 @@ class Attribute:
             raise InvalidParameter(f"the order of {self.name!r} names a value twice")
 
 
-def kind_for(attribute: Attribute, sort: pa.DataType) -> Kind:
+def kind_for(attribute: Attribute, sort: pa.DataType) -> AxisKind:
     """How a column of this Arrow type is cut for an attribute; raises if the two don't go together."""
     name = attribute.name
     sort = sort.value_type if types.is_dictionary(sort) else sort
     found = kind_of(sort, name)
-    kind = attribute.kind or (Kind.ORDERED if attribute.order is not None else found)
-    if kind is Kind.ORDERED and attribute.order is None and found is Kind.CATEGORY and not types.is_boolean(sort):
+    kind = attribute.kind or (AxisKind.ORDERED if attribute.order is not None else found)
+    if (
+        kind is AxisKind.ORDERED
+        and attribute.order is None
+        and found is AxisKind.CATEGORY
+        and not types.is_boolean(sort)
+    ):
         raise InvalidParameter(f"column {name!r} is ordered text: say in which order, smallest first: order=(…)")
-    if kind in (Kind.NUMBER, Kind.DATE) and found is not kind:
-        wanted = "numbers" if kind is Kind.NUMBER else "dates or timestamps"
+    if kind in (AxisKind.NUMBER, AxisKind.DATE) and found is not kind:
+        wanted = "numbers" if kind is AxisKind.NUMBER else "dates or timestamps"
         raise InvalidParameter(
             f"column {name!r} is to be cut as {kind.value} but has the type {sort}: convert it to {wanted}, or give it "
             "the kind CATEGORY or ORDERED"

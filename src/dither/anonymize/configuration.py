@@ -13,7 +13,7 @@ from dither.anonymize.attributes import Attribute, Role, kind_for
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.models.catalogue import KAnonymity, Model, TCloseness
 from dither.anonymize.table.read import as_table
-from dither.anonymize.table.values import Kind as Kind
+from dither.anonymize.table.values import AxisKind as AxisKind
 from dither.errors import InvalidParameter
 from dither.numeric import Number, probability
 

@@ -16,7 +16,7 @@ import pyarrow.types as types
 
 from dither.anonymize.attributes import Attribute, kind_for
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
-from dither.anonymize.table.values import Codes, Counts, Floats, Kind, numbers, plain
+from dither.anonymize.table.values import AxisKind, Codes, Counts, Floats, numbers, plain
 from dither.errors import InvalidParameter
 
 Numbers: TypeAlias = npt.NDArray[Any]
@@ -36,7 +36,7 @@ class Encoded:
     """
 
     name: str
-    kind: Kind
+    kind: AxisKind
     codes: Codes
     values: pa.Array[Any]
     missing: bool
@@ -198,7 +198,7 @@ def _expect_printable(values: pa.Array[Any], name: str) -> None:
         )
 
 
-def _sorted(values: pa.Array[Any], codes: Codes, kind: Kind, attribute: Attribute) -> tuple[pa.Array[Any], Codes]:
+def _sorted(values: pa.Array[Any], codes: Codes, kind: AxisKind, attribute: Attribute) -> tuple[pa.Array[Any], Codes]:
     """The values in the order of their new codes, and the new code of each old one."""
     order: Any
     absent = np.asarray(values.is_null(), dtype=bool)

@@ -25,7 +25,7 @@ MIDNIGHT = " 00:00:00"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Keys:
+class _RowLabels:
     """What tells the rows apart: for each row its texts, its place along an axis if it has one, and its series."""
 
     rows: tuple[int, ...]
@@ -77,7 +77,7 @@ def _suitable(panel: Panel) -> ChartKind:
 
 
 def _panel(
-    name: str, bars: ShownInterval, marks: tuple[Mark, ...], keys: _Keys, confidence: float, *, more: int
+    name: str, bars: ShownInterval, marks: tuple[Mark, ...], keys: _RowLabels, confidence: float, *, more: int
 ) -> Panel:
     notes = list(keys.notes)
     told = f"{cell(name)}: {len(marks)} noisy values"
@@ -93,7 +93,7 @@ def _panel(
 # ---------------------------------------------------------------------- keys
 
 
-def _keys(whole: pa.Table, noisy: Container[str]) -> _Keys:
+def _keys(whole: pa.Table, noisy: Container[str]) -> _RowLabels:
     table = whole.slice(0, MOST_ROWS)
     columns = {name: table.column(name).to_pylist() for name in _telling(table, noisy)}
     texts = {name: _texts(values) for name, values in columns.items()}
@@ -106,7 +106,7 @@ def _keys(whole: pa.Table, noisy: Container[str]) -> _Keys:
     notes = () if whole.num_rows <= len(rows) else (f"first {len(rows):,} of {whole.num_rows:,} rows",)
     only = next(iter(columns.values())) if len(columns) == 1 else None
     places = [None] * size if only is None else [_place(value) for value in only]
-    return _Keys(
+    return _RowLabels(
         rows=rows, labels=told, told=told, places=places, slots=range(size), lines=[0] * size, series=(), notes=notes
     )
 
@@ -140,7 +140,7 @@ def _axis_and_series(columns: dict[str, list[Any]]) -> tuple[str, str] | None:
 
 def _two_keys(
     axis: str, series: str, columns: dict[str, list[Any]], texts: dict[str, list[str]], told: Sequence[str]
-) -> _Keys:
+) -> _RowLabels:
     places = [_place(value) for value in columns[axis]]
     order = {place: slot for slot, place in enumerate(sorted({place for place in places if place is not None}))}
     names = list(dict.fromkeys(texts[series]))
@@ -156,7 +156,7 @@ def _two_keys(
         notes.append(f"first {most} of {len(names):,} values of {cell(series)}")
     if len(order) > MOST_POINTS:
         notes.append(f"first {MOST_POINTS:,} of {len(order):,} values of {cell(axis)}")
-    return _Keys(
+    return _RowLabels(
         rows=rows,
         labels=texts[axis],
         told=told,
@@ -197,7 +197,7 @@ def _numeric(table: pa.Table, name: str) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
-def _marks(column: pa.ChunkedArray[Any], name: str, bars: ShownInterval, keys: _Keys) -> tuple[Mark, ...]:
+def _marks(column: pa.ChunkedArray[Any], name: str, bars: ShownInterval, keys: _RowLabels) -> tuple[Mark, ...]:
     values, texts = column.slice(0, MOST_ROWS).to_pylist(), column_texts(column, bars, MOST_ROWS)
     marks: list[Mark] = []
     for row in keys.rows:

@@ -56,7 +56,7 @@ class DiscreteGaussianSampler(IntegerSampler):
             share = Fraction(4**shift * 2**16) / variance
             self._per_block = np.uint16(2**16 + (-share.numerator // share.denominator))
             self._half_inverse = float(1 / (2 * variance))
-        law = _Points(variance) if shift == 0 else _Blocks(variance / 4**shift)
+        law = _Points(variance) if shift == 0 else _GaussianBlocks(variance / 4**shift)
         super().__init__(law, shift, resolution)
 
     def __repr__(self) -> str:
@@ -144,7 +144,7 @@ class _Points(_Weights):
         return ((symbols + 1) >> 1) * (2 * (symbols & 1) - 1)
 
 
-class _Blocks(_Weights):
+class _GaussianBlocks(_Weights):
     """The law of the block: symbol 2h for x in [hB, hB + B), 2h + 1 for [-hB - B, -hB).
 
     Both get the weight w_h of hB, which no point of theirs exceeds.

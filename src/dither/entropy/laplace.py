@@ -57,7 +57,7 @@ class DiscreteLaplaceSampler(IntegerSampler):
             self._quick = least.numerator // least.denominator
             self._rate_float = float(self._rate)
         tail = _RARE_TAIL_EXPONENT if resolution.alike else _TAIL_EXPONENT
-        super().__init__(_Blocks(self._rate, 1 << shift, tail), shift, resolution)
+        super().__init__(_LaplaceBlocks(self._rate, 1 << shift, tail), shift, resolution)
 
     def __repr__(self) -> str:
         return f"DiscreteLaplaceSampler({self.scale})"
@@ -80,7 +80,7 @@ class DiscreteLaplaceSampler(IntegerSampler):
         return ((x if x >= 0 else ~x) & ((1 << self._shift) - 1)) * self._rate
 
 
-class _Blocks:
+class _LaplaceBlocks:
     """The law of the block: symbol 2h for x in [hB, hB + B), 2h + 1 for [-hB - B, -hB).
 
     With q = e^-rate and Q = q^B, a block has the weight Q^h if x ≥ 0 and q·Q^h if x < 0 (whose

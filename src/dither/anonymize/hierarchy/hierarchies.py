@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from dither.anonymize.hierarchy._lines import automatic_lines, expect_no_star, expect_tree, nested, text_of
-from dither.anonymize.table.values import ANYTHING, Codes, Floats, Kind, kind_of, numbers, plain
+from dither.anonymize.table.values import ANYTHING, AxisKind, Codes, Floats, kind_of, numbers, plain
 from dither.errors import InvalidData, InvalidParameter, SourceError
 from dither.numeric import Number, as_fraction, positive, positive_int
 
@@ -324,9 +324,9 @@ class Intervals(Hierarchy):
         return len(self.widths) + 1
 
     def _labels(self, level: int, values: pa.Array[Any]) -> tuple[list[str | None], list[Any]]:
-        if kind_of(values.type, "values") is not Kind.NUMBER or types.is_duration(values.type):
+        if kind_of(values.type, "values") is not AxisKind.NUMBER or types.is_duration(values.type):
             raise InvalidParameter(f"intervals are for numbers; the column has the type {values.type}")
-        places = [math.inf if math.isnan(place) else place for place in numbers(values, Kind.NUMBER).tolist()]
+        places = [math.inf if math.isnan(place) else place for place in numbers(values, AxisKind.NUMBER).tolist()]
         if level == 0:
             return plain(values).to_pylist(), places
         width = self.widths[level - 1]
@@ -345,7 +345,7 @@ def _multiples(values: pa.Array[Any], origin: Fraction, width: Fraction) -> list
     """⌊(value − origin)/width⌋ without rounding errors: 0.3 is in [0.3, 0.4), though 0.3/0.1 < 3 in floats."""
     if types.is_integer(values.type) and width.denominator == 1 and origin.denominator == 1:
         return [None if value is None else (value - int(origin)) // int(width) for value in values.to_pylist()]
-    places = numbers(values, Kind.NUMBER)
+    places = numbers(values, AxisKind.NUMBER)
     if np.isinf(places).any():
         raise InvalidData("intervals need finite numbers; the column holds an infinite one: replace it by missing")
     quotients = (places - float(origin)) / float(width)
@@ -417,7 +417,7 @@ class Dates(Hierarchy):
     def _labels(self, level: int, values: pa.Array[Any]) -> tuple[list[str | None], list[Any]]:
         if not (types.is_date(values.type) or types.is_timestamp(values.type)):
             raise InvalidParameter(f"this hierarchy is for dates and timestamps; the column has the type {values.type}")
-        places = [math.inf if math.isnan(place) else place for place in numbers(values, Kind.DATE).tolist()]
+        places = [math.inf if math.isnan(place) else place for place in numbers(values, AxisKind.DATE).tolist()]
         if level == 0:
             return plain(values).to_pylist(), places
         days: Any = values

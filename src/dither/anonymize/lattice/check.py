@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from dither.anonymize.configuration import Configuration
 from dither.anonymize.encoding import Encoded, encode
-from dither.anonymize.lattice.cost import Cost
+from dither.anonymize.lattice.cost import CostMetric
 from dither.anonymize.lattice.generalize import Domain, Grouping, Node, of_rows, rolled_up, with_histograms
 from dither.anonymize.lattice.search import NodeCheck
 from dither.anonymize.models.catalogue import DistinctDiversity, KAnonymity, KMap, Model, Overall
@@ -46,7 +46,9 @@ _MOST_CODES = 1 << 24
 class Requirements:
     """Everything that is asked of a node, with the groupings of nodes that were checked before."""
 
-    def __init__(self, table: pa.Table, configuration: Configuration, domain: Domain, cost: Cost, lowest: Node) -> None:
+    def __init__(
+        self, table: pa.Table, configuration: Configuration, domain: Domain, cost: CostMetric, lowest: Node
+    ) -> None:
         self.configuration, self.domain, self.cost = configuration, domain, cost
         self.rows = domain.rows
         self.allowed = math.floor(configuration.suppression * self.rows)

@@ -66,7 +66,7 @@ _GOALS = {
 }
 
 
-class Cost(ABC):
+class CostMetric(ABC):
     """One metric on one table."""
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Cost(ABC):
         """The cost as the figure that people know."""
 
 
-def cost_of(metric: Metric, domain: Domain) -> Cost:
+def cost_of(metric: Metric, domain: Domain) -> CostMetric:
     """A metric made ready for a table."""
     if metric is Metric.DISCERNIBILITY:
         return Discernibility(domain)
@@ -108,7 +108,7 @@ def weight_shares(weights: Sequence[float]) -> list[Fraction]:
     return [weight / sum(exact) for weight in exact]
 
 
-class CellCost(Cost):
+class CellCost(CostMetric):
     """A metric that adds up over cells, each of which costs what its group costs, and a suppressed one most."""
 
     def __init__(
@@ -178,7 +178,7 @@ class CellCost(Cost):
         return max(0.0, (cost - self.offset) / self.whole) if self.whole > 0 else 0.0
 
 
-class Height(Cost):
+class Height(CostMetric):
     """The weighted sum of levels; suppression costs nothing."""
 
     def __init__(self, shares: list[Fraction]) -> None:
@@ -202,7 +202,7 @@ class Height(Cost):
         return cost / _ONE
 
 
-class Discernibility(Cost):
+class Discernibility(CostMetric):
     """The sum of squared class sizes; a suppressed row counts as one of a class of all rows."""
 
     def __init__(self, domain: Domain) -> None:
@@ -226,7 +226,7 @@ class Discernibility(Cost):
         return float(cost)
 
 
-class ClassCount(Cost):
+class ClassCount(CostMetric):
     """Minus the number of released classes: the more there are, the better."""
 
     def __init__(self, domain: Domain) -> None:

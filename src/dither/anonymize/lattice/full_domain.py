@@ -26,7 +26,7 @@ from dither.anonymize.attributes import Attribute
 from dither.anonymize.configuration import Configuration, configured
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.lattice.check import Requirements
-from dither.anonymize.lattice.cost import Cost, Metric, cost_of
+from dither.anonymize.lattice.cost import CostMetric, Metric, cost_of
 from dither.anonymize.lattice.generalize import Domain, Node, released, with_hierarchies
 from dither.anonymize.lattice.search import expect_searchable, search
 from dither.anonymize.models.catalogue import Model
@@ -178,7 +178,7 @@ class _Prepared:
         self.names = [attribute.name for attribute in self.configuration.quasi]
         self.domain = Domain.of(table, self.configuration.quasi)
         self.lowest, self.highest = _box(self.names, self.domain.heights, levels or {})
-        self.cost: Cost = cost_of(self.metric, self.domain)
+        self.cost: CostMetric = cost_of(self.metric, self.domain)
         self.requirements = Requirements(table, self.configuration, self.domain, self.cost, self.lowest)
 
     def optimum(self, most: int | None, watch: Watch) -> Optimum:

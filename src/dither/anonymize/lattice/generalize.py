@@ -20,10 +20,10 @@ from dither.anonymize.configuration import Configuration
 from dither.anonymize.encoding import Encoded, encode
 from dither.anonymize.hierarchy.hierarchies import Hierarchy, TableHierarchy
 from dither.anonymize.releases.axes import Axis
-from dither.anonymize.releases.printing import Cells, inside
+from dither.anonymize.releases.printing import PrintedColumn, inside
 from dither.anonymize.releases.release import Release
 from dither.anonymize.table.classes import SUPPRESSED, Classes, Histogram
-from dither.anonymize.table.values import ANYTHING, Bools, Codes, Counts, Kind
+from dither.anonymize.table.values import ANYTHING, AxisKind, Bools, Codes, Counts
 
 Node: TypeAlias = tuple[int, ...]
 
@@ -49,7 +49,7 @@ def _automatic(column: Encoded) -> Hierarchy:
     if not known:
         return TableHierarchy.of([("",)])
     values, counts = column.values.slice(0, known), column.counts[:known]
-    if column.kind is not Kind.ORDERED:
+    if column.kind is not AxisKind.ORDERED:
         return Hierarchy.automatic(values, counts)
     # The order is the attribute's and isn't seen in the values: ranks merge with their neighbours.
     ranks = pa.array(np.arange(known))
@@ -169,7 +169,7 @@ def released(
     cells = []
     for axis, codes, level in zip(domain.axes, grouping.groups, grouping.node, strict=True):
         position = axis.bounds[level][0][codes[~failing]]
-        cells.append(Cells.under(axis, np.full(position.size, level), position))
+        cells.append(PrintedColumn.under(axis, np.full(position.size, level), position))
     return Release.of(table, configuration, classes, cells, how=how)
 
 

@@ -107,7 +107,7 @@ class _Cuts:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class _Block:
+class _MiddleBlock:
     """In each part, the points with the median value, or under the same child of a tree: from ``under`` to ``upto``."""
 
     under: Whole
@@ -246,7 +246,7 @@ class _Partition:
             tree[here], range_[here] = axis.shape is AxisShape.TREE, axis.shape is AxisShape.RANGE
             if axis.shape is AxisShape.TREE:
                 first[here], last[here] = axis.child_of(low[here], high[here], median[here])
-        block = _Block(under=at(first), upto=at(last + 1), summed=summed, base=base)
+        block = _MiddleBlock(under=at(first), upto=at(last + 1), summed=summed, base=base)
         # under a node of a tree, one child against the others: it gets a label of its own at once
         self._try_apart(front, cuts, block, tree & ~equal)
         nearer = np.abs(block.before - half) < np.abs(block.through - half)
@@ -266,7 +266,7 @@ class _Partition:
                 alone[(along == j) & (high == axis.missing) & (low != axis.missing)] = axis.missing
         return alone
 
-    def _try_apart(self, front: _Front, cuts: _Cuts, block: _Block, which: Mask) -> None:
+    def _try_apart(self, front: _Front, cuts: _Cuts, block: _MiddleBlock, which: Mask) -> None:
         """Try to cut off the block around the median from all the rest of its part."""
         rows = block.through - block.before
         apart = ~cuts.made & which & (rows >= self.points.least) & (front.sizes - rows >= self.points.least)

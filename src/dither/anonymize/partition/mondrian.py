@@ -34,7 +34,7 @@ from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.models.catalogue import KAnonymity, KMap, Model, Overall
 from dither.anonymize.partition.cuts import Points, partition
 from dither.anonymize.releases.axes import Axis, narrow_for
-from dither.anonymize.releases.printing import Cells
+from dither.anonymize.releases.printing import PrintedColumn
 from dither.anonymize.releases.release import Release
 from dither.anonymize.table.classes import Classes, Histogram
 from dither.anonymize.table.read import as_table
@@ -128,8 +128,8 @@ def _axis(table: pa.Table, attribute: Attribute) -> Axis:
     return axis
 
 
-def _printed(axis: Axis, positions: Whole, starts: Counts) -> Cells:
-    cells = Cells.of_sorted(axis, positions, starts)
+def _printed(axis: Axis, positions: Whole, starts: Counts) -> PrintedColumn:
+    cells = PrintedColumn.of_sorted(axis, positions, starts)
     # Arrow keeps what it needed meanwhile for later, which is more than the result
     pa.default_memory_pool().release_unused()
     return cells
@@ -145,7 +145,7 @@ def _each(work: Callable[[S], T], items: Iterable[S], threads: int) -> list[T]:
 
 def _cut(
     axes: tuple[Axis, ...], rules: _Rules, *, strict: bool, threads: int, watch: Watch
-) -> tuple[Classes, list[Cells]]:
+) -> tuple[Classes, list[PrintedColumn]]:
     """The classes, and what is printed for each."""
     points, point_of_row = _points(axes, rules, strict=strict)
     label, number = partition(points, part_of(watch, 0.1, 0.8))

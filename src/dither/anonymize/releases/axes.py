@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from dither.anonymize.attributes import Attribute
 from dither.anonymize.encoding import Encoded
-from dither.anonymize.table.values import Counts, Floats, Kind, numbers, plain
+from dither.anonymize.table.values import AxisKind, Counts, Floats, numbers, plain
 
 Positions: TypeAlias = npt.NDArray[Any]
 
@@ -50,7 +50,7 @@ class Axis:
 
     name: str
     shape: AxisShape
-    kind: Kind
+    kind: AxisKind
     weight: float
     values: pa.Array[Any]
     positions: Positions

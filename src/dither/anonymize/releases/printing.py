@@ -30,7 +30,7 @@ _UNCLEAR_INSIDE = r'^$|^\*$|^NULL$|^ | $|[{},"–]'
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Cells:
+class PrintedColumn:
     """One quasi-identifier in every class: its text, and which values the text stands for.
 
     ``texts`` has a text for each class, NULL for a missing value. ``shares`` says how much of the axis it covers (0:
@@ -47,7 +47,7 @@ class Cells:
     members: tuple[Positions, Positions] | None = None
 
     @classmethod
-    def of(cls, axis: Axis, of_row: npt.NDArray[Any], number: int) -> Cells:
+    def of(cls, axis: Axis, of_row: npt.NDArray[Any], number: int) -> PrintedColumn:
         """The tightest cells around the rows of each class; rows of class −1 are left out, and no class is empty."""
         # suppressed rows come first and are left out
         order = order_of(of_row + 1, number + 1)
@@ -55,7 +55,7 @@ class Cells:
         return cls.of_sorted(axis, axis.positions[order[order.size - int(sizes.sum()) :]], np.cumsum(sizes) - sizes)
 
     @classmethod
-    def of_sorted(cls, axis: Axis, positions: npt.NDArray[Any], starts: Counts) -> Cells:
+    def of_sorted(cls, axis: Axis, positions: npt.NDArray[Any], starts: Counts) -> PrintedColumn:
         """The tightest cells around stretches of positions."""
         if not starts.size:
             return _none(axis)
@@ -69,7 +69,7 @@ class Cells:
         return _ranges(axis, low, high, shares, positions, starts)
 
     @classmethod
-    def under(cls, axis: Axis, level: npt.NDArray[Any], position: npt.NDArray[Any]) -> Cells:
+    def under(cls, axis: Axis, level: npt.NDArray[Any], position: npt.NDArray[Any]) -> PrintedColumn:
         """The cells of a tree at a level, one level for each class, around any position of the class.
 
         This is what full-domain generalisation prints: there the level is the same for all classes.
@@ -102,7 +102,7 @@ class Cells:
             spread = spread + np.where(outside, counts[self.axis.missing], 0)
         return spread
 
-    def take(self, classes: npt.NDArray[Any]) -> Cells:
+    def take(self, classes: npt.NDArray[Any]) -> PrintedColumn:
         """The cells of some of the classes, in the order given."""
         members = self.members
         if members is not None:
@@ -112,7 +112,7 @@ class Cells:
             inside = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
             owner = np.arange(classes.size, dtype=narrow_for(classes.size))
             members = np.repeat(owner, counts), position[np.repeat(begin, counts) + inside]
-        return Cells(
+        return PrintedColumn(
             axis=self.axis,
             texts=self.texts.take(classes),
             shares=self.shares[classes],
@@ -184,9 +184,9 @@ def _quoted(texts: Any, unclear: str, quote: Callable[[str], str]) -> Any:
     )
 
 
-def _none(axis: Axis) -> Cells:
+def _none(axis: Axis) -> PrintedColumn:
     nothing = np.zeros(0, np.int32)
-    return Cells(
+    return PrintedColumn(
         axis=axis,
         texts=pa.array([], pa.string()),
         shares=np.zeros(0),
@@ -197,7 +197,9 @@ def _none(axis: Axis) -> Cells:
     )
 
 
-def _sets(axis: Axis, low: Positions, high: Positions, shares: Floats, members: tuple[Positions, Positions]) -> Cells:
+def _sets(
+    axis: Axis, low: Positions, high: Positions, shares: Floats, members: tuple[Positions, Positions]
+) -> PrintedColumn:
     part, position = members
     spelling = _Spelling(axis, position)
     offsets = np.searchsorted(part, np.arange(low.size + 1))
@@ -211,12 +213,14 @@ def _sets(axis: Axis, low: Positions, high: Positions, shares: Floats, members: 
     texts = pc.if_else(pa.array(low == high), spelling.alone(low), braced)
     or_missing = np.zeros(low.size, np.bool_)
     or_missing[part[position == axis.missing]] = True
-    return Cells(axis=axis, texts=texts, shares=shares, low=low, high=high, or_missing=or_missing, members=members)
+    return PrintedColumn(
+        axis=axis, texts=texts, shares=shares, low=low, high=high, or_missing=or_missing, members=members
+    )
 
 
 def _ranges(
     axis: Axis, low: Positions, high: Positions, shares: Floats, positions: npt.NDArray[Any], starts: Counts
-) -> Cells:
+) -> PrintedColumn:
     or_missing = high == axis.missing
     if axis.missing >= 0 and or_missing.any():
         # the missing value comes last on the axis: without it, the highest is that of the others
@@ -227,7 +231,7 @@ def _ranges(
     # some classes at a time: a text goes through several forms
     stretches = [slice(begin, begin + _STRETCH) for begin in range(0, low.size, _STRETCH)]
     texts = pa.concat_arrays([_spelled(spelling, low[some], high[some], or_missing[some]) for some in stretches])
-    return Cells(axis=axis, texts=texts, shares=shares, low=low, high=high, or_missing=or_missing)
+    return PrintedColumn(axis=axis, texts=texts, shares=shares, low=low, high=high, or_missing=or_missing)
 
 
 def _spelled(spelling: _Spelling, low: Positions, high: Positions, or_missing: Bools) -> Any:

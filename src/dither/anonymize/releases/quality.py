@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dither.anonymize.releases.printing import Cells
+from dither.anonymize.releases.printing import PrintedColumn
 from dither.anonymize.table.classes import Classes
 
 
@@ -47,7 +47,7 @@ class Quality:
         )
 
 
-def quality_of(classes: Classes, cells: Sequence[Cells]) -> Quality:
+def quality_of(classes: Classes, cells: Sequence[PrintedColumn]) -> Quality:
     """The figures of a release, of its classes and of the cells of each quasi-identifier."""
     sizes, suppressed, rows, number = classes.sizes, classes.suppressed, classes.of_row.size, classes.number
     by_column = {one.axis.name: _ncp(one, sizes, suppressed, rows) for one in cells}
@@ -73,13 +73,13 @@ def _tally(sizes: Any) -> list[tuple[int, int]]:
     return [(int(value), int(count)) for value, count in zip(values, times, strict=True)]
 
 
-def _ncp(one: Cells, sizes: Any, suppressed: int, rows: int) -> float:
+def _ncp(one: PrintedColumn, sizes: Any, suppressed: int, rows: int) -> float:
     if not rows or one.axis.size < 2:
         return 0.0
     return float((one.shares @ sizes + suppressed) / rows)
 
 
-def _entropy_loss(cells: Sequence[Cells], sizes: Any, suppressed: int) -> float:
+def _entropy_loss(cells: Sequence[PrintedColumn], sizes: Any, suppressed: int) -> float:
     """Bits that the printed cells leave open, over the bits of the original columns."""
     left = whole = 0.0
     for one in cells:

@@ -46,7 +46,7 @@ import pyarrow.types as types
 from dither.anonymize.attributes import Role
 from dither.anonymize.configuration import Configuration
 from dither.anonymize.releases.axes import AxisShape
-from dither.anonymize.releases.printing import Cells
+from dither.anonymize.releases.printing import PrintedColumn
 from dither.anonymize.releases.quality import Quality, quality_of
 from dither.anonymize.table.classes import Classes
 from dither.anonymize.table.row_keys import alike, keys_of, order_of
@@ -66,12 +66,18 @@ class Release:
     classes: Classes
     configuration: Configuration
     how: str
-    cells: tuple[Cells, ...]
+    cells: tuple[PrintedColumn, ...]
     rows: Counts
 
     @classmethod
     def of(
-        cls, table: pa.Table, configuration: Configuration, classes: Classes, cells: Sequence[Cells], *, how: str
+        cls,
+        table: pa.Table,
+        configuration: Configuration,
+        classes: Classes,
+        cells: Sequence[PrintedColumn],
+        *,
+        how: str,
     ) -> Release:
         """The release of a table whose rows are in these classes, with the cells of each quasi-identifier in order.
 
@@ -206,7 +212,7 @@ def _dictionary(indices: pa.Array[Any], texts: pa.Array[Any]) -> pa.Array[Any]:
     return pa.DictionaryArray.from_arrays(indices, texts)
 
 
-def _ranked(one: Cells) -> tuple[Codes, pa.Array[Any]]:
+def _ranked(one: PrintedColumn) -> tuple[Codes, pa.Array[Any]]:
     """The different texts in the order of the axis, NULL last, and which of them each class has."""
     encoded = one.texts.dictionary_encode(null_encoding="encode")
     codes = encoded.indices.to_numpy(zero_copy_only=False)
@@ -231,7 +237,7 @@ def _ranked(one: Cells) -> tuple[Codes, pa.Array[Any]]:
     return found
 
 
-def _merged(one: Cells, first: Counts, became: Counts) -> Cells:
+def _merged(one: PrintedColumn, first: Counts, became: Counts) -> PrintedColumn:
     """The cells after classes that print the same became one: as wide as the widest of them."""
     chosen = one.take(first)
     if first.size == became.size:

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from dither.anonymize.attributes import Attribute, Role
 from dither.anonymize.encoding import encode
 from dither.anonymize.releases.axes import Axis, AxisShape
-from dither.anonymize.releases.printing import Cells
+from dither.anonymize.releases.printing import PrintedColumn
 from dither.anonymize.releases.release import Release
 from dither.anonymize.table.read import as_table
-from dither.anonymize.table.values import Counts, Floats, Kind
+from dither.anonymize.table.values import AxisKind, Counts, Floats
 from dither.errors import InvalidParameter
 from dither.numeric import positive_int
 
@@ -71,7 +71,7 @@ def task_utility(release: Release, target: str, *, original: Any, folds: int = 3
         raise InvalidParameter(f"target must be a column that is kept as it is: one of {', '.join(map(repr, kept))}")
     if positive_int(folds, "folds") < 2:
         raise InvalidParameter("folds must be at least 2: part of the rows are for testing")
-    column = encode(table, Attribute(name=target, role=Role.INSENSITIVE, kind=Kind.CATEGORY))
+    column = encode(table, Attribute(name=target, role=Role.INSENSITIVE, kind=AxisKind.CATEGORY))
     if column.size > _MOST_TARGETS:
         raise InvalidParameter(
             f"target must have at most {_MOST_TARGETS} different values; {target!r} has {column.size}"
@@ -157,7 +157,7 @@ def _from_values(task: _Task, axis: Axis, edges: Counts) -> Floats:
     return counts.astype(np.float64).reshape(edges.size, task.width)
 
 
-def _from_cells(task: _Task, release: Release, one: Cells, edges: Counts) -> Floats:
+def _from_cells(task: _Task, release: Release, one: PrintedColumn, edges: Counts) -> Floats:
     """How often each bin occurs with each target, fold by fold, as far as the release tells."""
     total = np.zeros((edges.size, task.width))
     ends = np.cumsum(release.classes.sizes)
@@ -172,7 +172,7 @@ def _from_cells(task: _Task, release: Release, one: Cells, edges: Counts) -> Flo
     return total
 
 
-def _shares(one: Cells, edges: Counts) -> Floats:
+def _shares(one: PrintedColumn, edges: Counts) -> Floats:
     """Which share of the values that each cell stands for lies in each bin: a line for each cell."""
     number = len(one.texts)
     if one.members is not None:

@@ -29,7 +29,7 @@ NO_FRACTION = r"\.0+(Z|[+-][0-9]{4})?$"
 ODD_DECIMAL = r"e|n|^-0$|^-?0\.0000"
 
 
-class Kind(Enum):
+class AxisKind(Enum):
     """How a quasi-identifier is cut: along a line, or into sets."""
 
     NUMBER = "number"
@@ -40,24 +40,24 @@ class Kind(Enum):
     @property
     def on_a_line(self) -> bool:
         """Whether values have an order in which neighbours belong together."""
-        return self is not Kind.CATEGORY
+        return self is not AxisKind.CATEGORY
 
 
-def kind_of(kind: pa.DataType, name: str) -> Kind:
+def kind_of(kind: pa.DataType, name: str) -> AxisKind:
     """How a column of this Arrow type is cut unless its attribute says otherwise.
 
     Example:
         >>> kind_of(pa.int64(), "age"), kind_of(pa.dictionary(pa.int8(), pa.string()), "city")
-        (<Kind.NUMBER: 'number'>, <Kind.CATEGORY: 'category'>)
+        (<AxisKind.NUMBER: 'number'>, <AxisKind.CATEGORY: 'category'>)
     """
     if types.is_dictionary(kind):
         return kind_of(kind.value_type, name)
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_duration(kind):
-        return Kind.NUMBER
+        return AxisKind.NUMBER
     if types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind):
-        return Kind.DATE
+        return AxisKind.DATE
     if types.is_boolean(kind) or is_text(kind) or types.is_null(kind):
-        return Kind.CATEGORY
+        return AxisKind.CATEGORY
     raise InvalidParameter(
         f"column {name!r} has the type {kind}; anonymising needs numbers, dates, times, booleans or text: "
         "convert the column, or leave it out"
@@ -113,9 +113,9 @@ def _plain_float(value: Any) -> str | None:
     return "0" if text == "-0" else text
 
 
-def numbers(values: pa.Array[Any], kind: Kind) -> Floats:
+def numbers(values: pa.Array[Any], kind: AxisKind) -> Floats:
     """Where each value lies on a line: numbers as they are, dates in days, ordered values by rank; missing is NaN."""
-    if kind in (Kind.ORDERED, Kind.CATEGORY):
+    if kind in (AxisKind.ORDERED, AxisKind.CATEGORY):
         places = np.arange(len(values), dtype=np.float64)
         places[np.asarray(values.is_null())] = np.nan
         return places

@@ -7,7 +7,7 @@ from enum import Enum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verified:
+class VerifierReport:
     """What the verifier found; ``good`` if nothing is wrong.
 
     ``suppressed`` counts rows that are missing against the original, or printed as ``*`` throughout; ``notes`` say what

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from dither.anonymize.attributes import Attribute
-from dither.anonymize.table.values import ANYTHING, Bools, Counts, Kind, is_text, kind_of, plain
+from dither.anonymize.table.values import ANYTHING, AxisKind, Bools, Counts, is_text, kind_of, plain
 
 DASH = "–"
 NULL = "NULL"
@@ -218,7 +218,7 @@ class _Reader:
         self.type = domain.type
         self.domain = domain
         self.kind = attribute.kind or (
-            Kind.ORDERED if attribute.order is not None else kind_of(domain.type, attribute.name)
+            AxisKind.ORDERED if attribute.order is not None else kind_of(domain.type, attribute.name)
         )
         # values are compared as they are spelled, or else as numbers: 1.50 and 1.5 are one
         self.by_text = is_text(self.type) or not self.kind.on_a_line or attribute.order is not None

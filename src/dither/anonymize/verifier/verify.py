@@ -30,14 +30,14 @@ from dither.anonymize.models.catalogue import KMap, Model
 from dither.anonymize.table.read import as_table
 from dither.anonymize.table.values import ANYTHING, Bools
 from dither.anonymize.verifier.definitions import satisfies
-from dither.anonymize.verifier.findings import Flaw, Problem, Verified
+from dither.anonymize.verifier.findings import Flaw, Problem, VerifierReport
 from dither.anonymize.verifier.grouping import Coded, Printed, decoded, in_order, spelled, value_type
 from dither.anonymize.verifier.truth import people, untruths
 
-__all__ = ["Flaw", "Problem", "Verified", "verify"]
+__all__ = ["Flaw", "Problem", "VerifierReport", "verify"]
 
 
-def verify(released: Any, configuration: Configuration, original: Any = None) -> Verified:
+def verify(released: Any, configuration: Configuration, original: Any = None) -> VerifierReport:
     """Check a released table or file against its configuration, and against the original if that is given.
 
     Example:
@@ -75,7 +75,7 @@ class _Check:
         names = [attribute.name for attribute in kept]
         self.printed = Printed.of(columns, keys, len(self.quasi), names, table.num_rows)
 
-    def run(self) -> Verified:
+    def run(self) -> VerifierReport:
         """All checks, in order."""
         self._columns()
         failing = self._models()
@@ -98,7 +98,7 @@ class _Check:
             total = max(total, self.original.num_rows)
         self._limit(suppressed, total)
         kept = sizes[~starred]
-        return Verified(
+        return VerifierReport(
             rows=self.table.num_rows,
             classes=kept.size,
             smallest=int(kept.min()) if kept.size else 0,

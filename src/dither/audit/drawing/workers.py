@@ -79,7 +79,7 @@ def totals(arriving: Iterator[Arrival], planned: int, until: float) -> Iterator[
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class _Copy:
     process: int
     results: Connection[Any, Any]
 
@@ -88,7 +88,7 @@ class _Pool:
     """Copies of this process, each at its own share of the blocks."""
 
     def __init__(self) -> None:
-        self._members: list[_Member] = []
+        self._members: list[_Copy] = []
 
     def start(self, work: Work, probe: Probe, size: int) -> None:
         """Make so many copies, or none."""
@@ -102,7 +102,7 @@ class _Pool:
                     listening = [*(member.results for member in self._members), receiver]
                     _serve(work, probe, range(number, LAST_BLOCK, size), sender, listening, mask)
                 sender.close()
-                self._members.append(_Member(process, receiver))
+                self._members.append(_Copy(process, receiver))
         except OSError:
             # no more processes to be had: those that exist would leave blocks out
             self.end()
@@ -154,7 +154,7 @@ def _forked() -> int:
         return os.fork()
 
 
-def _received(member: _Member) -> Any:
+def _received(member: _Copy) -> Any:
     try:
         said = member.results.recv()
     except (EOFError, OSError):

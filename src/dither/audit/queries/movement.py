@@ -15,7 +15,7 @@ from dither.privacy import Adjacency
 from dither.query.aggregates.base import Cell
 from dither.query.kinds import Column, columns
 from dither.query.measure.measures import Measured, Total
-from dither.query.plan.plan import Question
+from dither.query.plan.plan import BoundQuestion
 from dither.query.price.price import Priced
 
 
@@ -75,7 +75,7 @@ def surely_shown(priced: Priced, before: Measured, after: Measured) -> set[Group
     return sides[0] & sides[1]
 
 
-def in_words(priced: Priced, question: Question) -> tuple[str, ...]:
+def in_words(priced: Priced, question: BoundQuestion) -> tuple[str, ...]:
     """What each of the ``movements`` is about: the column of the answer, and what of it is counted or added up."""
     names = _columns_of_cells(priced, question)
     cells = [
@@ -88,7 +88,7 @@ def in_words(priced: Priced, question: Question) -> tuple[str, ...]:
     return (*cells, *bins, *keys)
 
 
-def _columns_of_cells(priced: Priced, question: Question) -> dict[int, list[str]]:
+def _columns_of_cells(priced: Priced, question: BoundQuestion) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for output in question.shape.outputs:
         used = {name.partition(".")[0] for name in columns(output.expression) if name.startswith("a")}

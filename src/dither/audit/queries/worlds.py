@@ -68,7 +68,7 @@ def worlds(schema: Schema, aggregation: Aggregation, *, seed: int, crowd: int = 
     ``crowd`` is how many units share a group with the heavy one in every second world.
     """
     random = Random(seed)  # noqa: S311  these are made-up tables; noise never comes from here
-    asked = _Asked(schema, aggregation)
+    asked = _WorldFacts(schema, aggregation)
     number = 0
     while True:
         yield asked.world(random, crowd=crowd if number % 2 == 0 else 0)
@@ -80,7 +80,7 @@ def empty_tables(schema: Schema) -> dict[str, pa.Table]:
     return {name: _table(facts, []) for name, facts in schema.tables.items()}
 
 
-class _Asked:
+class _WorldFacts:
     """What worlds for one question have in common."""
 
     def __init__(self, schema: Schema, aggregation: Aggregation) -> None:
@@ -108,7 +108,7 @@ class _Asked:
                 public[name] = _public_table(facts, values[name], random)
                 continue
             keys = frozenset(column for table, column in self.keys if table == name)
-            make = _Rows(facts, values[name], random, keys)
+            make = _MadeUpRows(facts, values[name], random, keys)
             heavy = make.heavy(self.groups, self.rows)
             pool[name] = [(HEAVY, row) for row in heavy]
             for unit in range(LIGHT, FEW_UNITS):
@@ -165,7 +165,7 @@ class _Asked:
         return {name: _table(self.tables[name], rows, odd_ids=self.odd_ids) for name, rows in side.items()}
 
 
-class _Rows:
+class _MadeUpRows:
     """Makes the rows of units in one table."""
 
     def __init__(

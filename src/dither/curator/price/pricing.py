@@ -28,7 +28,7 @@ from dither.privacy import Json, PrivacyLoss, PureLoss, ZcdpLoss
 from dither.query.kinds import Column, Expression, Interval, Kind, columns
 from dither.query.measure.grids import holds_bounds
 from dither.query.plan.canonical import canonical_aggregation
-from dither.query.plan.plan import Aggregate, Aggregation, Question, Shape
+from dither.query.plan.plan import Aggregate, Aggregation, BoundQuestion, Shape
 from dither.query.price.price import BudgetKind, Priced, QueryBudget, price, price_for_error
 from dither.query.refusals import limited
 from dither.query.schema import ColumnFacts, Schema
@@ -47,7 +47,7 @@ class Prepared:
     sql: str
     terms: Terms
     who: Asker
-    question: Question
+    question: BoundQuestion
     priced: Priced
     loss: PrivacyLoss
     key: str
@@ -79,7 +79,7 @@ ROUNDING = 1 + Fraction(1, 10**9)
 class _Bound:
     """A question, and what follows from its text alone: the columns it waits for, and its canonical form."""
 
-    question: Question
+    question: BoundQuestion
     waiting: tuple[Place, ...]
     form: str
     size: int
@@ -202,7 +202,7 @@ class Pricing:
         return price(aggregation, prepared.priced.budget, self.policy.schema.adjacency)
 
     def _supposed(
-        self, sql: str, question: Question, asked: Terms, waiting: tuple[Place, ...], rest: QueryBudget
+        self, sql: str, question: BoundQuestion, asked: Terms, waiting: tuple[Place, ...], rest: QueryBudget
     ) -> tuple[Aggregation, Priced]:
         """The price on made-up bounds, once every sort of bounds that a search can find has been tried.
 
@@ -233,7 +233,7 @@ class Pricing:
         what = [computation.key(), computation.table, list(computation.columns), computation.rows, loss.to_json()]
         return self._named(["computation", 1, what], self.version)
 
-    def _delta(self, question: Question) -> Fraction:
+    def _delta(self, question: BoundQuestion) -> Fraction:
         delta = self.policy.budget.delta_per_query
         wanted = question.options.delta
         if wanted is None:
@@ -249,7 +249,7 @@ class Pricing:
                           hint="Leave delta out of OPTIONS.")  # fmt: skip
         return wanted
 
-    def _epsilon(self, question: Question, asked: Terms, most: Fraction) -> Fraction:
+    def _epsilon(self, question: BoundQuestion, asked: Terms, most: Fraction) -> Fraction:
         stated = [x for x in (asked.epsilon, question.options.epsilon) if x is not None]
         if not stated and self.policy.budget.default_epsilon is not None:
             stated = [min(self.policy.budget.default_epsilon, most)]
@@ -268,7 +268,7 @@ class Pricing:
             )
         return epsilon
 
-    def _weighted(self, question: Question, weights: Mapping[str, Fraction]) -> Aggregation:
+    def _weighted(self, question: BoundQuestion, weights: Mapping[str, Fraction]) -> Aggregation:
         """The aggregation with the weights given by output column."""
         aggregation = question.aggregation
         if not weights:
@@ -286,7 +286,12 @@ class Pricing:
         return replace(aggregation, aggregates=weighted)
 
     def _for_error(
-        self, question: Question, aggregation: Aggregation, asked: Terms, delta: Fraction, waiting: tuple[Place, ...]
+        self,
+        question: BoundQuestion,
+        aggregation: Aggregation,
+        asked: Terms,
+        delta: Fraction,
+        waiting: tuple[Place, ...],
     ) -> Priced:
         if waiting:
             raise Refused(
@@ -366,14 +371,14 @@ class Pricing:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
 
-def rounded_inwards(question: Question) -> bool:
+def rounded_inwards(question: BoundQuestion) -> bool:
     """Whether dither 0.1.0 clamped to other bounds than this question states: its answer is to another one."""
     asked = ((aggregate, argument) for aggregate in question.aggregation.aggregates for argument in aggregate.arguments)
     return not all(holds_bounds(argument, aggregate.per_group) for aggregate, argument in asked)
 
 
 def _error_targets(
-    question: Question, aggregation: Aggregation, error: Mapping[str, Fraction] | Fraction
+    question: BoundQuestion, aggregation: Aggregation, error: Mapping[str, Fraction] | Fraction
 ) -> dict[int, Fraction]:
     """The half width that each aggregate is to reach; Refused where a name isn't that of a plain aggregate."""
     if not isinstance(error, Mapping):
@@ -479,7 +484,7 @@ def searched(aggregation: Aggregation) -> tuple[Place, ...]:
     return tuple(sorted(found))
 
 
-def bounded(sql: str, question: Question, schema: Schema, bounds: Mapping[Place, Interval]) -> Question:
+def bounded(sql: str, question: BoundQuestion, schema: Schema, bounds: Mapping[Place, Interval]) -> BoundQuestion:
     """The question with facts for the arguments that waited for bounds; its relation and groups stay as they are.
 
     Groups must not change: they were priced as public or discovered before the bounds were known.

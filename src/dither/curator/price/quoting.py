@@ -17,7 +17,7 @@ from dither.ledger import Amount, Currency, Ledger, Limit
 from dither.policy.policy import Policy
 from dither.privacy import PrivacyLoss
 from dither.query.kinds import Column, columns
-from dither.query.plan.plan import Aggregation, Function, Question
+from dither.query.plan.plan import Aggregation, BoundQuestion, Function
 from dither.query.price.price import Priced
 from dither.query.sql.grouping import one_row_each
 
@@ -136,7 +136,7 @@ class Quoting:
             needs_approval=not free and self.waits(prepared),
         )
 
-    def notes(self, question: Question) -> tuple[str, ...]:
+    def notes(self, question: BoundQuestion) -> tuple[str, ...]:
         """What goes with an answer in words: what bounding may leave out, and that noise chose its rows."""
         return (*self.cut(question.aggregation), *choice_note(question.shape))
 

@@ -35,7 +35,7 @@ from dither.query.arrow import TYPES
 from dither.query.expressions.functions import Typed, apply, literal
 from dither.query.kinds import NOTHING, Column, Expression, Facts, Interval, Kind, Value, canonical, columns
 from dither.query.measure.grids import LARGEST_INTEGER
-from dither.query.measure.measures import Bins, Cap, Combination, Exact, Total
+from dither.query.measure.measures import Bins, Cap, Exact, Total, WeightedTotals
 from dither.query.plan.plan import Aggregate, Argument, Function, Gridded
 from dither.query.refusals import refused
 
@@ -130,7 +130,7 @@ class Building:
 
     def basis(self, most: int, *parts: tuple[tuple[Total, int], ...]) -> tuple[int, ...]:
         """The places of cells that are combinations of totals, of which one unit has at most ``most`` in all."""
-        exact = (Combination(parts=each) for each in parts)
+        exact = (WeightedTotals(parts=each) for each in parts)
         places = tuple(self.cell(Cell(exact=each, low=0, high=most)) for each in exact)
         place_in(self.bases, places)
         return places

@@ -36,13 +36,13 @@ from dither.query.kinds import Expression, Kind
 from dither.query.measure.measures import (
     LARGEST_PART,
     Cap,
-    Combination,
     DistinctValues,
     Exact,
     Measurement,
     Reach,
     Span,
     Total,
+    WeightedTotals,
     basis_reach,
     reach_of,
 )
@@ -153,7 +153,7 @@ def _alone(aggregation: Aggregation) -> frozenset[Expression]:
 
 
 def _totals_of(exact: Exact) -> tuple[Total, ...]:
-    if isinstance(exact, Combination):
+    if isinstance(exact, WeightedTotals):
         return tuple(total for total, _ in exact.parts)
     return (exact,) if isinstance(exact, Total) else ()
 

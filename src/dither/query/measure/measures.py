@@ -85,13 +85,13 @@ class DistinctValues:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Combination:
+class WeightedTotals:
     """Totals that are added up with whole weights, after the engine has measured them."""
 
     parts: tuple[tuple[Total, int], ...]
 
 
-Exact: TypeAlias = Total | DistinctValues | Combination
+Exact: TypeAlias = Total | DistinctValues | WeightedTotals
 """What a cell holds before noise."""
 
 

@@ -19,6 +19,7 @@ from dither.query.plan.plan import (
     Aggregate,
     Aggregation,
     Argument,
+    BoundQuestion,
     Distinct,
     FilterRows,
     Gridded,
@@ -29,7 +30,6 @@ from dither.query.plan.plan import (
     Ordering,
     PerUnit,
     Project,
-    Question,
     Relation,
     Scan,
     Union,
@@ -227,7 +227,7 @@ def _name(text: str) -> str:
 
 
 @dataclass(slots=True)
-class _Rows:
+class _NormalRelation:
     """A relation's normal form: its source, the conditions on its rows, and what its columns are computed from."""
 
     source: str
@@ -248,17 +248,19 @@ class _Normaliser:
         self._parts = 0
         self._forms = _Forms()
 
-    def rows(self, relation: Relation) -> _Rows:
+    def rows(self, relation: Relation) -> _NormalRelation:
         if isinstance(relation, Scan):
             return self._scan(relation)
         if isinstance(relation, FilterRows):
             inner = self.rows(relation.input)
-            return _Rows(inner.source, inner.conditions | self._conditions(relation.predicate, inner), inner.columns)
+            return _NormalRelation(
+                inner.source, inner.conditions | self._conditions(relation.predicate, inner), inner.columns
+            )
         if isinstance(relation, Project):
             inner = self.rows(relation.input)
             outputs = zip(relation.fields, relation.expressions, strict=True)
             columns = {field.name: self._bounded(_resolved(expression, inner)) for field, expression in outputs}
-            return _Rows(inner.source, inner.conditions, columns)
+            return _NormalRelation(inner.source, inner.conditions, columns)
         if isinstance(relation, JoinRows):
             return self._join(relation)
         if isinstance(relation, Union):
@@ -266,7 +268,7 @@ class _Normaliser:
         if isinstance(relation, Distinct):
             inner = self.rows(relation.input)
             listed = " ".join(sorted({self._shown(column) for column in inner.columns.values()}))
-            return _Rows(f"(distinct {inner.text} ({listed}))", frozenset(), inner.columns)
+            return _NormalRelation(f"(distinct {inner.text} ({listed}))", frozenset(), inner.columns)
         if isinstance(relation, PerUnit):
             return self._per_unit(relation)
         return self._window(relation)
@@ -277,7 +279,7 @@ class _Normaliser:
             raise _too_long()
         return expression
 
-    def shown(self, expression: Expression, rows: _Rows) -> str:
+    def shown(self, expression: Expression, rows: _NormalRelation) -> str:
         """The text of an expression over these rows."""
         return self._shown(self._bounded(_resolved(expression, rows)))
 
@@ -288,7 +290,7 @@ class _Normaliser:
         self._parts += 1
         return f"{letter}{self._parts - 1}"
 
-    def _scan(self, relation: Scan) -> _Rows:
+    def _scan(self, relation: Scan) -> _NormalRelation:
         part = self._part("t")
         kinds = {field.name: field.kind for field in relation.fields}
         columns: dict[str, Expression] = {
@@ -297,15 +299,15 @@ class _Normaliser:
         unit = (
             "public" if not relation.private else "row" if relation.unit_column is None else _name(relation.unit_column)
         )
-        return _Rows(f"(scan {part} {_name(relation.table)} {unit})", frozenset(), columns)
+        return _NormalRelation(f"(scan {part} {_name(relation.table)} {unit})", frozenset(), columns)
 
-    def _conditions(self, predicate: Expression, rows: _Rows) -> frozenset[str]:
+    def _conditions(self, predicate: Expression, rows: _NormalRelation) -> frozenset[str]:
         whole = self._forms.of(self._bounded(_resolved(predicate, rows)))
         return frozenset(self._shown(part) for part in _operands(whole, "and"))
 
-    def _join(self, relation: JoinRows) -> _Rows:
+    def _join(self, relation: JoinRows) -> _NormalRelation:
         left, right = self.rows(relation.left), self.rows(relation.right)
-        both = _Rows("", frozenset(), left.columns | right.columns)
+        both = _NormalRelation("", frozenset(), left.columns | right.columns)
         on = "" if relation.condition is None else " ".join(sorted(self._conditions(relation.condition, both)))
         kind = f"{relation.kind.value}-{'unit' if relation.on_unit else 'public'}"
         source = f"(join {kind} {left.text} {right.text} ({on}))"
@@ -316,9 +318,9 @@ class _Normaliser:
             columns |= {name: Column(f"({part} {self._shown(c)})", c.kind) for name, c in right.columns.items()}
         elif relation.kind is JoinKind.INNER:
             columns |= right.columns
-        return _Rows(source, frozenset(), columns)
+        return _NormalRelation(source, frozenset(), columns)
 
-    def _union(self, relation: Union) -> _Rows:
+    def _union(self, relation: Union) -> _NormalRelation:
         parts = []
         for each in relation.inputs:
             rows = self.rows(each)
@@ -328,9 +330,9 @@ class _Normaliser:
         columns: dict[str, Expression] = {
             field.name: Column(f"{part}.{index}", field.kind) for index, field in enumerate(relation.fields)
         }
-        return _Rows(f"(union {part} {' '.join(parts)})", frozenset(), columns)
+        return _NormalRelation(f"(union {part} {' '.join(parts)})", frozenset(), columns)
 
-    def _per_unit(self, relation: PerUnit) -> _Rows:
+    def _per_unit(self, relation: PerUnit) -> _NormalRelation:
         inner = self.rows(relation.input)
         part = self._part("p")
         keys = [_resolved(key, inner) for key in relation.keys]
@@ -339,9 +341,9 @@ class _Normaliser:
         columns: dict[str, Expression] = {field.name: key for field, key in zip(relation.fields, keys, strict=False)}
         for field, aggregate in zip(relation.fields[len(keys) :], relation.aggregates, strict=True):
             columns[field.name] = Column(f"({part} {self._inner(aggregate, inner)})", field.kind)
-        return _Rows(f"(per-unit {part} {inner.text} ({listed}))", frozenset(), columns)
+        return _NormalRelation(f"(per-unit {part} {inner.text} ({listed}))", frozenset(), columns)
 
-    def _window(self, relation: Window) -> _Rows:
+    def _window(self, relation: Window) -> _NormalRelation:
         inner = self.rows(relation.input)
         part = self._part("w")
         # rows that the order leaves tied are ordered by all columns of the input, one after the other
@@ -349,43 +351,43 @@ class _Normaliser:
         columns = dict(inner.columns)
         for field, item in zip(relation.fields[len(relation.input.fields) :], relation.items, strict=True):
             columns[field.name] = Column(f"({part} {self._windowed(item, inner)})", field.kind)
-        return _Rows(f"(window {part} {inner.text} ({ties}))", frozenset(), columns)
+        return _NormalRelation(f"(window {part} {inner.text} ({ties}))", frozenset(), columns)
 
     # ------------------------------------------------------------------ what is computed from rows
 
-    def _inner(self, aggregate: InnerAggregate, rows: _Rows) -> str:
+    def _inner(self, aggregate: InnerAggregate, rows: _NormalRelation) -> str:
         argument = "*" if aggregate.argument is None else self.shown(aggregate.argument, rows)
         return f"{aggregate.function.value} {argument} {_grid(aggregate.grid)}"
 
-    def _windowed(self, item: Windowed, rows: _Rows) -> str:
+    def _windowed(self, item: Windowed, rows: _NormalRelation) -> str:
         argument = "-" if item.argument is None else self.shown(item.argument, rows)
         aggregate = "-" if item.aggregate is None else f"({self._inner(item.aggregate, rows)})"
         partition = " ".join(sorted({self.shown(part, rows) for part in item.partition}))
         order = " ".join(self._ordering(each, rows) for each in item.order)
         return f"{item.function} {argument} {aggregate} {item.offset} ({partition}) ({order})"
 
-    def _ordering(self, each: Ordering, rows: _Rows) -> str:
+    def _ordering(self, each: Ordering, rows: _NormalRelation) -> str:
         ends = f"{'down' if each.descending else 'up'}-{'first' if each.nulls_first else 'last'}"
         return f"({ends} {self.shown(each.expression, rows)})"
 
-    def key(self, key: Key, rows: _Rows) -> str:
+    def key(self, key: Key, rows: _NormalRelation) -> str:
         """The text of a group key."""
         values = "-" if key.values is None else _listed(key.values, key.kind)
         return f"({self.shown(key.expression, rows)} ({values}))"
 
-    def aggregate(self, aggregate: Aggregate, rows: _Rows) -> str:
+    def aggregate(self, aggregate: Aggregate, rows: _NormalRelation) -> str:
         """The text of an aggregate."""
         arguments = " ".join(self._argument(argument, rows) for argument in aggregate.arguments)
         per_group = "-" if aggregate.per_group is None else f"{aggregate.per_group[0]}:{aggregate.per_group[1]}"
         quantile = "-" if aggregate.quantile is None else str(aggregate.quantile)
         return f"({aggregate.function.value} ({arguments}) {per_group} {quantile} {aggregate.weight})"
 
-    def _argument(self, argument: Argument, rows: _Rows) -> str:
+    def _argument(self, argument: Argument, rows: _NormalRelation) -> str:
         kind = argument.expression.kind
         return f"({self.shown(argument.expression, rows)} {_facts(argument.facts, kind)})"
 
 
-def _resolved(expression: Expression, rows: _Rows) -> Expression:
+def _resolved(expression: Expression, rows: _NormalRelation) -> Expression:
     """The expression over what the columns are computed from."""
     if isinstance(expression, Column):
         return rows.columns[expression.name]
@@ -423,7 +425,7 @@ def _exact(number: Fraction) -> str:
     return str(number)
 
 
-def arranged(question: Question) -> tuple[Question, str]:
+def arranged(question: BoundQuestion) -> tuple[BoundQuestion, str]:
     """The same question with keys and aggregates in canonical order, and its canonical form, which has no other."""
     aggregation, shape = question.aggregation, question.shape
     form = Canonical.of(aggregation)

@@ -313,7 +313,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class BoundQuestion:
     """A bound question: the private aggregation, the shape of the answer, and its options."""
 
     aggregation: Aggregation

@@ -16,13 +16,13 @@ from dither.query.expressions.functions import Typed, adapt, apply, common_kind,
 from dither.query.kinds import Column, Kind
 from dither.query.plan.canonical import arranged
 from dither.query.plan.plan import (
+    BoundQuestion,
     Distinct,
     FilterRows,
     Output,
     PerUnit,
     PlanField,
     Project,
-    Question,
     Relation,
     Scan,
     Shape,
@@ -59,7 +59,7 @@ _SELECT = (
 )
 
 
-def bind(text: str, schema: Schema) -> Question:
+def bind(text: str, schema: Schema) -> BoundQuestion:
     """The question that an analyst's text asks about the tables of the schema; ``Refused`` if it can't be answered.
 
     Same texts give same questions, whatever the data: nothing is read, and every refusal depends on the text and the
@@ -68,7 +68,7 @@ def bind(text: str, schema: Schema) -> Question:
     return bind_with_form(text, schema)[0]
 
 
-def bind_with_form(text: str, schema: Schema) -> tuple[Question, str]:
+def bind_with_form(text: str, schema: Schema) -> tuple[BoundQuestion, str]:
     """The question, and the canonical form of its aggregation (``query.canonical``)."""
     code = "syntax"
     try:
@@ -89,11 +89,11 @@ def bind_with_form(text: str, schema: Schema) -> tuple[Question, str]:
     )
 
 
-def _bound(text: str, schema: Schema) -> Question:
+def _bound(text: str, schema: Schema) -> BoundQuestion:
     return _with_form(text, schema)[0]
 
 
-def _with_form(text: str, schema: Schema) -> tuple[Question, str]:
+def _with_form(text: str, schema: Schema) -> tuple[BoundQuestion, str]:
     query, explain = parse(text)
     question = Queries(text, schema).question(query, explain=explain)
     expect_known(query, text)
@@ -117,7 +117,7 @@ class Queries:
         self._scans = 0
         self._origins: dict[str, tuple[str, str]] = {}
 
-    def question(self, node: exp.Query, *, explain: bool) -> Question:
+    def question(self, node: exp.Query, *, explain: bool) -> BoundQuestion:
         """The whole question."""
         result = self._query(node, {}, outermost=True)
         if isinstance(result, Rows):
@@ -135,7 +135,7 @@ class Queries:
         shape = Shape(
             outputs=tuple(outputs), having=result.having, order=result.order, limit=result.limit, offset=result.offset
         )
-        return Question(aggregation=result.aggregation, shape=shape, options=result.options, explain=explain)
+        return BoundQuestion(aggregation=result.aggregation, shape=shape, options=result.options, explain=explain)
 
     def _rows_shown(self, rows: Rows) -> Refused:
         if not rows.private:
