@@ -11,7 +11,7 @@ import pytest
 from dither.audit.suite import run as everything
 from dither.audit.suite.mechanisms import subject
 from dither.audit.zoo import specimens
-from dither.query.price import price
+from dither.query.aggregates import catalogue
 
 ASKED = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
 HEADINGS = ["claimed ε", "δ", "ε is at least", "of the claim", "verdict", "seconds", "event"]
@@ -65,12 +65,12 @@ def test_a_question_of_a_policy(shop, run):
 
 
 def test_a_broken_question_has_status_1_and_a_report(shop, inside, monkeypatch):
-    whole = price.reach_of
+    whole = catalogue.reach_of
 
     def half(low, high, span, adjacency):
         return whole(low // 3, high // 3, span, adjacency)
 
-    monkeypatch.setattr(price, "reach_of", half)
+    monkeypatch.setattr(catalogue, "reach_of", half)
     found = inside("audit", "query", "dither.toml", ASKED, "--budget", "2s", "--pairs", "8", "--report", "found")
     assert found.status == 1
     assert "BROKEN n: count" in found.out

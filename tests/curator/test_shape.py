@@ -10,7 +10,7 @@ from scipy import stats
 from dither.curator.answers.release import Released
 from dither.curator.answers.shape import COMPUTED, SORTED, shape
 from dither.curator.results import Bars
-from dither.query.aggregates.mean import Mean
+from dither.query.aggregates.mean import Ends
 from dither.query.sql import bind
 
 ALPHA = 1e-9
@@ -148,8 +148,11 @@ def test_ends_go_to_ends(priced_of, expression, low, high):
 )
 def test_what_has_no_bounds_has_no_interval(priced_of, expression, known):
     priced, wanted = priced_of(f"SELECT {expression} AS x FROM orders")
-    truth = {recipe.count: 2_400 for recipe in priced.lowered.recipes if isinstance(recipe, Mean)}
-    cells = [[2_401] if truth.get(place, 2_400) == 2_400 else [0] for place in range(len(priced.noise))]
+    # one row too many; the average is in the middle of its bounds
+    cells = [[2_401] for _ in priced.noise]
+    for recipe in priced.lowered.recipes:
+        if isinstance(recipe, Ends):
+            cells[recipe.above] = cells[recipe.below] = [1_200 * recipe.size]
     _, bars = shaped(priced, wanted, released(priced, cells))
     assert bool(np.isfinite(bars["x"].low[0]) and np.isfinite(bars["x"].high[0])) is known
     assert bool(np.isnan(bars["x"].low[0]) and np.isnan(bars["x"].high[0])) is not known
@@ -257,8 +260,9 @@ def test_intervals_of_computed_columns_cover_at_their_stated_rate(priced_of, sql
     priced, wanted = priced_of(sql, delta=delta)
     truth = [0, 0]
     for recipe in priced.lowered.recipes:
-        if isinstance(recipe, Mean):
-            truth[recipe.count], truth[recipe.x.cell] = count, int(total / recipe.x.step) - recipe.x.offset * count
+        if isinstance(recipe, Ends):
+            above = int(total / recipe.step) - recipe.first * count
+            truth[recipe.above], truth[recipe.below] = above, recipe.size * count - above
         else:
             truth[recipe.cell] = count if recipe.whole else int(total / recipe.step)
     cells = [

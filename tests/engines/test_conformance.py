@@ -199,7 +199,7 @@ STEPS = {
     "functions": ("functions",),
     "units": ("equal_to_reference",),
     "neighbours": ("equal_to_reference", "neighbours"),
-    "rows without a unit": ("equal_to_reference", "nobody"),
+    "rows without a unit": ("equal_to_reference", "null_units"),
     "order and threads": ("equal_to_reference", "order_and_threads"),
     "choice of groups is fair": ("fair_groups",),
     "choice of rows is fair": ("fair_rows",),

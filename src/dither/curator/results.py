@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from dither.brief import brief
 from dither.drawings.panels import ChartKind, Drawing
@@ -32,6 +31,7 @@ from dither.privacy import PrivacyLoss
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    import pyarrow as pa
 
 # what an answer from the record says where the data isn't what it was
 ROUNDED_INWARDS = (
@@ -122,6 +122,8 @@ class Answer:
 
         Half of the interval's width where the value is in its middle, as for counts and sums.
         """
+        import pyarrow as pa  # here: what only reads the ledger needn't wait for it
+
         halves = {}
         for name, bars in self.bars.items():
             if bars.low is not None and bars.high is not None:

@@ -15,9 +15,7 @@ from dither.curator.results import Answer
 from dither.curator.terms import Terms
 from dither.errors import InvalidParameter
 from dither.numeric import Number, as_fraction, positive
-from dither.query.aggregates.base import DEFAULT_CONFIDENCE
-from dither.query.aggregates.mean import Mean
-from dither.query.aggregates.spread import half_width
+from dither.query.aggregates.mean import Ends
 
 Ask: TypeAlias = Callable[[str, Terms], Answer]
 Price: TypeAlias = Callable[[str, Terms], Quote]
@@ -65,8 +63,8 @@ def statistical_query(
     An average, because a unit that has more rows than count is in it with its own share; two counts would each be cut
     by themselves, and their ratio be far off. The predicate is refused, if it must be, before anything is charged.
 
-    Accuracy: with exact sum and count S, C and noises N, M the average is off by |N − t·M|/(C + M) for t = S/C. The
-        failure is divided: half for |N − t·M|, a quarter each for M and for the noisy count that C is known by.
+    Accuracy: three quarters of the failure are the average's (``Ends.rows_for``), one is that of the noisy count which
+        says that there are so many rows.
     """
     wanted, exact = positive(tolerance, "tolerance"), as_fraction(confidence, "confidence")
     if wanted >= 1:
@@ -78,7 +76,10 @@ def statistical_query(
 
     def needed(epsilon: Fraction) -> float:
         """How many rows must surely be there for this ε to be enough."""
-        return _rows_needed(price(sql, Terms(epsilon=epsilon)), wanted, exact)
+        priced = price(sql, Terms(epsilon=epsilon)).priced
+        (recipe,) = priced.lowered.recipes
+        assert isinstance(recipe, Ends)
+        return recipe.rows_for(priced.noise, wanted, 1 - exact)
 
     needed(most)
     counted = ask(
@@ -104,16 +105,6 @@ def statistical_query(
         epsilon=counted.cost.epsilon + share.cost.epsilon,
         answers=(counted, share),
     )
-
-
-def _rows_needed(quote: Quote, tolerance: Fraction, confidence: Fraction) -> float:
-    """The rows with which an average of 0 and 1 is within the tolerance, and clear of the count's noise."""
-    noise, failure = quote.priced.noise, 1 - confidence
-    (recipe,) = quote.priced.lowered.recipes
-    assert isinstance(recipe, Mean)
-    off = recipe.furthest(noise[recipe.x.cell], noise[recipe.count], 1 - failure / 2)
-    least = max(off / float(tolerance), half_width(noise[recipe.count], DEFAULT_CONFIDENCE) + 1)
-    return least + half_width(noise[recipe.count], 1 - failure / 4)
 
 
 def _least(enough: Callable[[Fraction], bool], most: Fraction) -> Fraction | None:

@@ -8,12 +8,12 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from dither.entropy import Source as Source
+from dither.entropy import SYSTEM, Source as Source
 from dither.errors import InvalidData, InvalidParameter, NotPrivate
 from dither.numeric import Number, as_fraction
 from dither.privacy import PrivacyLoss, Sensitivity
@@ -161,3 +161,32 @@ def whole_numbers(exact: Any, what: str = "answer") -> Ints:
     if array.dtype == np.uint64:
         return np.asarray(np.minimum(array, np.uint64(bound)), dtype=np.int64)
     return np.clip(np.asarray(array, dtype=np.int64), -bound, bound)
+
+
+class Sampler(Protocol):
+    """Exact whole-number noise."""
+
+    def into(self, out: Ints, source: Source = SYSTEM) -> None:
+        """Fill an array with draws."""
+        ...
+
+    def one(self, source: Source = SYSTEM) -> int:
+        """One draw."""
+        ...
+
+
+def release_whole(exact: Any, sampler: Sampler, source: Source) -> int | Ints:
+    """A whole number or an integer array plus noise.
+
+    Arrays hold numbers within ±2^62; noise beyond that (e^-64 at the largest scale) saturates, so that sums fit.
+    """
+    if type(exact) is int:
+        return exact + sampler.one(source)
+    values = whole_numbers(exact)
+    if values.ndim == 0:
+        return int(values) + sampler.one(source)
+    noise = np.empty(values.size, dtype=np.int64)
+    sampler.into(noise, source)
+    if values.size and (noise.max() >= 2**62 or noise.min() < -(2**62)):
+        np.clip(noise, -(2**62), 2**62 - 1, out=noise)
+    return np.asarray(values + noise.reshape(values.shape))

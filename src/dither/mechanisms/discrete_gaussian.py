@@ -13,8 +13,7 @@ from scipy.special import ndtr, ndtri
 
 from dither.entropy import SYSTEM, DiscreteGaussianSampler, Source, gaussian_sampler
 from dither.errors import InvalidSensitivity
-from dither.mechanisms import grid
-from dither.mechanisms.base import Floats, NoiseMechanism, RealLaw, failure_probability, per_coordinate
+from dither.mechanisms.base import Floats, NoiseMechanism, RealLaw, failure_probability, per_coordinate, release_whole
 from dither.mechanisms.gaussian import gaussian_profile
 from dither.numeric import Number, fraction_up, positive, positive_int, up
 from dither.privacy import (
@@ -229,7 +228,7 @@ class DiscreteGaussian(NoiseMechanism):
 
     def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
         """The answer plus noise: an int for a whole number, an int64 array for an integer array."""
-        return grid.release_whole(exact, self._noise, source)
+        return release_whole(exact, self._noise, source)
 
     def law(self, exact: float) -> RealLaw | None:
         """Sums of the discrete law, where they are short enough."""

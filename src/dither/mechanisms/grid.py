@@ -15,13 +15,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from dither.entropy import SYSTEM, Source
+from dither.entropy import Source
 from dither.errors import InvalidData, InvalidParameter
-from dither.mechanisms.base import Floats, Ints, finite_floats, whole_numbers
+from dither.mechanisms.base import Floats, Ints, Sampler, finite_floats
 
 # A sensitivity below this share of the scale is charged as this share.
 LEAST_SHARE = Fraction(1, 2**16)
@@ -30,18 +30,6 @@ SMALLEST_SCALE, LARGEST_SCALE = Fraction(1, 10**290), Fraction(10**290)
 CHUNK = 1 << 15
 # Whole numbers below this are floats; noise beyond it (e^-32 for Laplace, e^-2^27 for Gaussian) is added as integers.
 EXACT = 2**53
-
-
-class Sampler(Protocol):
-    """Exact whole-number noise."""
-
-    def into(self, out: Ints, source: Source = SYSTEM) -> None:
-        """Fill an array with draws."""
-        ...
-
-    def one(self, source: Source = SYSTEM) -> int:
-        """One draw."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,23 +128,6 @@ def add_to_scalar(exact: float, noise: int, exponent: int) -> float:
         return float(Fraction(total) * Fraction(2) ** exponent)
     except OverflowError:
         return math.copysign(math.inf, total)
-
-
-def release_whole(exact: Any, sampler: Sampler, source: Source) -> int | Ints:
-    """A whole number or an integer array plus noise.
-
-    Arrays hold numbers within ±2^62; noise beyond that (e^-64 at the largest scale) saturates, so that sums fit.
-    """
-    if type(exact) is int:
-        return exact + sampler.one(source)
-    values = whole_numbers(exact)
-    if values.ndim == 0:
-        return int(values) + sampler.one(source)
-    noise = np.empty(values.size, dtype=np.int64)
-    sampler.into(noise, source)
-    if values.size and (noise.max() >= 2**62 or noise.min() < -(2**62)):
-        np.clip(noise, -(2**62), 2**62 - 1, out=noise)
-    return np.asarray(values + noise.reshape(values.shape))
 
 
 def _scale(values: Floats, exponent: int, out: Floats) -> None:

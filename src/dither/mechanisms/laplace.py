@@ -11,7 +11,7 @@ import numpy as np
 
 from dither.entropy import SYSTEM, DiscreteLaplaceSampler, Source, laplace_sampler
 from dither.mechanisms import grid
-from dither.mechanisms.base import Floats, NoiseMechanism, RealLaw, failure_probability, per_coordinate
+from dither.mechanisms.base import Floats, NoiseMechanism, RealLaw, failure_probability, per_coordinate, release_whole
 from dither.numeric import Number, fraction_down, fraction_up, positive, positive_int, up
 from dither.numeric.rounding import SLACK
 from dither.privacy import Adjacency, Array, Cells, Direction, Guarantee, PrivacyLoss, Sensitivity, mirrored
@@ -233,7 +233,7 @@ class DiscreteLaplace(NoiseMechanism):
 
     def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
         """The answer plus noise: an int for a whole number, an int64 array for an integer array."""
-        return grid.release_whole(exact, self._noise, source)
+        return release_whole(exact, self._noise, source)
 
     def law(self, exact: float) -> RealLaw:
         """Pr[z ≤ −m] = q^m/(1+q) for m ≥ 1, and the mirror image above."""

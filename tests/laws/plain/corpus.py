@@ -167,3 +167,18 @@ def plain_text(sql):
     for pattern, words in WORDS:
         sql = re.sub(pattern, words, sql)
     return sql
+
+
+# one row more or less as a share of the smallest group of which a quantile is asked
+ONE_ROW = 1 / 9
+_FRACTIONS = re.compile(r"(QUANTILE_CONT\(\w+, |PERCENTILE_CONT\()(?:ARRAY)?(\[[^\]]*\]|[\d.]+)")
+
+
+def moved_quantiles(sql, by):
+    """The question for quantiles of other fractions, so much higher."""
+
+    def moved(found):
+        listed = [min(max(float(each) + by, 0.0), 1.0) for each in found[2].strip("[]").split(",")]
+        return found[1] + (str(listed) if found[2].startswith("[") else str(listed[0]))
+
+    return _FRACTIONS.sub(moved, re.sub(r"MEDIAN\((\w+)\)", r"QUANTILE_CONT(\1, 0.5)", sql))

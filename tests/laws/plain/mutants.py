@@ -59,10 +59,10 @@ def grid_that_is_too_coarse(patch):
     )
 
 
-def mean_off_the_middle(patch):
-    """The middle of the bounds is added back a step too low."""
-    scale = mean._on_scale
-    patch.setattr(mean, "_on_scale", lambda recipe, steps: scale(recipe, steps - 1024))
+def mean_off_by_a_step(patch):
+    """What is measured from the lower end is added to a place a declared step too low."""
+    scale = mean.Ends._on_scale
+    patch.setattr(mean.Ends, "_on_scale", lambda recipe, t: scale(replace(recipe, first=recipe.first - 1024), t))
 
 
 def missing_values_count(patch):
@@ -153,7 +153,7 @@ MUTANTS = (
     (grid_without_the_bounds_of_a_group, "contribution_bounds_per_group"),
     (grid_one_step_too_high, "contribution_bounds_per_row"),
     (grid_that_is_too_coarse, "SUM("),
-    (mean_off_the_middle, "AVG("),
+    (mean_off_by_a_step, "AVG("),
     (missing_values_count, "COUNT("),
     (nan_is_the_largest_number, "SUM("),
     (filter_with_its_ends, " > "),

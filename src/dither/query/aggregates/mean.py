@@ -130,14 +130,10 @@ class Mean(OverCount):
         clear = counts > half_width(noisy.noise[self.count], DEFAULT_CONFIDENCE)
         return np.where(clear, np.clip(sums / np.maximum(counts, 1.0), low, high), (low + high) / 2)
 
-    def furthest(self, numerator: Noise, denominator: Noise, confidence: Fraction) -> float:
-        """What the noise comes to for one row: the count's weighs most where the mean is at an end of the bounds."""
-        top = float(max(self.high - self.x.centre, self.x.centre - self.low) / self.x.step)
-        return float(self.x.step) * widest(numerator, denominator, top, confidence)
-
     def error(self, by: Mechanisms, confidence: Fraction) -> tuple[None, str]:
-        """Known up to the number of rows."""
-        half = self.furthest(by.noise[self.x.cell], by.noise[self.count], confidence)
+        """Known up to the number of rows: the count's noise weighs most where the mean is at an end of the bounds."""
+        top = float(max(self.high - self.x.centre, self.x.centre - self.low) / self.x.step)
+        half = float(self.x.step) * widest(by.noise[self.x.cell], by.noise[self.count], top, confidence)
         return None, f"±({short(half)} / rows in the group)"
 
 
@@ -225,6 +221,16 @@ class Ends(Recipe):
     def error(self, by: Mechanisms, confidence: Fraction) -> tuple[None, str]:
         """Known up to the number of rows: the noise weighs most where the mean is at an end of the bounds."""
         return None, f"±({short(float(self.step) * self._reach(by.noise, confidence, 0.0))} / rows in the group)"
+
+    def rows_for(self, noise: Sequence[Noise], tolerance: Fraction, failure: Fraction) -> float:
+        """How many rows are enough for the mean to be within a tolerance, but with the failure probability.
+
+        Of exact sums U, V with noises N, M the noisy share is off by |(1 − t)·N − t·M| / (U + V + N + M). Half of the
+        failure is for what is above the line, a quarter for N + M; the rest is left to whoever learns the rows.
+        """
+        off = float(self.size * self.step / tolerance) * self._reach(noise, 1 - failure / 2, 0.0)
+        clear = 2 * self._reach(noise, DEFAULT_CONFIDENCE, 0.5) + 1
+        return (max(off, clear) + 2 * self._reach(noise, 1 - failure / 4, 0.5)) / self.size
 
     def _sums(self, noisy: Noisy) -> tuple[Floats, Floats]:
         return noisy.cells[self.above].astype(np.float64), noisy.cells[self.below].astype(np.float64)
