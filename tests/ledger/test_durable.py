@@ -335,5 +335,6 @@ def test_directories_of_the_state_are_the_owners_alone_and_flushed(used, state, 
     assert {stat.S_IMODE(path.stat().st_mode) for path in state.rglob("*") if path.is_file()} == {0o600}
     flushed = []
     monkeypatch.setattr("dither.ledger.head.flush_directory", flushed.append)
-    HeadFile(tmp_path / "some" / "where" / "head").advance(HeadMark("a" * 32, 1, "1" * 64))
-    assert flushed == [tmp_path, tmp_path / "some"]
+    place = tmp_path / "some" / "where"
+    HeadFile(place / "head").advance(HeadMark("a" * 32, 1, "1" * 64))
+    assert flushed == [tmp_path, tmp_path / "some", place]

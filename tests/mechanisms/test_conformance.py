@@ -44,11 +44,11 @@ class Wrapped:
         return repr(self.mechanism)
 
 
-def threshold(mechanism):
+def threshold(mechanism, units):
     return Wrapped(
         mechanism,
         lambda units: int(mechanism.release(np.array([units]))[1][0]),
-        (mechanism.threshold, mechanism.threshold - 1),
+        (units, units - 1),
         mechanism.loss(ONCE),
     )
 
@@ -129,9 +129,9 @@ MECHANISMS = {
     "quantile between whole numbers": lambda: dp.Quantile(scale=4, bounds=(0, 60), step="0.1"),
     "quantile": lambda: dp.Quantile(scale=1, bounds=(0, 10), step=1),
     "partition selection": lambda: dp.PartitionSelection(epsilon=1, delta="1/100"),
-    "laplace threshold": lambda: threshold(dp.LaplaceThreshold(scale=1, threshold=3)),
-    "gaussian threshold": lambda: threshold(GaussianThreshold(scale=1, threshold=3)),
-    "truncated threshold": lambda: threshold(TruncatedThreshold(scale=1, reach=3)),
+    "laplace threshold": lambda: threshold(dp.LaplaceThreshold(scale=1, threshold=3), 3),
+    "gaussian threshold": lambda: threshold(GaussianThreshold(scale=1, threshold=3), 3),
+    "truncated threshold": lambda: threshold(TruncatedThreshold(scale=1, reach=3), 4),
     "sparse vector": sparse,
     "tree counter": counter,
     "subsampled": subsampled,

@@ -158,16 +158,17 @@ def test_errors_are_as_predicted(function, kind):
 
 @pytest.mark.parametrize("budget", [pure("1/5"), zcdp("1/500")], ids=["pure", "zcdp"])
 def test_the_error_of_an_average_is_as_predicted_at_the_end_of_its_bounds(budget):
-    # predicted as "±(e / rows in the group)"; all values are 100, where the count weighs most; catches 10 %
+    # predicted as "±(e / rows in the group)"; all values are 100, where one noise weighs most; catches 10 %
     trials, rows = 200_000, 10_000
     question = priced(Function.AVG, budget=budget)
     recipe, half = question.lowered.recipes[0], question.errors()[0].text
     assert half.endswith(" / rows in the group)")
-    top = recipe.high - recipe.x.centre
-    exact = {recipe.count: rows, recipe.x.cell: int(rows * top / recipe.x.step)}
+    exact = {recipe.above: rows * recipe.size, recipe.below: 0}
+    assert recipe.step * (recipe.first + recipe.size) == 100
     for wrong, fine in ((F(1), True), (F(11, 10), False), (F(9, 10), False)):
         drawn = {c: type(n)(n.scale * wrong).release(np.full(trials, exact[c])) for c, n in enumerate(question.noise)}
-        off = drawn[recipe.x.cell] * float(recipe.x.step) - float(top) * drawn[recipe.count]
+        # (1 − t)·U − t·V for the true share t = 1
+        off = float(recipe.step) * drawn[recipe.below]
         inside = int((np.abs(off) <= float(half[2:].split(" ")[0].replace(",", ""))).sum())
         # half steps of the count and three digits of the text make it a little wider: 0.7 % of coverage at most
         enough = stats.binom.cdf(inside, trials, 0.95) > 1e-9
@@ -214,9 +215,12 @@ def covered(function, budget, size, *, trials=100_000, wrong=F(1), confidence=F(
     question = priced(function, budget=budget)
     table = table_of(size)
     cells = []
-    for total, noise in zip(question.measurement.totals, question.noise, strict=True):
-        drawn = type(noise)(noise.scale * wrong).release(np.full(trials, grid_sum(total, table)))
-        cells.append(drawn)
+    measured = Measured(
+        keys=pa.table({}), size=1, totals=tuple(np.array([grid_sum(t, table)]) for t in question.measurement.totals)
+    )
+    for cell, noise in zip(question.lowered.cells, question.noise, strict=True):
+        (exact,) = question.measurement.numbers(cell.exact, measured)
+        cells.append(type(noise)(noise.scale * wrong).release(np.full(trials, exact)))
     noisy = Noisy(size=trials, cells=cells, noise=question.noise, choices=())
     found = question.lowered.recipes[0].estimate(noisy, confidence)
     truth = truth_of(function, table)

@@ -59,7 +59,7 @@ def assert_brackets(bounds, precision: int, truth: list[tuple], count: int) -> N
 @pytest.mark.parametrize(("scale", "width"), [("0.3", 1), ("1", 1), ("37/10", 1), ("777.25", 8)])
 def test_laplace_thresholds(precision, scale, width):
     rate = 1 / Fraction(scale)
-    law = laplace._Blocks(rate, width)
+    law = laplace._LaplaceBlocks(rate, width)
     bounds = law.thresholds(precision)
     weights = []
     for h in range(int(130 * Fraction(scale) / width) + 2):
@@ -86,7 +86,7 @@ def test_laplace_thresholds(precision, scale, width):
 @pytest.mark.parametrize("copies", [1, 2])
 def test_gaussian_thresholds(precision, variance, copies):
     exact = Fraction(variance)
-    law = (gaussian._Points if copies == 1 else gaussian._Blocks)(exact)
+    law = (gaussian._Points if copies == 1 else gaussian._GaussianBlocks)(exact)
     bounds = law.thresholds(precision)
     count = int(18 * float(exact) ** 0.5) + 3
     # Weights below 2^-233 are left out; the rest bounds them.
@@ -112,10 +112,10 @@ def test_a_wrong_threshold_is_noticed(change):
 @pytest.mark.parametrize(
     "law",
     [
-        laplace._Blocks(Fraction(1, 100), 1),
-        laplace._Blocks(Fraction(10**6), 1),
+        laplace._LaplaceBlocks(Fraction(1, 100), 1),
+        laplace._LaplaceBlocks(Fraction(10**6), 1),
         gaussian._Points(Fraction(400)),
-        gaussian._Blocks(Fraction(16384)),
+        gaussian._GaussianBlocks(Fraction(16384)),
     ],
 )
 def test_first_stage_answers_only_what_all_its_numbers_share(law):
