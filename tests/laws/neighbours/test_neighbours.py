@@ -70,9 +70,9 @@ def test_questions_use_everything_that_is_supported():
                 continue
     relations = {
         "Scan",
-        "Filter",
+        "FilterRows",
         "Project",
-        "Join",
+        "JoinRows",
         "Union",
         "Distinct",
         "PerUnit",
