@@ -30,6 +30,7 @@ from hypothesis import HealthCheck, settings
 
 import dither
 from support.cpu import CpuByFolder
+from support.sizes import NIGHTLY
 
 HANG = 300.0
 
@@ -39,7 +40,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 settings.register_profile("dither", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("nightly", parent=settings.get_profile("dither"), derandomize=False, print_blob=True)
-NIGHTLY = bool(os.environ.get("DITHER_NIGHTLY"))
 settings.load_profile("nightly" if NIGHTLY else "dither")
 
 HERE = Path(__file__).resolve().parent
