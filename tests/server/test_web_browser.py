@@ -23,12 +23,12 @@ def test_a_question_from_its_price_to_its_answer_and_again(visitor, site):
     page = visitor("ana", typed=True)
     before = site.charges
     # the question that is there to begin with has a price at once
-    expect(page.get_by_test_id("price")).to_have_text("ε = 0.1", timeout=PATIENCE)
+    expect(page.get_by_test_id("price")).to_have_text("ε = 0.1")
     page.locator("#sql").fill("")
     page.locator("#sql").press_sequentially("SELECT city, COUNT(*) AS n FROM orders GROUP BY city", delay=1)
     expect(page.get_by_test_id("error")).to_contain_text("±")
     page.locator("#amount").fill("0.25")
-    expect(page.locator("#run")).to_have_text("Run for ε = 0.25", timeout=PATIENCE)
+    expect(page.locator("#run")).to_have_text("Run for ε = 0.25")
     expect(page.get_by_test_id("meaning")).to_contain_text("For one person: A suspicion of 10%")
     expect(page.get_by_test_id("meter").locator(".pending")).to_have_count(1)
     assert site.charges == before
@@ -41,7 +41,7 @@ def test_a_question_from_its_price_to_its_answer_and_again(visitor, site):
     assert all(re.fullmatch(r"-?[\d,.]+ ± [\d,.]+", value) for value in values)
     expect(page.get_by_test_id("free")).to_have_count(0)
     # now the button offers the same again
-    expect(page.locator("#run")).to_have_text("Show again, free", timeout=PATIENCE)
+    expect(page.locator("#run")).to_have_text("Show again, free")
     expect(page.locator("#run")).to_be_focused()
     run(page)
     expect(page.get_by_test_id("free")).to_have_text("asked before, free")
@@ -61,7 +61,7 @@ def test_a_button_never_stands_for_another_price(visitor, site):
     assert page.locator("#run").is_disabled()
     page.keyboard.press("Enter")
     page.keyboard.press("Control+Enter")
-    expect(page.locator("#run")).to_have_text("Run for ε = 0.017", timeout=PATIENCE)
+    expect(page.locator("#run")).to_have_text("Run for ε = 0.017")
     assert site.charges == before
     # a price that comes after the next change isn't shown
     held = []
@@ -72,7 +72,7 @@ def test_a_button_never_stands_for_another_price(visitor, site):
     with page.expect_response("**/ask/price"):
         held[0].continue_()
     assert page.locator("#run").is_disabled()
-    expect(page.locator("#run")).to_have_text("Run for ε = 0.01712", timeout=PATIENCE)
+    expect(page.locator("#run")).to_have_text("Run for ε = 0.01712")
     # typed and taken back: the button comes again
     page.keyboard.type("7")
     page.keyboard.press("Backspace")
@@ -115,7 +115,7 @@ def test_the_keyboard_alone(visitor, site):
         if reached[-1] == "amount":
             page.keyboard.press("Control+A")
             page.keyboard.type("0.012")
-            expect(page.locator("#run")).to_have_text("Run for ε = 0.012", timeout=PATIENCE)
+            expect(page.locator("#run")).to_have_text("Run for ε = 0.012")
         if reached[-1] == "run":
             break
     assert reached == ["sql", "mode", "amount", "run"]
@@ -123,14 +123,14 @@ def test_the_keyboard_alone(visitor, site):
     page.keyboard.press("Control+Enter")
     page.get_by_test_id("cost").wait_for()
     assert site.charges == before + 1
-    expect(page.locator("#run")).to_have_text("Show again, free", timeout=PATIENCE)
+    expect(page.locator("#run")).to_have_text("Show again, free")
     expect(page.locator("#said")).to_contain_text("Answered, 1 row. Cost: ε = 0.012")
 
 
 def test_a_refusal_has_its_place_marked(visitor, site):
     page, before = visitor("ana"), site.charges
     page.locator("#sql").fill("SELECT city,\n  nonsense\nFROM orders")
-    expect(page.get_by_test_id("where").locator("mark")).to_have_text("nonsense", timeout=PATIENCE)
+    expect(page.get_by_test_id("where").locator("mark")).to_have_text("nonsense")
     expect(page.get_by_test_id("unpriced")).to_contain_text("Not yet a question")
     expect(page.get_by_test_id("refused")).to_have_count(0)
     expect(page.get_by_test_id("meter")).to_be_visible()
@@ -149,12 +149,12 @@ def test_over_the_budget(visitor, site):
             site.curator.sql(CITIES, epsilon=f"0.{amount}", analyst="bob")
     spent = site.charges
     page.locator("#amount").fill("0.29")
-    expect(page.get_by_test_id("unfit")).to_contain_text("doesn't fit in the budget", timeout=PATIENCE)
+    expect(page.get_by_test_id("unfit")).to_contain_text("doesn't fit in the budget")
     expect(page.locator("#run")).to_be_disabled()
     # a button is no guard: sent by hand, the server refuses
     page.evaluate("document.querySelector('#run').disabled = false")
     page.locator("#run").click()
-    expect(page.get_by_role("alert")).to_contain_text("Not in the budget, nothing was charged", timeout=PATIENCE)
+    expect(page.get_by_role("alert")).to_contain_text("Not in the budget, nothing was charged")
     assert site.charges == spent > before
 
 
@@ -182,7 +182,7 @@ def test_approval_between_two_people(visitor, site):
     ana.goto(f"{site.url}/approvals")
     expect(ana.locator("article").first).to_contain_text("The owner: go ahead")
     ana.get_by_role("link", name="Ask it").first.click()
-    expect(ana.locator("#run")).to_have_text("Run for ε = 0.8", timeout=PATIENCE)
+    expect(ana.locator("#run")).to_have_text("Run for ε = 0.8")
     run(ana)
     assert site.charges == before + 1
     owner.goto(f"{site.url}/ledger")
@@ -202,7 +202,7 @@ def test_two_analysts_at_once(visitor, site):
     bob.locator("#run").click()
     for page in (ana, bob):
         page.get_by_test_id("cost").wait_for()
-        expect(page.locator("#run")).to_have_text("Show again, free", timeout=PATIENCE)
+        expect(page.locator("#run")).to_have_text("Show again, free")
         run(page)
     # one receipt each: what is paid for by one isn't free for another, and never charged twice
     assert site.charges - before == 2
@@ -265,7 +265,7 @@ def test_a_search_while_typing(visitor, site):
     page = visitor("ana", path="/answers")
     site.curator.sql("SELECT COUNT(*) AS wanted FROM orders WHERE amount > 45", epsilon="0.014", analyst="ana")
     page.get_by_label("Search the questions").fill("AMOUNT > 45")
-    expect(page.locator("article")).to_have_count(1, timeout=PATIENCE)
+    expect(page.locator("article")).to_have_count(1)
     expect(page.locator("#said")).to_have_text("1 question")
     page.get_by_role("link", name="Show, free").click()
     expect(page.get_by_test_id("free")).to_be_visible()
@@ -357,7 +357,7 @@ def test_texts_stand_out_and_nothing_is_wider_than_a_phone(visitor, site, scheme
             page.goto(f"{site.url}{path}")
         if path == "/ask":
             page.locator("#sql").fill(long)
-            expect(page.locator("#run")).to_have_text("Run for ε = 0.1", timeout=PATIENCE)
+            expect(page.locator("#run")).to_have_text("Run for ε = 0.1")
         for width in (1200, 390):
             page.set_viewport_size({"width": width, "height": 844})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path

@@ -17,7 +17,7 @@ def test_a_double_click_is_one_question(visitor, site):
     page.on("request", lambda one: sent.append(one.url) if one.url.endswith("/ask/run") else None)
     page.locator("#run").dblclick()
     page.get_by_test_id("cost").wait_for()
-    expect(page.locator("#run")).to_have_text("Show again, free", timeout=PATIENCE)
+    expect(page.locator("#run")).to_have_text("Show again, free")
     expect(page.get_by_test_id("cost")).to_contain_text("ε = 0.019")
     expect(page.get_by_test_id("free")).to_have_count(0)
     assert (len(sent), site.charges - before) == (1, 1)
@@ -38,7 +38,7 @@ def test_what_is_being_written_stays_in_its_tab_until_its_writer_signs_out(visit
     def there(amount="0.21"):
         expect(page.locator("#sql")).to_have_value(written)
         expect(page.locator("#amount")).to_have_value(amount)
-        expect(page.locator("#run")).to_have_text(f"Run for ε = {amount}", timeout=PATIENCE)
+        expect(page.locator("#run")).to_have_text(f"Run for ε = {amount}")
 
     page.get_by_role("link", name="Data", exact=True).click()
     page.wait_for_url("**/data")
@@ -68,7 +68,7 @@ def test_what_is_being_written_stays_in_its_tab_until_its_writer_signs_out(visit
     )
     page.get_by_label("Token").fill(site.tokens["bob"])
     page.keyboard.press("Enter")
-    expect(page.locator("#run")).to_have_text("Run for ε = 0.1", timeout=PATIENCE)
+    expect(page.locator("#run")).to_have_text("Run for ε = 0.1")
     expect(page.locator("#sql")).to_have_value(re.compile("^SELECT city"))
     assert site.charges == before
 

@@ -157,7 +157,7 @@ def test_enter_in_a_field_charges_nothing(visitor, site, field, amount):
     page.on("request", lambda one: sent.append(one.url) if one.url.endswith("/ask/run") else None)
     page.locator(field).press("Enter")
     page.wait_for_timeout(600)
-    expect(page.locator("#run")).to_have_text(f"Run for ε = {amount}", timeout=PATIENCE)
+    expect(page.locator("#run")).to_have_text(f"Run for ε = {amount}")
     expect(page.locator("#run")).to_be_enabled()
     assert (sent, site.charges) == ([], before)
     # with Ctrl it is meant
@@ -181,7 +181,7 @@ def test_another_way_to_ask_takes_over_what_the_price_said(visitor, site):
     # and back, without having drifted
     page.get_by_label("a price, ε").check()
     expect(page.locator("#amount")).to_have_value("0.1")
-    expect(page.locator("#run")).to_have_text("Run for ε = 0.1", timeout=PATIENCE)
+    expect(page.locator("#run")).to_have_text("Run for ε = 0.1")
 
 
 @web_browser.NEEDED
@@ -190,5 +190,5 @@ def test_an_error_that_nobody_knows_is_left_to_be_written(visitor, site):
     priced(page, "SELECT AVG(amount) AS mean FROM orders", "0.1")
     page.get_by_label("an error, ±").check()
     expect(page.locator("#amount")).to_have_value("")
-    expect(page.locator("#price")).to_contain_text("write which error you want", timeout=PATIENCE)
+    expect(page.locator("#price")).to_contain_text("write which error you want")
     expect(page.locator("#run")).to_be_disabled()

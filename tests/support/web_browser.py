@@ -18,6 +18,7 @@ LONG_NAME = "somebody_with_an_extraordinarily_long_name_that_nobody_would_choose
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 NEEDED = pytest.mark.skipif(CHROMIUM is None, reason="no chromium in PATH: install Debian's package chromium")
 expect = playwright.expect
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,9 @@ document.addEventListener("htmx:configRequest", (event) => {
   if (triggeringEvent && triggeringEvent.detail && triggeringEvent.detail.quiet) parameters.quiet = "1";
 });
 document.addEventListener("htmx:beforeSend", (event) => {
-  event.detail.xhr.edits = edits;
+  const { xhr, requestConfig } = event.detail;
+  xhr.edits = edits;
+  xhr.quiet = requestConfig.parameters.quiet === "1";
   if (event.detail.pathInfo.requestPath !== "/ask/run") return;
   const run = byId("run");
   run.dataset.label = run.textContent;
@@ -70,8 +72,13 @@ document.addEventListener("htmx:afterRequest", (event) => {
   run.textContent = run.dataset.label;
   run.removeAttribute("aria-busy");
 });
+// two fields that are typed in at once ask for one price twice: the second must not take the place of "Running…"
+let shown = -1;
 document.addEventListener("htmx:beforeSwap", (event) => {
-  if (event.detail.target.id === "price" && event.detail.xhr.edits !== edits) event.detail.shouldSwap = false;
+  const { target, xhr } = event.detail;
+  if (target.id !== "price") return;
+  if (xhr.edits !== edits || (xhr.edits === shown && !xhr.quiet)) event.detail.shouldSwap = false;
+  else shown = edits;
 });
 document.addEventListener("htmx:afterSwap", (event) => {
   // what was decided keeps the focus, in place of the button that is gone
