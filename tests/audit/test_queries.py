@@ -23,7 +23,7 @@ from dither.audit.queries.worlds import worlds
 from dither.audit.result import Verdict
 from dither.checks.statistics import chi_square
 from dither.curator import Curator, execution
-from dither.engines import cells
+from dither.engines import bounding
 from dither.errors import InvalidParameter, InvalidPolicy, Refused
 from dither.mechanisms import GaussianLoss
 from dither.mechanisms.randomized_response import RandomizedResponse
@@ -32,7 +32,7 @@ from dither.privacy import Adjacency, ApproximateLoss, PureLoss
 from dither.query.aggregates import catalogue
 from dither.query.kinds import Kind
 from dither.query.measure.measures import BinCounts, Measured
-from dither.query.price.price import QueryBudget, price
+from dither.query.price.noise import QueryBudget, price
 from dither.query.sql import bind
 
 ALPHA = 1e-9
@@ -171,7 +171,7 @@ def no_cap(patch):
     def capped(self, rows):
         return f"CAST(r.{self.name if self.total.factors else self._counter} AS HUGEINT)"
 
-    patch.setattr(cells._Part, "capped", capped)
+    patch.setattr(bounding._Part, "capped", capped)
 
 
 @pytest.mark.parametrize("mutant", [halved_reach, no_cap])

@@ -92,14 +92,14 @@ def one_row_too_many(patch):
 
 
 def one_row_too_many_in_totals(patch):
-    from dither.engines import cells
+    from dither.engines import bounding
 
-    capped = cells._Part.capped
+    capped = bounding._Part.capped
 
     def higher(self, rows):
         return capped(replace(self, total=replace(self.total, high=self.total.high + 1)), rows + 1)
 
-    patch.setattr(cells._Part, "capped", higher)
+    patch.setattr(bounding._Part, "capped", higher)
 
 
 @pytest.mark.parametrize("mutant", [None, one_group_too_many, one_row_too_many, one_row_too_many_in_totals])

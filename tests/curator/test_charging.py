@@ -154,7 +154,7 @@ def test_an_interrupt_of_released_tables_is_an_interrupt(monkeypatch, problem):
 def test_an_interrupt_does_not_wait_for_the_step(opened, monkeypatch):
     made = opened(more="round_answer_time_up_to = 60")
     slept = []
-    monkeypatch.setattr("dither.curator.charging.time.sleep", slept.append)
+    monkeypatch.setattr("dither.curator.answer_time.time.sleep", slept.append)
     made.curator.sql(COUNTS, epsilon="1/4")
     assert len(slept) == 1
     made.engine.fails_with = KeyboardInterrupt()
@@ -446,4 +446,4 @@ def test_questions_that_ended_are_held_by_nobody(opened):
     for thread in threads:
         thread.join()
     charging = made.curator._vault.charging
-    assert (len(charging._claimed), len(charging._threads)) == (0, 0)
+    assert (len(charging._claimed), len(made.curator._vault.running._threads)) == (0, 0)

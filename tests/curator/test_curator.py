@@ -15,7 +15,7 @@ from dither.errors import (
     Refused,
 )
 from dither.ledger import Account, Amount, Currency, SqliteLedger
-from dither.query.price.price import price_for_error
+from dither.query.price.noise import price_for_error
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
 

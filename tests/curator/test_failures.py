@@ -156,8 +156,8 @@ def test_answers_leave_at_multiples_of_the_step(opened, monkeypatch):
     def sleep(seconds):
         now[0] += seconds
 
-    monkeypatch.setattr("dither.curator.charging.time.monotonic", look)
-    monkeypatch.setattr("dither.curator.charging.time.sleep", sleep)
+    monkeypatch.setattr("dither.curator.answer_time.time.monotonic", look)
+    monkeypatch.setattr("dither.curator.answer_time.time.sleep", sleep)
 
     def taken(work):
         started = now[0]

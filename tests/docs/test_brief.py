@@ -14,7 +14,7 @@ from dither.curator.results import Answer, Bars, Cost
 from dither.local.core.protocol import Protocol
 from dither.privacy import Adjacency, PureLoss, compose
 from dither.query.measure.measures import Measured
-from dither.query.price.price import QueryBudget, price
+from dither.query.price.noise import QueryBudget, price
 from dither.query.schema import Schema
 from dither.query.sql import bind
 

@@ -11,9 +11,9 @@ MOST_FILES = 55
 STEPS = (
     "curator/curator.py",
     "query/sql/queries.py",
-    "query/price/price.py",
+    "query/price/noise.py",
     "ledger/store/transaction.py",
-    "engines/cells.py",
+    "engines/bounding.py",
     "curator/answers/release.py",
     "curator/answers/shape.py",
 )

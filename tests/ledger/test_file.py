@@ -11,7 +11,7 @@ import pytest
 
 from dither.errors import LedgerBusy, LedgerCorrupt, LedgerError, LedgerMismatch, LedgerRolledBack, OutOfBudget
 from dither.ledger import Account, Amount, Currency, Limit
-from dither.ledger.base import GENESIS, link
+from dither.ledger.entry import GENESIS, link
 from dither.ledger.head import SLOT, HeadFile
 from dither.privacy import Adjacency, PureLoss
 from dither.privacy.unit import Unit

@@ -9,7 +9,7 @@ import pytest
 
 from dither.errors import LedgerCorrupt, LedgerError
 from dither.ledger import Account, Limit
-from dither.ledger.base import EntryKind, Opening
+from dither.ledger.entry import EntryKind, Opening
 from dither.ledger.head import SLOT
 from dither.ledger.log.replay import verify
 from dither.ledger.store.rows import ReplayedTree

@@ -7,7 +7,7 @@ import pytest
 
 from dither.errors import LedgerCorrupt, LedgerRolledBack
 from dither.ledger import Limit
-from dither.ledger.base import GENESIS, canonical, link
+from dither.ledger.entry import GENESIS, canonical, link
 from dither.ledger.store.schema import TRIGGERS, create
 
 from .files import SHOP, ask, key, opened

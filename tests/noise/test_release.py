@@ -22,7 +22,7 @@ from dither.query.kinds import Column, Facts, Interval, Kind
 from dither.query.measure.measures import BinCounts, Measured
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
 from dither.query.price.key_selection import _ladder
-from dither.query.price.price import QueryBudget, price
+from dither.query.price.noise import QueryBudget, price
 
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE
 SCAN = Scan(table="t", private=True, unit_column="u", columns=(), fields=())

@@ -26,7 +26,7 @@ from dither.query.price.auto_bounds import (
     price_search,
     search_measurement,
 )
-from dither.query.price.price import QueryBudget
+from dither.query.price.noise import QueryBudget
 
 SCAN = Scan(table="t", private=True, unit_column="u", columns=(), fields=())
 X = Column("c0", Kind.DOUBLE)

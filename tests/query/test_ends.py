@@ -14,7 +14,7 @@ from dither.query.aggregates.mean import Ends, Mean
 from dither.query.kinds import Column, Facts, Interval, Kind
 from dither.query.measure.measures import Span, basis_reach
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
-from dither.query.price.price import QueryBudget, price
+from dither.query.price.noise import QueryBudget, price
 
 SCAN = Scan(table="t", private=True, unit_column="u", columns=(), fields=())
 RECIPE = Ends(above=0, below=1, step=F(1, 2), first=-4, size=20, low=F(-2), high=F(8))

@@ -23,7 +23,7 @@ from dither.query.aggregates.mean import Centred, Ends, Mean
 from dither.query.aggregates.moments import MomentsRecipe, Product
 from dither.query.kinds import Kind
 from dither.query.plan.plan import Function
-from dither.query.price.price import QueryBudget, price
+from dither.query.price.noise import QueryBudget, price
 from dither.query.sql import bind_with_form
 from support.schemas import SHOP
 

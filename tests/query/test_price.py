@@ -25,7 +25,7 @@ from dither.query.measure.measures import Span, choice_reach, reach_of, short_up
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
 from dither.query.price import key_selection
 from dither.query.price.key_selection import select_keys
-from dither.query.price.price import (
+from dither.query.price.noise import (
     QueryBudget,
     _advantage,
     _gaussian_errs_less,
@@ -227,9 +227,9 @@ def test_a_tie_of_both_laws_is_decided_by_the_exact_epsilon(monkeypatch):
     """Where what stands in for ε leaves it open, a tie is Gaussian, and a hair less is not."""
     reach, rho = reach_of(0, 1, Span.of(1, None), ADD), F(20)
     even = _advantage(reach, rho, 1)
-    monkeypatch.setattr("dither.query.price.price._near_laplace_epsilon", lambda _: math.exp(even))
+    monkeypatch.setattr("dither.query.price.noise._near_laplace_epsilon", lambda _: math.exp(even))
     for epsilon, gaussian in ((math.exp(even) * (1 - 1e-9), True), (math.exp(even) * (1 + 1e-9), False)):
-        monkeypatch.setattr("dither.query.price.price._laplace_epsilon", lambda _, epsilon=epsilon: F(epsilon))
+        monkeypatch.setattr("dither.query.price.noise._laplace_epsilon", lambda _, epsilon=epsilon: F(epsilon))
         assert _gaussian_errs_less([reach], [rho]) is gaussian
 
 

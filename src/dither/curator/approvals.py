@@ -9,7 +9,7 @@ from dither.curator.results import Request, RequestKind
 from dither.curator.vault import Vault
 from dither.curator.who import Asker
 from dither.errors import InvalidParameter, Refused
-from dither.ledger.base import canonical
+from dither.ledger.entry import canonical
 from dither.numeric import Number, positive
 from dither.policy.settings import LARGEST_EPSILON
 

@@ -21,15 +21,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from dither.curator.answer_time import UnderWay
 from dither.curator.results import BudgetLine
 from dither.curator.who import OWNER, Asker
 from dither.errors import DitherError, Failed, LedgerCorrupt, OutOfBudget, Refused, SourceError
@@ -38,11 +36,11 @@ from dither.ledger.amount import DELTA_UNITS, MAIN_UNITS, Units
 from dither.numeric import down, fraction_down, fraction_up
 from dither.policy.policy import Policy
 from dither.privacy import Guarantee, PrivacyLoss
-from dither.privacy.filters import epsilon_so_far, zcdp_epsilon_so_far
-from dither.privacy.renyi import epsilon_of_order, zcdp_bought, zcdp_epsilon, zcdp_for_epsilon
+from dither.privacy.filters import zcdp_epsilon_so_far
+from dither.privacy.renyi import epsilon_of_order, epsilon_so_far, zcdp_bought, zcdp_epsilon, zcdp_for_epsilon
 
 if TYPE_CHECKING:
-    from dither.query.price.price import QueryBudget
+    from dither.query.price.noise import QueryBudget
 
 HALF = Fraction(1, 2)
 
@@ -104,7 +102,7 @@ class Exchange:
 
     def bought(self, epsilon: Fraction, delta: Fraction, *, discover: bool) -> tuple[QueryBudget, float]:
         """What a question of (ε, δ) may use, and the ε of that by itself, as ``epsilon_of_question`` reads it."""
-        from dither.query.price.price import QueryBudget  # slow to import, and records don't need it
+        from dither.query.price.noise import QueryBudget  # slow to import, and records don't need it
 
         if self.currency is Currency.PURE:
             return QueryBudget(kind="pure", main=epsilon, delta=Fraction(0)), fraction_up(epsilon)
@@ -405,22 +403,19 @@ def _used(spent: Amount, limit: Limit) -> float:
 
 
 LOG = logging.getLogger("dither.curator")
-PATIENCE = 0.05
 
 
 class Charging:
-    """Charges for questions and sees each to its end; knows which are under way, so that closing can wait for them."""
+    """Charges for questions and sees each to its end."""
 
     def __init__(
-        self, ledger: Ledger, accounts: Accounts, units: Units, *, protected: Mapping[str, str], step: float = 0.0
+        self, ledger: Ledger, accounts: Accounts, units: Units, running: UnderWay, *, protected: Mapping[str, str]
     ) -> None:
-        self.ledger, self.accounts, self._units, self._step = ledger, accounts, units, step
+        self.ledger, self.accounts, self._units, self._running = ledger, accounts, units, running
         self._protected = protected
         self._stated: Mapping[Account, Limit] | None = None
-        self._change = threading.Condition()
-        self._threads: Counter[int] = Counter()
+        self._change = threading.Lock()
         self._claimed: set[ChargeClaim] = set()
-        self.closing = False
 
     # ------------------------------------------------------------------ one question
 
@@ -451,7 +446,7 @@ class Charging:
         """Count what was charged as worked on; refused once the curator is being closed."""
         with self._change:
             self._claimed.add(claim)
-            if self.closing:
+            if self._running.closing:
                 raise SourceError("the curator was closed before the question could run")
 
     def finished(self, claim: ChargeClaim) -> None:
@@ -474,58 +469,6 @@ class Charging:
             self.ledger.bind(self._units)
             self.ledger.set_limits(limits)
             self._stated = limits
-
-    # ------------------------------------------------------------------ all questions
-
-    @contextmanager
-    def under_way(self) -> Iterator[None]:
-        """Count a question as running; refused once the curator is being closed."""
-        here = threading.get_ident()
-        with self._change:
-            if self.closing and not self._threads[here]:
-                raise SourceError("the curator was closed: open it again")
-            self._threads[here] += 1
-        try:
-            yield
-        finally:
-            with self._change:
-                self._threads[here] -= 1
-                if not self._threads[here]:
-                    del self._threads[here]
-                self._change.notify_all()
-
-    @contextmanager
-    def paced(self) -> Iterator[None]:
-        """Leave at a multiple of the policy's step after entering; an interrupt leaves at once.
-
-        So the time of an answer says less about the data (Haeberlen, Pierce & Narayan 2011).
-        """
-        started = time.monotonic()
-        with self.under_way():
-            try:
-                yield
-            except Exception:
-                self._wait(started)
-                raise
-            self._wait(started)
-
-    def _wait(self, started: float) -> None:
-        if self._step > 0:
-            passed = time.monotonic() - started
-            time.sleep(self._step - passed % self._step)
-
-    def finish(self, interrupt: Callable[[], None]) -> None:
-        """Let no new question begin, stop what runs in other threads, and wait until all of it has ended."""
-        here = threading.get_ident()
-        with self._change:
-            self.closing = True
-        while True:
-            with self._change:
-                if not any(count for thread, count in self._threads.items() if thread != here):
-                    return
-            interrupt()
-            with self._change:
-                self._change.wait(PATIENCE)
 
 
 class ChargeClaim:

@@ -69,7 +69,7 @@ class AnalystView:
 
     def sql(self, sql: str, terms: Terms = AS_USUAL) -> Answer:
         """The answer to a question: bind, price, approve, charge, run, record, deliver."""
-        with self._vault.charging.paced():
+        with self._vault.running.paced():
             prepared = self._prepare(sql, terms)
             if prepared.question.explain:
                 return explained(self._vault.quoting.quote(prepared))
@@ -81,7 +81,7 @@ class AnalystView:
     def run(self, computation: Computation) -> Any:
         """What a computation released: the same steps."""
         vault = self._vault
-        with vault.charging.paced():
+        with vault.running.paced():
             loss = computation.loss()
             expect_runnable(computation, loss, vault.policy.schema)
             key = vault.pricing.key_of_computation(computation, loss)
@@ -166,7 +166,7 @@ class AnalystView:
         """
         vault = self._vault
         found = vault.memory.get(self.who.name, (sql, terms.signature))
-        if found is None or vault.charging.closing or vault.execution.changed:
+        if found is None or vault.running.closing or vault.execution.changed:
             return None
         return replace(found, cost=replace(found.cost, charged=False, left=vault.accounts.left(self.who)))
 
@@ -186,7 +186,7 @@ class AnalystView:
 
     def answer(self, number: str) -> Answer:
         """The answer of a receipt again, free."""
-        with self._vault.charging.paced():
+        with self._vault.running.paced():
             return self._again(number)
 
     def _again(self, number: str) -> Answer:

@@ -14,8 +14,9 @@ from typing import Any, Literal as OneOf
 import numpy as np
 import numpy.typing as npt
 
+from dither.curator.answer_time import UnderWay
 from dither.curator.answers.release import release
-from dither.curator.charging import LOG, Charging, cause_of
+from dither.curator.charging import LOG, cause_of
 from dither.curator.computation import Computation, encode
 from dither.curator.memory import Memory
 from dither.curator.price.pricing import KEPT, LONGEST_KEPT, Place, Prepared, Pricing
@@ -26,7 +27,7 @@ from dither.query.kinds import NOTHING, Column, Interval
 from dither.query.measure.measures import Measured, Measurement
 from dither.query.plan.plan import PlanField, Scan
 from dither.query.price.auto_bounds import bounds_from, price_search, search_measurement
-from dither.query.price.price import Priced, QueryBudget
+from dither.query.price.noise import Priced, QueryBudget
 from dither.query.schema import Schema
 
 HEADER = 4
@@ -109,9 +110,9 @@ OVERHEAD, EACH_CHARACTER, EACH_VALUE = 4000, 40, 100
 class Execution:
     """Runs questions that were charged, on data that must stay as it was when it was opened."""
 
-    def __init__(self, policy: Policy, engine: Engine, pricing: Pricing, charging: Charging, *, opened: str) -> None:
+    def __init__(self, policy: Policy, engine: Engine, pricing: Pricing, running: UnderWay, *, opened: str) -> None:
         self._policy, self._engine, self._pricing, self.opened = policy, engine, pricing, opened
-        self._charging = charging
+        self._running = running
         self._cells = KeptCells()
         self.broken = False
 
@@ -180,7 +181,7 @@ class Execution:
         except Exception as problem:
             # What fails now may have failed because of the noise in the bounds. Run again at no cost, it would show
             # fresh noise each time: so this is the answer. Closing and changed files have nothing to do with noise.
-            if self._charging.closing or self.changed:
+            if self._running.closing or self.changed:
                 raise
             kind, cause = type(problem).__name__, cause_of(problem)
         # behind the except block: logging prints what it was called in when a log can't be written

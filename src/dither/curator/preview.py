@@ -15,8 +15,8 @@ from dither.curator.results import BudgetLine, Request, RequestKind
 from dither.curator.terms import Terms
 from dither.curator.vault import Vault
 from dither.curator.who import OWNER
-from dither.drawings.texts import NEARLY_ALL, SMALLEST, percent
 from dither.errors import DitherError
+from dither.numeric.rounding import NEARLY_ALL, SMALLEST, percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from dither.curator.results import Request, RequestKind, RequestState
 from dither.errors import InvalidParameter, LedgerBusy, LedgerError, Refused
 from dither.ledger import Ledger, SqliteLedger
-from dither.ledger.base import now
+from dither.ledger.entry import now
 
 T = TypeVar("T")
 MOST_WAITING = 20

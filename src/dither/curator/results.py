@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dither.brief import brief
 from dither.drawings.panels import ChartKind, Drawing
-from dither.drawings.texts import ValueText, column_texts, percent
+from dither.drawings.texts import ValueText, column_texts
 from dither.ledger import (
     Account as Account,
     Amount as Amount,
@@ -26,6 +26,7 @@ from dither.ledger import (
     Receipt,
     Verified as Verified,
 )
+from dither.numeric.rounding import percent
 from dither.privacy import PrivacyLoss
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dither.curator.answer_time import UnderWay
 from dither.curator.charging import Accounts, Charging, Exchange
 from dither.curator.execution import Execution
 from dither.curator.memory import delivered
@@ -29,14 +30,14 @@ class Vault:
         self.expect_bound()
         opened = engine.version()
         version = policy.source.version or opened
-        step = float(policy.budget.round_answer_time_up_to)
+        self.running = UnderWay(float(policy.budget.round_answer_time_up_to))
         self.protected = {"units": policy.unit_statement(), "policy": policy.fingerprint()}
         self.requests = Requests(requests_beside(ledger))
         self.accounts = Accounts(policy, exchange, ledger, self.requests.granted)
-        self.charging = Charging(ledger, self.accounts, policy.units(), protected=self.protected, step=step)
+        self.charging = Charging(ledger, self.accounts, policy.units(), self.running, protected=self.protected)
         self.pricing = Pricing(policy, exchange, ledger, version=version)
         self.quoting = Quoting(policy, exchange, ledger, self.accounts, self.requests.approved)
-        self.execution = Execution(policy, engine, self.pricing, self.charging, opened=opened)
+        self.execution = Execution(policy, engine, self.pricing, self.running, opened=opened)
         self.past = PastQuestions(ledger, exchange)
         self.memory = delivered()
 
@@ -47,7 +48,7 @@ class Vault:
     def close(self) -> None:
         """Release the data and the ledger; questions that run in other threads are stopped and waited for."""
         try:
-            self.charging.finish(self.engine.interrupt)
+            self.running.finish(self.engine.interrupt)
         finally:
             self.memory.forget()
             self.execution.forget()

@@ -8,7 +8,7 @@ from html import escape
 from typing import Protocol
 
 from dither.drawings.svg_axes import FILL, Scale
-from dither.drawings.texts import SMALLEST, percent
+from dither.numeric.rounding import SMALLEST, percent
 
 # Between stripes in the colour of the text: against the bar and its track each has a contrast of 3, in light and dark.
 PENDING, OVER = "#c2630d", "#c2362b"

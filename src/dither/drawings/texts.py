@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 # Beyond this many decimals a power of ten is read more easily.
 MOST_DECIMALS = 8
-NEARLY_ALL, SMALLEST = 0.9995, 0.0001
 
 
 class ShownInterval(Protocol):
@@ -145,15 +144,3 @@ def number(value: float) -> str:
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"
-
-
-def percent(share: float) -> str:
-    """A share with three digits; what isn't all is never called all, and what isn't nothing never nothing.
-
-    Example:
-        >>> percent(1.0), percent(0.99996), percent(0.5), percent(0.00002), percent(0.0)
-        ('100%', 'over 99.9%', '50%', 'under 0.01%', '0%')
-    """
-    if NEARLY_ALL <= share < 1:
-        return "over 99.9%"
-    return "under 0.01%" if 0 < share < SMALLEST else f"{100 * max(share, 0.0):.3g}%"

@@ -6,11 +6,11 @@ from .amount import (
     Quantity as Quantity,
     Sum as Sum,
 )
-from .base import (
+from .base import Ledger as Ledger
+from .entry import (
     Balance as Balance,
     Entry as Entry,
     EntryKind as EntryKind,
-    Ledger as Ledger,
     Receipt as Receipt,
     Reservation as Reservation,
     Verified as Verified,

@@ -33,7 +33,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack
-from dither.ledger.base import GENESIS
+from dither.ledger.entry import GENESIS
 from dither.privacy import Json
 
 try:

@@ -6,7 +6,7 @@ import secrets
 import sqlite3
 
 from dither.ledger.amount import Currency
-from dither.ledger.base import EntryKind, Opening, Verified
+from dither.ledger.entry import EntryKind, Opening, Verified
 from dither.ledger.log.replay import verify
 from dither.ledger.store.base import KeptLedger, connect, expect_sqlite, transaction, translated
 from dither.ledger.store.schema import create

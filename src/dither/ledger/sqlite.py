@@ -24,7 +24,7 @@ from dither.errors import (
     LedgerRolledBack,
 )
 from dither.ledger.amount import Currency, Units
-from dither.ledger.base import Entry, EntryKind, Opening, Verified, read_entry
+from dither.ledger.entry import Entry, EntryKind, Opening, Verified, read_entry
 from dither.ledger.head import (
     ADOPT,
     HeadFile,

@@ -13,6 +13,8 @@ from fractions import Fraction
 
 # Relative allowance for one library-function result: 2^-44 is about 256 units in the last place.
 SLACK = 2.0**-44
+# Beyond these a share's three digits would say all, or nothing.
+NEARLY_ALL, SMALLEST = 0.9995, 0.0001
 
 
 def up(value: float, slack: float = SLACK) -> float:
@@ -84,3 +86,15 @@ def near_float(value: float | Decimal | Fraction) -> float:
         return math.inf if value > 0 else -math.inf
     except ValueError:  # a signalling NaN
         return math.nan
+
+
+def percent(share: float) -> str:
+    """A share with three digits; what isn't all is never called all, and what isn't nothing never nothing.
+
+    Example:
+        >>> percent(1.0), percent(0.99996), percent(0.5), percent(0.00002), percent(0.0)
+        ('100%', 'over 99.9%', '50%', 'under 0.01%', '0%')
+    """
+    if NEARLY_ALL <= share < 1:
+        return "over 99.9%"
+    return "under 0.01%" if 0 < share < SMALLEST else f"{100 * max(share, 0.0):.3g}%"

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 from dither.errors import IncompatibleLosses, InvalidParameter, OutOfBudget
 from dither.numeric import Number, as_fraction, fraction_down, fraction_up, positive, up
 from dither.privacy.loss import PrivacyLoss, checked_delta
-from dither.privacy.renyi import ORDERS, epsilon_of_order, zcdp_epsilon, zcdp_tail
+from dither.privacy.renyi import ORDERS, zcdp_epsilon, zcdp_tail
 from dither.privacy.unit import Adjacency
 
 FILTER_ORDERS = tuple(float(order) for order in ORDERS if 2 <= order <= 512)
@@ -311,33 +311,6 @@ class RenyiOdometer(_ByOrder):
         if not any(self.spent):
             return 0.0
         return min(up(s + toll) for s, toll in zip(self.spent, self._tolls(), strict=True))
-
-
-def epsilon_so_far(
-    *, pure: Fraction | None, divergences: Iterable[tuple[int, Fraction | None, Fraction]], cap: Fraction | None = None
-) -> float:
-    """What was spent by now, as an ε that may be read at any moment, also at one that the answers chose.
-
-    ``pure`` is the sum of ε (None once something had none), ``divergences`` are (order, sum of D_i, its part of δ), and
-    ``cap`` is the ε of a filter that let nothing more through, with a part of δ of its own.
-
-    Guarantee: for every set S of transcripts whose reading is at most e, P(S) ≤ e^e·Q(S) + δ, where δ is the sum of all
-        parts, that of the cap included; whoever stops, when, and however parameters were chosen. At order α,
-        e^{(α−1)(L − ΣD_i)} is a non-negative supermartingale that starts at 1 (Feldman & Zrnic 2021), and
-        (1 − e^{ε−L})₊ ≤ e^{(α−1)(L−ε)}·(1 − 1/α)^α/(α − 1) pointwise (Canonne, Kamath & Steinke 2020), so the part of
-        δ bounds what stops at this order's reading; the parts of disjoint sets of transcripts add up. See currency.md.
-
-    Example:
-        >>> f"{epsilon_so_far(pure=None, divergences=[(16, Fraction(8, 25), Fraction(1, 10**7))]):.3f}"
-        '1.145'
-        >>> epsilon_so_far(pure=Fraction(1, 2), divergences=[(16, Fraction(8, 25), Fraction(1, 10**7))])
-        0.5
-    """
-    readings = [math.inf if pure is None else fraction_up(pure), math.inf if cap is None else fraction_up(cap)]
-    for order, divergence, part in divergences:
-        if divergence is not None and part > 0:
-            readings.append(epsilon_of_order(fraction_up(divergence), order, fraction_down(part)))
-    return min(readings)
 
 
 # ρ at which spending is read by levels: each level's ε holds for all who stop below it

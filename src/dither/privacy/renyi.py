@@ -7,12 +7,13 @@ all these divergences are monotone under domination; so the views of a pure loss
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 
 import numpy as np
 
 from dither.errors import InvalidParameter
-from dither.numeric import largest_true, up
+from dither.numeric import fraction_down, fraction_up, largest_true, up
 
 # Orders at which a curve is first looked at; the best one is then refined.
 ORDERS = (1.01, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, *range(2, 17), *range(18, 33, 2), 40, 48, 64, 80, 96, 128, 192,
@@ -207,3 +208,30 @@ def zcdp_bought(epsilon: float, delta: float) -> tuple[float, float]:
 def zcdp_tail(rho: float, delta: float) -> float:
     """A bound that the loss itself exceeds with probability at most δ: ρ + 2√(ρ ln(1/δ)) (Bun & Steinke 2016)."""
     return up(rho + 2 * math.sqrt(rho * math.log(1 / delta)))
+
+
+def epsilon_so_far(
+    *, pure: Fraction | None, divergences: Iterable[tuple[int, Fraction | None, Fraction]], cap: Fraction | None = None
+) -> float:
+    """What was spent by now, as an ε that may be read at any moment, also at one that the answers chose.
+
+    ``pure`` is the sum of ε (None once something had none), ``divergences`` are (order, sum of D_i, its part of δ), and
+    ``cap`` is the ε of a filter that let nothing more through, with a part of δ of its own.
+
+    Guarantee: for every set S of transcripts whose reading is at most e, P(S) ≤ e^e·Q(S) + δ, where δ is the sum of all
+        parts, that of the cap included; whoever stops, when, and however parameters were chosen. At order α,
+        e^{(α−1)(L − ΣD_i)} is a non-negative supermartingale that starts at 1 (Feldman & Zrnic 2021), and
+        (1 − e^{ε−L})₊ ≤ e^{(α−1)(L−ε)}·(1 − 1/α)^α/(α − 1) pointwise (Canonne, Kamath & Steinke 2020), so the part of
+        δ bounds what stops at this order's reading; the parts of disjoint sets of transcripts add up. See currency.md.
+
+    Example:
+        >>> f"{epsilon_so_far(pure=None, divergences=[(16, Fraction(8, 25), Fraction(1, 10**7))]):.3f}"
+        '1.145'
+        >>> epsilon_so_far(pure=Fraction(1, 2), divergences=[(16, Fraction(8, 25), Fraction(1, 10**7))])
+        0.5
+    """
+    readings = [math.inf if pure is None else fraction_up(pure), math.inf if cap is None else fraction_up(cap)]
+    for order, divergence, part in divergences:
+        if divergence is not None and part > 0:
+            readings.append(epsilon_of_order(fraction_up(divergence), order, fraction_down(part)))
+    return min(readings)

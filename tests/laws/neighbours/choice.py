@@ -17,7 +17,7 @@ from dither.audit.queries.neighbours import BUDGET, groups_of
 from dither.engines import DuckDBEngine, EngineFailure
 from dither.privacy import Adjacency
 from dither.query.kinds import Interval, Kind
-from dither.query.price.price import price
+from dither.query.price.noise import price
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 from dither.query.sql import bind
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from dither.engines import cells, sql
+from dither.engines import bounding, relations
 from dither.engines.duckdb import engine as duckdb, functions as duckdb_functions
 from dither.query.kinds import NOTHING, Call, Column as Named, Kind, Literal
 from dither.query.plan.plan import FilterRows, JoinRows, Ordering, PlanField, Scan, Window, Windowed
@@ -46,12 +46,12 @@ def one_value_too_many(patch):
 
 def one_row_too_many_in_totals(patch):
     """What a unit adds to a count or a sum is capped one too high."""
-    capped = cells._Part.capped
+    capped = bounding._Part.capped
 
     def higher(self, rows):
         return capped(replace(self, total=replace(self.total, high=self.total.high + 1)), rows + 1)
 
-    patch.setattr(cells._Part, "capped", higher)
+    patch.setattr(bounding._Part, "capped", higher)
 
 
 def choice_by_the_rows_of_others(patch):
@@ -87,10 +87,10 @@ def ties_by_the_order_of_rows(patch):
 
     def first(table, keys, most):
         seen, kept = {}, []
-        for unit in table.column(sql.UNIT).to_pylist():
+        for unit in table.column(relations.UNIT).to_pylist():
             seen[unit] = seen.get(unit, 0) + 1
             kept.append(seen[unit] <= most)
-        return table.drop_columns([sql.UNIT, "_h"]).filter(pa.array(np.array(kept, dtype=bool)))
+        return table.drop_columns([relations.UNIT, "_h"]).filter(pa.array(np.array(kept, dtype=bool)))
 
     patch.setattr(duckdb, "keep_groups", first)
 
@@ -110,25 +110,25 @@ def hashes_that_tie(patch):
 
 def choice_of_each_aggregate(patch):
     """A histogram chooses other groups than the totals."""
-    made = cells.CellsSql._steps
+    made = bounding.CellsSql._steps
 
     def own(self, units, payload, final):
-        other = cells.CellsSql(
+        other = bounding.CellsSql(
             self._relations, self._sampling, self._measurement, self._salt + repr(list(payload)).encode()
         )
         return made(other, units, payload, final)
 
-    patch.setattr(cells.CellsSql, "_steps", own)
+    patch.setattr(bounding.CellsSql, "_steps", own)
 
 
 def choice_before_keys_are_filtered(patch):
     """Units lose groups to keys that nobody sees: the list of public keys is applied after the choice."""
-    made = cells.CellsSql._steps
+    made = bounding.CellsSql._steps
 
     def later(self, units, payload, final):
         return made(self, replace(units, where=()), payload, lambda kept: final(replace(kept, where=units.where)))
 
-    patch.setattr(cells.CellsSql, "_steps", later)
+    patch.setattr(bounding.CellsSql, "_steps", later)
     patch.setattr(duckdb, "add_up", lambda *_: None)
 
 
@@ -187,7 +187,7 @@ def choice_of_each_table(patch):
         return relation
 
     _rewritten(patch, change)
-    patch.setattr(duckdb, "keep_groups", lambda table, _keys, _most: table.drop_columns([sql.UNIT, "_h"]))
+    patch.setattr(duckdb, "keep_groups", lambda table, _keys, _most: table.drop_columns([relations.UNIT, "_h"]))
 
 
 # Each with the part of the questions' text that could show it, and whether it must break a claim in most pairs of

@@ -16,7 +16,7 @@ from dither.audit.queries.neighbours import BUDGET
 from dither.engines import DuckDBEngine, EngineFailure, ReferenceEngine
 from dither.errors import Refused
 from dither.privacy import Adjacency
-from dither.query.price.price import price
+from dither.query.price.noise import price
 from dither.query.sql.queries import _bound
 
 from .questions import question

@@ -5,7 +5,7 @@ A mutant patches names where they are looked up, so that everything else runs as
 
 from dataclasses import replace
 
-from dither.engines import cells, sql
+from dither.engines import bounding, relations
 from dither.engines.duckdb import (
     engine as duckdb,
     functions as duckdb_functions,
@@ -41,7 +41,7 @@ def no_cap(patch):
     def capped(self, rows):
         return f"CAST(r.{self.name if self.total.factors else self._counter} AS HUGEINT)"
 
-    patch.setattr(cells._Part, "capped", capped)
+    patch.setattr(bounding._Part, "capped", capped)
 
 
 def _everything(rows, own, _most, _salt):
@@ -63,23 +63,23 @@ def no_bound_on_values(patch):
 
 def no_bound_on_groups(patch):
     """A unit stays in all its groups."""
-    patch.setattr(duckdb, "keep_groups", lambda table, _keys, _most: table.drop_columns([sql.UNIT, "_h"]))
+    patch.setattr(duckdb, "keep_groups", lambda table, _keys, _most: table.drop_columns([relations.UNIT, "_h"]))
 
 
 def units_of_nobody(patch):
     """Rows without a unit are read like others."""
-    scan = sql.Relations._scan
+    scan = relations.Relations._scan
 
     def kept(self, node, used):
         rendered = scan(self, node, used)
         return replace(rendered, select=replace(rendered.select, where=()))
 
-    patch.setattr(sql.Relations, "_scan", kept)
+    patch.setattr(relations.Relations, "_scan", kept)
 
 
 def join_of_strangers(patch):
     """Two private tables are joined, but not on the unit."""
-    join = sql.Relations._join
+    join = relations.Relations._join
 
     def loose(self, node, used):
         rendered = join(self, node, used)
@@ -91,7 +91,7 @@ def join_of_strangers(patch):
         return replace(rendered, select=replace(rendered.select, relation=relation))
 
     self_text = _DUCKDB.types[Kind.TEXT]
-    patch.setattr(sql.Relations, "_join", loose)
+    patch.setattr(relations.Relations, "_join", loose)
 
 
 def _last_replaced(text, old, new):
@@ -106,24 +106,24 @@ def join_that_copies_rows(patch):
 
 def keys_not_filtered(patch):
     """Keys that aren't public take part when units choose their groups."""
-    patch.setattr(cells.CellsSql, "_where", lambda _self, _names: ())
+    patch.setattr(bounding.CellsSql, "_where", lambda _self, _names: ())
 
 
 def ties_by_storage(patch):
     """Rows that a window's order leaves tied come as they are stored."""
-    patch.setattr(sql, "_TIED", ())
+    patch.setattr(relations, "_TIED", ())
 
 
 def float_sums(patch):
     """Doubles of one unit are added up as doubles."""
-    aggregate = sql.Relations.aggregate
+    aggregate = relations.Relations.aggregate
 
     def floating(self, spec, text, kind, over=""):
         if spec.function is Inner.SUM and kind is Kind.DOUBLE:
             return f"sum({text}){over}"
         return aggregate(self, spec, text, kind, over)
 
-    patch.setattr(sql.Relations, "aggregate", floating)
+    patch.setattr(relations.Relations, "aggregate", floating)
 
 
 def reach_of_the_other_adjacency(patch):
@@ -156,17 +156,17 @@ def salt_of_row_order(patch):
 
 def distinct_of_everybody(patch):
     """DISTINCT keeps one row for all units."""
-    render = sql.Relations.render
+    render = relations.Relations.render
 
     def shared(self, node, used):
         rendered = render(self, node, used)
         if not isinstance(node, Distinct) or rendered.unit_type is None:
             return rendered
-        names = ", ".join(f"r.{sql.quoted(field.name)}" for field in node.fields)
+        names = ", ".join(f"r.{relations.quoted(field.name)}" for field in node.fields)
         alone = f"SELECT DISTINCT ON ({names}) r.* FROM ({rendered.select.sql}) AS r ORDER BY r.u"
-        return replace(rendered, select=sql.closed(alone, rendered.select.columns))
+        return replace(rendered, select=relations.closed(alone, rendered.select.columns))
 
-    patch.setattr(sql.Relations, "render", shared)
+    patch.setattr(relations.Relations, "render", shared)
 
 
 def _by_unit(*words):

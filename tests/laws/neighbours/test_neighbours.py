@@ -18,7 +18,7 @@ from dither.privacy import Adjacency
 from dither.query.expressions.functions import FUNCTIONS
 from dither.query.kinds import Interval, Kind
 from dither.query.plan.plan import Function, JoinKind
-from dither.query.price.price import price
+from dither.query.price.noise import price
 from dither.query.schema import ColumnFacts, Schema, TableFacts
 from dither.query.sql import bind
 

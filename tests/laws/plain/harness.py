@@ -22,7 +22,7 @@ from dither.curator.price.pricing import bounded, searched
 from dither.engines import DuckDBEngine
 from dither.errors import Refused
 from dither.privacy import Adjacency
-from dither.query.price.price import QueryBudget, price
+from dither.query.price.noise import QueryBudget, price
 from dither.query.sql.queries import _bound
 
 from .questions import question

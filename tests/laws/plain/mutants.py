@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from dither.engines import cells, sql
+from dither.engines import bounding, relations
 from dither.engines.duckdb import engine as duckdb, functions as duckdb_functions
 from dither.query.aggregates import mean, quantile, sum as sums
 from dither.query.expressions import functions
@@ -67,7 +67,7 @@ def mean_off_by_a_step(patch):
 
 def missing_values_count(patch):
     """COUNT(x) counts rows where x is NULL."""
-    patch.setattr(cells._Part, "_count", property(lambda _: "count(*)"))
+    patch.setattr(bounding._Part, "_count", property(lambda _: "count(*)"))
 
 
 def nan_is_the_largest_number(patch):
@@ -99,23 +99,23 @@ def filter_lost(patch):
 
 def left_join_that_drops_rows(patch):
     """LEFT JOIN keeps matched rows only."""
-    join = sql.Relations._join
+    join = relations.Relations._join
 
     def inner(self, node, used):
         return join(self, replace(node, kind=JoinKind.INNER) if node.kind is JoinKind.LEFT else node, used)
 
-    patch.setattr(sql.Relations, "_join", inner)
+    patch.setattr(relations.Relations, "_join", inner)
 
 
 def rows_of_nobody(patch):
     """Rows without a unit count."""
-    scan = sql.Relations._scan
+    scan = relations.Relations._scan
 
     def kept(self, node, used):
         rendered = scan(self, node, used)
         return replace(rendered, select=replace(rendered.select, where=()))
 
-    patch.setattr(sql.Relations, "_scan", kept)
+    patch.setattr(relations.Relations, "_scan", kept)
 
 
 def window_in_the_other_direction(patch):

@@ -35,7 +35,7 @@ from dither.policy.policy import Policy
 from dither.privacy import Adjacency
 from dither.progress import Watch, part_of, unwatched
 from dither.query.kinds import Interval
-from dither.query.price.price import Priced
+from dither.query.price.noise import Priced
 
 # Of the time: the neighbour test until the first, then (where keys are discovered) which keys are shown until the
 # second, releases until the third, whole answers after that.

@@ -16,7 +16,7 @@ from dither.query.aggregates.base import Cell
 from dither.query.kinds import Column, columns
 from dither.query.measure.measures import Measured, Total
 from dither.query.plan.plan import BoundQuestion
-from dither.query.price.price import Priced
+from dither.query.price.noise import Priced
 
 
 @dataclass(frozen=True, slots=True)

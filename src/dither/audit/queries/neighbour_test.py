@@ -21,7 +21,7 @@ from dither.curator.price.pricing import Prepared
 from dither.privacy import Adjacency
 from dither.progress import Watch
 from dither.query.measure.measures import BinCounts, Measured, Measurement
-from dither.query.price.price import Priced
+from dither.query.price.noise import Priced
 from dither.query.schema import Schema
 
 NEIGHBOURS_OF_A_WORLD = 2

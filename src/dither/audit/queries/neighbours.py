@@ -30,7 +30,7 @@ from dither.query.aggregates.base import Cell
 from dither.query.kinds import Kind
 from dither.query.measure.measures import BinCounts, Measured
 from dither.query.plan.plan import Distinct, FilterRows, JoinRows, PerUnit, Project, Relation, Scan, Union, Window
-from dither.query.price.price import Priced, QueryBudget, price
+from dither.query.price.noise import Priced, QueryBudget, price
 from dither.query.schema import Schema
 from dither.query.sql import bind
 

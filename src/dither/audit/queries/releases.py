@@ -25,7 +25,7 @@ from dither.mechanisms.base import Floats
 from dither.query.kinds import Column, Kind
 from dither.query.measure.measures import BinCounts, Measured
 from dither.query.plan.plan import Key
-from dither.query.price.price import Priced
+from dither.query.price.noise import Priced
 
 # The score looks at so many groups, those that moved furthest; outputs have columns for some of these besides.
 MOST_SCORED = 64

@@ -24,7 +24,7 @@ from dither.query.arrow import TYPES
 from dither.query.kinds import Kind
 from dither.query.measure.measures import BinCounts, Measured
 from dither.query.plan.plan import Key
-from dither.query.price.price import Priced
+from dither.query.price.noise import Priced
 
 VERSION = 1
 METADATA = b"dither"

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dither.curator.answers.intervals import computed_ends, exact_columns
+from dither.curator.answers.computed_intervals import computed_ends, exact_columns
 from dither.curator.answers.release import Released
 from dither.curator.results import Bars
 from dither.engines.duckdb.released import compute
@@ -36,7 +36,7 @@ from dither.query.arrow import TYPES
 from dither.query.expressions.propagation import Numbers, Possible, everything, propagated
 from dither.query.kinds import Call, Column, Expression, Kind, Literal, columns, walk
 from dither.query.plan.plan import Output, Shape
-from dither.query.price.price import Priced
+from dither.query.price.noise import Priced
 
 ROW = "row"
 # No whole number that is released is larger, and doubles of this size are below 2⁶³.

@@ -22,7 +22,7 @@ from dither.curator.terms import Settled
 from dither.curator.who import Asker
 from dither.errors import InvalidParameter, Refused
 from dither.ledger import Account, Amount, Entry, EntryKind, Ledger
-from dither.ledger.base import canonical
+from dither.ledger.entry import canonical
 from dither.privacy import PrivacyLoss
 
 ANOTHER = "another analyst"

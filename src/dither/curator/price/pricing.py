@@ -20,7 +20,7 @@ from dither.curator.terms import Settled, Terms
 from dither.curator.who import Asker
 from dither.errors import Refused
 from dither.ledger import Currency, EntryKind, Ledger
-from dither.ledger.base import canonical
+from dither.ledger.entry import canonical
 from dither.mechanisms.partition_selection import GivenAwayLoss
 from dither.policy.policy import Policy
 from dither.policy.settings import LARGEST_EPSILON, SMALLEST_DELTA
@@ -29,7 +29,7 @@ from dither.query.kinds import Column, Expression, Interval, Kind, columns
 from dither.query.measure.grids import holds_bounds
 from dither.query.plan.canonical import canonical_aggregation
 from dither.query.plan.plan import Aggregate, Aggregation, BoundQuestion, Shape
-from dither.query.price.price import BudgetKind, Priced, QueryBudget, price, price_for_error
+from dither.query.price.noise import BudgetKind, Priced, QueryBudget, price, price_for_error
 from dither.query.refusals import limited
 from dither.query.schema import ColumnFacts, Schema
 from dither.query.sql import bind, bind_with_form

@@ -12,7 +12,7 @@ from dither.curator.results import Answer, Cost
 
 if TYPE_CHECKING:
     from dither.query.plan.plan import Shape
-    from dither.query.price.price import Priced
+    from dither.query.price.noise import Priced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from dither.policy.policy import Policy
 from dither.privacy import PrivacyLoss
 from dither.query.kinds import Column, columns
 from dither.query.plan.plan import Aggregation, BoundQuestion, Function
-from dither.query.price.price import Priced
+from dither.query.price.noise import Priced
 from dither.query.sql.grouping import one_row_each
 
 Approved: TypeAlias = Callable[[str, str], bool]

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from dither.engines.duckdb.functions import DUCKDB
 from dither.engines.reference.functions import evaluate
-from dither.engines.sql import INT64_HIGH, INT64_LOW, Dialect
+from dither.engines.relations import INT64_HIGH, INT64_LOW, Dialect
 from dither.errors import SourceError
 from dither.query.kinds import Call, Column, Expression, Kind, Literal, Value
 

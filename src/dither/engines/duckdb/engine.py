@@ -27,12 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dither.engines.base import SHORTEST_SALT, EngineBroken, EngineFailure
-from dither.engines.cells import KEPT, LARGEST_CELL, CellsSql, Sampling, Steps
+from dither.engines.bounding import KEPT, LARGEST_CELL, CellsSql, Sampling, Steps
 from dither.engines.duckdb.behaviour import expect_behaviour
 from dither.engines.duckdb.functions import DUCKDB, rank
 from dither.engines.duckdb.rows import rows_sql
 from dither.engines.duckdb.sources import Opened, Origin, fingerprint, open_sources, state_of
-from dither.engines.sql import UNIT, Relations, TableSource
+from dither.engines.relations import UNIT, Relations, TableSource
 from dither.errors import InvalidParameter, SourceError
 from dither.query.arrow import TYPES
 from dither.query.intake import Intake, TableReport

@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from dither.engines.sql import Dialect, Template, common_kind, literal_argument
+from dither.engines.relations import Dialect, Template, common_kind, literal_argument
 from dither.errors import InvalidParameter
 from dither.query.kinds import LONGEST_TEXT, Call, Kind
 from dither.query.plan.plan import Gridded

@@ -23,7 +23,7 @@ from dither.engines.duckdb.functions import DUCKDB
 from dither.engines.duckdb.spellings import missing, read_id, read_text
 from dither.engines.files.copies import Copies, Held, key_of, looked_at, versions
 from dither.engines.files.strict_csv import LONGEST_RECORD, MOST_FAULTS, Checked, Head, check_csv, head_of
-from dither.engines.sql import TableSource, quoted, text_literal
+from dither.engines.relations import TableSource, quoted, text_literal
 from dither.errors import SourceError
 from dither.query.intake import Intake, Left, TableReport
 from dither.query.kinds import Kind

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dither.engines.duckdb.connections import keep_from_children
 from dither.engines.duckdb.functions import DUCKDB
-from dither.engines.sql import quoted
+from dither.engines.relations import quoted
 from dither.query.kinds import Expression
 from dither.query.plan.plan import Ordering
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dither.engines.cells import salt_number
-from dither.engines.sql import UNIT, Dialect, TableSource, quoted
+from dither.engines.bounding import salt_number
+from dither.engines.relations import UNIT, Dialect, TableSource, quoted
 from dither.errors import InvalidParameter
 from dither.numeric import positive_int
 from dither.query.schema import TableFacts

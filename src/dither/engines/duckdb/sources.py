@@ -25,7 +25,7 @@ from dither.engines.duckdb.functions import DUCKDB, FIRST_DAY, FIRST_MOMENT, LAS
 from dither.engines.duckdb.intake import CHANGED, TableReader, is_csv, key_of_table, key_of_version, look_at, reader_of
 from dither.engines.duckdb.spellings import id_of, read_text
 from dither.engines.files.copies import Accepted, AcceptedRecord, Copies
-from dither.engines.sql import TableSource, quoted, text_literal
+from dither.engines.relations import TableSource, quoted, text_literal
 from dither.errors import SourceError
 from dither.query.intake import Intake, TableReport, expect_acceptable
 from dither.query.kinds import Kind

@@ -10,7 +10,7 @@ owner. Questions of analysts have fewer forms (``duckdb_functions.parsed``), whi
 from __future__ import annotations
 
 from dither.engines.duckdb.functions import DOUBLE_TEXT, FIRST_MOMENT, LAST_MOMENT, parsed
-from dither.engines.sql import text_literal
+from dither.engines.relations import text_literal
 from dither.query.kinds import Kind
 
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})"

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from dither.errors import LedgerCorrupt
-from dither.ledger.base import canonical, digest
+from dither.ledger.entry import canonical, digest
 from dither.ledger.store import schema
 from dither.ledger.store.rows import AccountRow, QuestionRow
 

@@ -11,7 +11,7 @@ import sqlite3
 
 from dither.errors import LedgerMismatch
 from dither.ledger.amount import Units, units_to_json
-from dither.ledger.base import EntryKind, Opening
+from dither.ledger.entry import EntryKind, Opening
 from dither.ledger.head import HeadMark
 from dither.ledger.log import format1
 from dither.ledger.log.replay import Replay, booked_to_json, expect_sound, replayed

@@ -31,12 +31,10 @@ from dither.errors import (
     LedgerUncertain,
 )
 from dither.ledger.amount import Account, Currency, Limit, Sum, Units, expect_counts, with_further_tables
-from dither.ledger.base import (
-    GIVEN_UP,
-    PATIENCE,
+from dither.ledger.base import GIVEN_UP, PATIENCE, Ledger
+from dither.ledger.entry import (
     Balance,
     Entry,
-    Ledger,
     Receipt,
     Reservation,
     Verified,

@@ -21,7 +21,7 @@ from typing import Any
 
 from dither.errors import LedgerCorrupt
 from dither.ledger.amount import NOTHING, Account, Amount, Currency, Limit, expect_counts
-from dither.ledger.base import Balance, canonical
+from dither.ledger.entry import Balance, canonical
 
 ACCOUNT_COLUMNS = (
     "path", "place", "main_limit", "delta_limit", "other_limits", "count_limits", "restated", "first_delta",

@@ -24,7 +24,7 @@ from dither.ledger.amount import (
     units_to_json,
     with_further_tables,
 )
-from dither.ledger.base import (
+from dither.ledger.entry import (
     GENESIS,
     Balance,
     Entry,

@@ -20,7 +20,7 @@ from dither.privacy import Adjacency, PrivacyLoss, Sensitivity, ZcdpLoss
 from dither.query.kinds import Call, Expression, Interval, Kind, Literal
 from dither.query.measure.measures import MARGIN, Bins, Measured, Measurement, expect_scale, short_up, sqrt_up
 from dither.query.plan.plan import Gridded, Relation
-from dither.query.price.price import QueryBudget
+from dither.query.price.noise import QueryBudget
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 

@@ -18,8 +18,9 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from dither.curator import OWNER, Curator, Request as OwnerRequest
 from dither.drawings.meters import meter
-from dither.drawings.texts import cell, number, percent
+from dither.drawings.texts import cell, number
 from dither.errors import InvalidParameter
+from dither.numeric.rounding import percent
 from dither.server.auth.identity import Identity, Scope, WebSession
 from dither.server.http.door import access_of, known, service_of
 from dither.server.problems import ServerProblem, problem_of

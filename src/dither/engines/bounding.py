@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from dither.engines.sql import UNIT, Dialect, Relations, Select, closed, names_in
+from dither.engines.relations import UNIT, Dialect, Relations, Select, closed, names_in
 from dither.errors import InvalidParameter
 from dither.query.kinds import Expression, Kind
 from dither.query.measure.measures import Cap, Measurement, Total
