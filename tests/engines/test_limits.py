@@ -166,3 +166,28 @@ def test_many_units_with_a_large_bound_need_little_memory(tmp_path):
     question = measure(scan(ORDERS), rows=100_000, distinct=(DistinctValues(expression=AMOUNT),))
     with DuckDBEngine.open(path, schema(ORDERS), memory_limit="200MiB", threads=1) as engine:
         assert engine.run(question, salt=SALT).distinct[0].tolist() == [1]
+
+
+# ------------------------------------------------------------------ what DuckDB keeps of queries that have ended
+
+# in DuckDB's source: a list is looked at with every 4,096th note, and cleaned from 32,768 on
+MOST_NOTES = 32_768 + 4_096
+
+
+def test_what_is_noted_of_ended_queries_has_a_bound(tables):
+    """DuckDB notes the blocks of memory that a query used, in several lists; none of them grows for ever."""
+    with tables[300]._cursor() as cursor:
+        if not cursor.execute("FROM duckdb_functions() WHERE function_name = 'duckdb_eviction_queues'").fetchall():
+            pytest.skip("this version of DuckDB doesn't tell")
+        counts = "SELECT approximate_size, total_insertions FROM duckdb_eviction_queues()"
+        # each sort by another window notes hundreds of blocks
+        windows = ", ".join(f"count(*) OVER (PARTITION BY i % {n})" for n in (400, 97, 96))
+        longest = noted = 0
+        while noted < 2 * MOST_NOTES:
+            before = noted
+            for _ in range(10):
+                cursor.execute(f"SELECT {windows} FROM range(1200) AS t(i)").fetchnumpy()
+            found = cursor.execute(counts).fetchall()
+            longest, noted = max(longest, *(size for size, _ in found)), max(all_of for _, all_of in found)
+            assert noted > before
+    assert 4_096 < longest <= MOST_NOTES

@@ -26,13 +26,17 @@ def bench():
 def grown(mib, *, jump=0.0, minutes=30):
     """Samples of a server that grows by so much for 100,000 requests, each second, at a hundred a second."""
     return [
-        {"seconds": float(i), "requests": 100.0 * i, "rss": 300 + mib * i / 1000 + jump * (i % 7), "uss": 200.0}
+        {"seconds": float(i), "requests": 100.0 * i, "rss": 300 + mib * i / 1000 + jump * (i % 7), "anonymous": 200.0}
         for i in range(60 * minutes)
     ]
 
 
 def found(bench, samples, unexpected=()):
-    return {"unexpected": dict(unexpected), "rss": bench.slope(samples, "rss"), "uss": bench.slope(samples, "uss")}
+    return {
+        "unexpected": dict(unexpected),
+        "rss": bench.slope(samples, "rss"),
+        "anonymous": bench.slope(samples, "anonymous"),
+    }
 
 
 @pytest.mark.parametrize(("mib", "fault"), [(0.0, False), (0.9, False), (1.1, True), (5.0, True), (-3.0, False)])
