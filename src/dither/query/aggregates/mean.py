@@ -26,10 +26,10 @@ from dither.query.aggregates.base import (
     Recipe,
     Written,
     bounded_numbers,
-    short,
     the_one,
     total_of,
 )
+from dither.query.aggregates.predicted import PerRow
 from dither.query.aggregates.spread import Floats, Noise, half_width, quantile_of_difference, reach_in_squares, widest
 from dither.query.kinds import Expression, Interval
 from dither.query.measure.grids import bounds_of, centred_grid
@@ -135,10 +135,9 @@ class Mean(OverCount):
         top = float(max(self.high - self.x.centre, self.x.centre - self.low) / self.x.step)
         return float(self.x.step) * widest(numerator, denominator, top, confidence)
 
-    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[None, str]:
+    def error(self, by: Mechanisms, confidence: Fraction) -> PerRow:
         """Known up to the number of rows."""
-        half = self.furthest(by.noise[self.x.cell], by.noise[self.count], confidence)
-        return None, f"±({short(half)} / rows in the group)"
+        return PerRow(over_rows=self.furthest(by.noise[self.x.cell], by.noise[self.count], confidence))
 
 
 def _on_scale(recipe: Mean, steps: Floats) -> Floats:
@@ -222,9 +221,9 @@ class Ends(Recipe):
         few = above + below <= self._reach(noisy.noise, confidence, 0.5) * 2 + self.size
         return found.low.to_numpy(), found.high.to_numpy(), few
 
-    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[None, str]:
+    def error(self, by: Mechanisms, confidence: Fraction) -> PerRow:
         """Known up to the number of rows: the noise weighs most where the mean is at an end of the bounds."""
-        return None, f"±({short(float(self.step) * self._reach(by.noise, confidence, 0.0))} / rows in the group)"
+        return PerRow(over_rows=float(self.step) * self._reach(by.noise, confidence, 0.0))
 
     def _sums(self, noisy: Noisy) -> tuple[Floats, Floats]:
         return noisy.cells[self.above].astype(np.float64), noisy.cells[self.below].astype(np.float64)
