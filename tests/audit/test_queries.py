@@ -29,9 +29,9 @@ from dither.mechanisms import GaussianLoss
 from dither.mechanisms.randomized_response import RandomizedResponse
 from dither.policy import Policy
 from dither.privacy import Adjacency, ApproximateLoss, PureLoss
+from dither.query.aggregates import catalogue
 from dither.query.kinds import Kind
 from dither.query.measure.measures import BinCounts, Measured
-from dither.query.price import price as price_module
 from dither.query.price.price import QueryBudget, price
 from dither.query.sql import bind
 
@@ -153,7 +153,7 @@ def test_without_an_epsilon_it_is_the_default_or_the_most_that_a_question_may_co
 
 def halved_reach(patch):
     """The price believes that a unit moves half as far as it can."""
-    whole = price_module.reach_of
+    whole = catalogue.reach_of
 
     def half(low, high, span, adjacency):
         found = whole(low, high, span, adjacency)
@@ -161,7 +161,7 @@ def halved_reach(patch):
             found, l1=found.l1 // 2, l2_squared=found.l2_squared // 4, per_group=Fraction(found.per_group, 2)
         )
 
-    patch.setattr(price_module, "reach_of", half)
+    patch.setattr(catalogue, "reach_of", half)
 
 
 def no_cap(patch):

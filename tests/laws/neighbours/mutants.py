@@ -12,9 +12,9 @@ from dither.engines.duckdb import (
     sources as duckdb_sources,
 )
 from dither.privacy import Adjacency
+from dither.query.aggregates import catalogue
 from dither.query.kinds import Kind
 from dither.query.plan.plan import Distinct, Inner
-from dither.query.price import price
 from dither.query.sql import joins
 
 _DUCKDB = duckdb_functions.DUCKDB
@@ -128,12 +128,12 @@ def float_sums(patch):
 
 def reach_of_the_other_adjacency(patch):
     """A replacement is priced as if a unit only came or went."""
-    reach = price.reach_of
 
-    def smaller(low, high, span, adjacency):
-        return replace(reach(low, high, span, Adjacency.ADD_REMOVE), adjacency=adjacency)
+    def smaller(reach):
+        return lambda *of: replace(reach(*of[:-1], Adjacency.ADD_REMOVE), adjacency=of[-1])
 
-    patch.setattr(price, "reach_of", smaller)
+    for name in ("reach_of", "basis_reach"):
+        patch.setattr(catalogue, name, smaller(getattr(catalogue, name)))
 
 
 def statistics_without_nan(patch):
