@@ -29,6 +29,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import dither
+from support import audit_time
 from support.cpu import CpuByFolder
 from support.sizes import NIGHTLY
 
@@ -203,6 +204,12 @@ def audits_by_processor_time(monkeypatch):
     wall, used = time.perf_counter(), time.process_time()
     monkeypatch.setattr(bound, "cores", lambda: 1)
     monkeypatch.setattr(clock, "now", lambda: max(time.process_time() - used, (time.perf_counter() - wall) / 20))
+
+
+@pytest.fixture
+def counted_time(monkeypatch):
+    """Audits find what they find within their budget on every machine: each draw has its price in time."""
+    return audit_time.count(monkeypatch)
 
 
 @pytest.fixture

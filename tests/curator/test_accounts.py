@@ -178,7 +178,7 @@ def test_a_receipt_tells_nothing_about_the_ledger(opened):
     made = opened()
     receipts = [made.curator.sql(counting(n), epsilon="1/2", analyst="ana").receipt for n in range(2)]
     fields = {field.name for field in dataclasses.fields(PublicReceipt)}
-    assert fields == {"number", "at", "account", "amount", "loss"}
+    assert fields == {"number", "at", "account", "amount", "amount_in_words", "loss"}
     assert receipts[0].account == "shop/ana"
     assert receipts[0].number != receipts[1].number
     assert receipts[0].amount == receipts[1].amount == made.ledger.find(

@@ -138,9 +138,9 @@ def test_releases_follow_the_law():
 
     right = TruncatedThreshold(3, 12)
     for n in (1, 8, 20, 40):
-        assert p_value(right, n, 100_000, right.law(n), SYSTEM) > ALPHA
+        assert p_value(right, n, 150_000, right.law(n), SYSTEM) > ALPHA
     wrong = TruncatedThreshold(Fraction(57, 20), 12)
-    assert p_value(wrong, 40, 100_000, right.law(40), SYSTEM) < ALPHA
+    assert p_value(wrong, 40, 150_000, right.law(40), SYSTEM) < ALPHA
 
 
 def test_nothing_of_hidden_keys_is_told_and_the_noise_has_an_end():

@@ -19,7 +19,7 @@ from dither.mechanisms import GaussianThreshold, PartitionSelection
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import Noisy
 from dither.query.kinds import Column, Facts, Interval, Kind
-from dither.query.measure.measures import BinCounts, Measured
+from dither.query.measure.measures import BinCounts, Measured, WeightedTotals
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
 from dither.query.price.key_selection import _ladder
 from dither.query.price.noise import QueryBudget, price
@@ -156,20 +156,22 @@ def test_errors_are_as_predicted(function, kind):
                 assert not (enough and no_more)
 
 
+@pytest.mark.parametrize("others", [(), (Function.SUM,)], ids=["from_both_ends", "sum_over_count"])
 @pytest.mark.parametrize("budget", [pure("1/5"), zcdp("1/500")], ids=["pure", "zcdp"])
-def test_the_error_of_an_average_is_as_predicted_at_the_end_of_its_bounds(budget):
-    # predicted as "±(e / rows in the group)"; all values are 100, where one noise weighs most; catches 10 %
-    trials, rows = 200_000, 10_000
-    question = priced(Function.AVG, budget=budget)
-    recipe, half = question.lowered.recipes[0], question.errors()[0].text
-    assert half.endswith(" / rows in the group)")
-    exact = {recipe.above: rows * recipe.size, recipe.below: 0}
-    assert recipe.step * (recipe.first + recipe.size) == 100
+def test_the_error_of_an_average_is_as_predicted_at_the_end_of_its_bounds(budget, others):
+    # all values are 100, where a count weighs most; catches 10 %
+    trials = 200_000
+    question = priced(Function.AVG, *others, budget=budget)
+    recipe, half = question.lowered.recipes[0], question.errors()[0].at(1)
     for wrong, fine in ((F(1), True), (F(11, 10), False), (F(9, 10), False)):
-        drawn = {c: type(n)(n.scale * wrong).release(np.full(trials, exact[c])) for c, n in enumerate(question.noise)}
-        # (1 − t)·U − t·V for the true share t = 1
-        off = float(recipe.step) * drawn[recipe.below]
-        inside = int((np.abs(off) <= float(half[2:].split(" ")[0].replace(",", ""))).sum())
+        drawn = [type(n)(n.scale * wrong).release(np.zeros(trials, dtype=np.int64)) for n in question.noise]
+        # what the noise adds to the sum of (x − mean) over the rows, to first order
+        if others:
+            top = recipe.high - recipe.x.centre
+            off = drawn[recipe.x.cell] * float(recipe.x.step) - float(top) * drawn[recipe.count]
+        else:
+            off = drawn[recipe.below] * float(recipe.step)
+        inside = int((np.abs(off) <= half).sum())
         # half steps of the count and three digits of the text make it a little wider: 0.7 % of coverage at most
         enough = stats.binom.cdf(inside, trials, 0.95) > 1e-9
         no_more = stats.binom.sf(inside - 1, trials, 0.957) > 1e-9
@@ -179,10 +181,12 @@ def test_the_error_of_an_average_is_as_predicted_at_the_end_of_its_bounds(budget
 # ---------------------------------------------------------------------------------------------- intervals
 
 
-def grid_sum(total, table):
-    """The exact total of a table at row level, in whole numbers."""
+def exact_cell(exact, table):
+    """A cell of a table at row level, in whole numbers."""
+    if isinstance(exact, WeightedTotals):
+        return sum(weight * exact_cell(total, table) for total, weight in exact.parts)
     product = np.ones(len(table["c0"]), dtype=np.int64)
-    for g in total.factors:
+    for g in exact.factors:
         places = np.rint(table[g.expression.name] / float(g.step)).astype(np.int64)
         product *= np.clip(places, g.low, g.high) - g.offset
     return int(product.sum())
@@ -215,12 +219,9 @@ def covered(function, budget, size, *, trials=100_000, wrong=F(1), confidence=F(
     question = priced(function, budget=budget)
     table = table_of(size)
     cells = []
-    measured = Measured(
-        keys=pa.table({}), size=1, totals=tuple(np.array([grid_sum(t, table)]) for t in question.measurement.totals)
-    )
     for cell, noise in zip(question.lowered.cells, question.noise, strict=True):
-        (exact,) = question.measurement.numbers(cell.exact, measured)
-        cells.append(type(noise)(noise.scale * wrong).release(np.full(trials, exact)))
+        drawn = type(noise)(noise.scale * wrong).release(np.full(trials, exact_cell(cell.exact, table)))
+        cells.append(drawn)
     noisy = Noisy(size=trials, cells=cells, noise=question.noise, choices=())
     found = question.lowered.recipes[0].estimate(noisy, confidence)
     truth = truth_of(function, table)

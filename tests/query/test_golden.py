@@ -82,7 +82,7 @@ def _found(text, schema):
             found[kind] = [refusal.code, str(refusal)]
         else:
             found["recipes"] = [to_json(recipe) for recipe in priced.lowered.recipes]
-            found[kind] = [[error.text, error.mechanism] for error in priced.errors()]
+            found[kind] = [[str(e), by] for e, by in zip(priced.errors(), priced.mechanisms, strict=True)]
     return found
 
 

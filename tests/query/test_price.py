@@ -333,21 +333,20 @@ def test_budgets_are_checked():
 def test_errors_in_words():
     asked = [ask(f, *a, quantile=F(1, 2) if f is Function.QUANTILE else None) for f, a in ARGUMENTS.items()]
     for budget in (pure(5), zcdp(1)):
-        errors = price(aggregation(*asked), budget, ADD).errors()
-        by_function = dict(zip(ARGUMENTS, errors, strict=True))
+        priced = price(aggregation(*asked), budget, ADD)
+        by_function = dict(zip(ARGUMENTS, priced.errors(), strict=True))
         for function in (Function.COUNT, Function.COUNT_UNITS, Function.COUNT_DISTINCT, Function.SUM):
-            assert by_function[function].text == f"±{by_function[function].half_width:.0f}"
-        assert all(e.half_width is None for f, e in by_function.items() if "±(" in e.text or "ranks" in e.text)
-        assert by_function[Function.AVG].text.endswith(" / rows in the group)")
-        assert by_function[Function.QUANTILE].text.endswith(" ranks")
-        assert all(e.mechanism for e in errors)
+            assert str(by_function[function]) == f"±{by_function[function].half_width:.0f}"
+        assert all(e.half_width is None for e in by_function.values() if "±(" in str(e) or "ranks" in str(e))
+        assert str(by_function[Function.AVG]).endswith(" / rows in the group)")
+        assert str(by_function[Function.QUANTILE]).endswith(" ranks")
+        assert all(priced.mechanisms)
 
 
 def test_the_error_of_a_sum_is_in_its_own_units():
     priced = price(aggregation(ask(Function.SUM, X)), pure(1), ADD)
     (error,) = priced.errors(F(9, 10))
     assert error.half_width == pytest.approx(100 * math.log(10), rel=1e-3)
-    assert error.confidence == F(9, 10)
 
 
 @pytest.mark.parametrize("kind", ["pure", "zcdp"])

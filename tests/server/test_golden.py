@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from dither.curator import Answer, Bars, Cost, PublicReceipt
-from dither.ledger import Amount
+from dither.ledger import Amount, Currency
 from dither.privacy import PureLoss
 from dither.server.app import make_app
 from dither.server.http.formats import Answers, MediaType
@@ -145,6 +145,7 @@ def test_an_answer_of_every_type_in_every_format():
             at="2026-01-01T00:00:00Z",
             account="shop/ana",
             amount=Amount(333333333334, 7),
+            amount_in_words=Amount(333333333334, 7).in_words(Currency.ZCDP),
             loss=PureLoss("1/3"),
         ),
         cost=Cost(epsilon=0.1, delta=1e-8, charged=True, left="much"),

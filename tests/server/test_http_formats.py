@@ -80,7 +80,7 @@ def test_what_is_kept_is_the_same_and_the_cost_is_fresh():
 
 def test_another_answer_with_the_same_table_is_encoded_anew():
     first, loss = answer_of([1, 2]), PureLoss(1)
-    receipt = PublicReceipt(number="ab12", at="", account="shop/ana", amount=Amount(1, 0), loss=loss)
+    receipt = PublicReceipt(number="ab12", at="", account="a", amount=Amount(1), amount_in_words="little", loss=loss)
     for change in ({"confidence": 0.5}, {"notes": ("found",)}, {"bars": {}}, {"receipt": receipt}):
         writer, other = Answers(), dataclasses.replace(first, **change)
         body_of(writer, first)

@@ -4,6 +4,7 @@ import csv
 import datetime as dt
 import gc
 import io
+import itertools
 import json
 import math
 import tracemalloc
@@ -17,7 +18,7 @@ from hypothesis import given, settings, strategies as st
 
 from dither.curator import Answer, Bars, BudgetLine, Cost, PublicReceipt
 from dither.errors import InvalidParameter
-from dither.ledger import Amount
+from dither.ledger import Amount, Currency
 from dither.numeric import as_fraction
 from dither.policy import Policy
 from dither.privacy import PureLoss
@@ -37,14 +38,19 @@ COLUMNS = {
 }
 
 
-def answer_of(table, bars=None, *, delta=0.0, receipt=True, notes=()):
-    loss = PureLoss("1/3")
+def answer_of(table, bars=None, *, delta=0.0, receipt=True, notes=(), currency=Currency.PURE):
+    amount = Amount(333333333334, 7)
     return Answer(
         table=table,
         bars=bars or {},
         confidence=0.95,
         receipt=PublicReceipt(
-            number="ab12", at="2026-01-01T00:00:00Z", account="shop/ana", amount=Amount(333333333334, 7), loss=loss
+            number="ab12",
+            at="2026-01-01T00:00:00Z",
+            account="shop/ana",
+            amount=amount,
+            amount_in_words=amount.in_words(currency),
+            loss=PureLoss("1/3"),
         )
         if receipt
         else None,
@@ -124,10 +130,10 @@ def test_whole_numbers_beyond_doubles_stay_whole():
 
 def test_a_receipt_says_its_amount_in_the_currency_of_its_ledger():
     table = pa.table({"n": [1]})
-    assert answer_form(answer_of(table))["receipt"]["amount_in_words"] == "ε = 0.333333333334"
-    words = answer_form(answer_of(table, delta=1e-8))["receipt"]["amount_in_words"]
-    assert words == "ρ = 0.333333333334, δ = 0.000000000000000007"
-    assert answer_form(answer_of(table))["receipt"]["loss"] == PureLoss("1/3").to_json()
+    words = {Currency.PURE: "ε = 0.333333333334", Currency.ZCDP: "ρ = 0.333333333334, δ = 0.000000000000000007"}
+    for currency, delta in itertools.product(Currency, (0.0, 1e-8)):
+        form = answer_form(answer_of(table, delta=delta, currency=currency))["receipt"]
+        assert (form["amount_in_words"], form["loss"]) == (words[currency], PureLoss("1/3").to_json())
 
 
 def test_csv_has_intervals_beside_their_columns():

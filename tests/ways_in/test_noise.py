@@ -88,7 +88,7 @@ def test_c21_the_scale_of_noise_is_public(shop, make, sql):
         priced = one.curator.price(sql, epsilon=1).priced
         one.curator.sql(sql, epsilon=1)
         assert one.engine.seen[0][0] == priced.measurement
-        seen.append((priced.noise, priced.choosers, priced.loss.to_json(), [e.text for e in priced.errors()]))
+        seen.append((priced.noise, priced.choosers, priced.loss.to_json(), priced.errors()))
     assert seen[0] == seen[1] == seen[2]
 
 

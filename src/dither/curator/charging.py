@@ -159,7 +159,7 @@ class Exchange:
         """What the ledger adds up for a question, said so that its δ isn't taken for the δ of the question."""
         if self.currency is Currency.PURE:
             return f"charged as {amount.in_words(self.currency)}"
-        main = Amount(amount.main).in_words(self.currency).partition(",")[0]
+        main = amount.main_in_words(self.currency)
         keys = Fraction(amount.delta, DELTA_UNITS)
         return f"charged as {main}" + (f", and δ = {float(keys):.2g} for discovering keys" if keys else "")
 

@@ -146,7 +146,7 @@ class AnalystView:
             table=table,
             bars=bars,
             confidence=float(confidence),
-            receipt=PublicReceipt.of(reservation.receipt),
+            receipt=PublicReceipt.of(reservation.receipt, vault.ledger.currency),
             cost=Cost(
                 epsilon=prepared.epsilon,
                 delta=prepared.delta,

@@ -82,16 +82,18 @@ class PublicReceipt:
     at: str
     account: str
     amount: Amount
+    amount_in_words: str
     loss: PrivacyLoss
 
     @classmethod
-    def of(cls, receipt: Receipt) -> PublicReceipt:
-        """What an analyst gets of the ledger's receipt."""
+    def of(cls, receipt: Receipt, currency: Currency) -> PublicReceipt:
+        """What an analyst gets of the receipt of a ledger that is kept in this currency."""
         return cls(
             number=receipt.number,
             at=receipt.at,
             account=str(receipt.account),
             amount=receipt.amount,
+            amount_in_words=receipt.amount.in_words(currency),
             loss=receipt.loss,
         )
 

@@ -226,8 +226,12 @@ class Amount:
             >>> Amount(1_500_000_000_000, 1_000_000_000).in_words(Currency.ZCDP)
             'ρ = 1.5, δ = 0.000000001'
         """
-        main = f"{currency.symbol} = {_decimal(self.main, 12)}"
+        main = self.main_in_words(currency)
         return main if currency is Currency.PURE else f"{main}, δ = {_decimal(self.delta, 18)}"
+
+    def main_in_words(self, currency: Currency) -> str:
+        """The same without δ."""
+        return f"{currency.symbol} = {_decimal(self.main, 12)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,8 @@ from dither.curator.answers.computed_intervals import computed_ends, exact_colum
 from dither.curator.answers.release import Released
 from dither.curator.results import Bars
 from dither.engines.duckdb.released import compute
-from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Ints, Noisy, PredictedError, Recipe, is_aggregate
+from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Ints, Noisy, Recipe, is_aggregate
+from dither.query.aggregates.predicted import Prediction
 from dither.query.arrow import TYPES
 from dither.query.expressions.propagation import Numbers, Possible, everything, propagated
 from dither.query.kinds import Call, Column, Expression, Kind, Literal, columns, walk
@@ -49,7 +50,7 @@ COMPUTED, NO_INTERVAL = "from the intervals of its parts", "computed from noisy 
 
 
 def shape(
-    released: Released, wanted: Shape, errors: Sequence[PredictedError], confidence: Fraction
+    released: Released, wanted: Shape, errors: Sequence[Prediction], confidence: Fraction
 ) -> tuple[pa.Table, dict[str, Bars]]:
     """The answer's table, and the bars of its noisy columns."""
     rows = _shown(_base(released), wanted, confidence)
@@ -65,7 +66,7 @@ def shape(
 
 
 def alone(
-    released: Released, wanted: Shape, errors: Sequence[PredictedError], confidence: Fraction
+    released: Released, wanted: Shape, errors: Sequence[Prediction], confidence: Fraction
 ) -> tuple[pa.Table, dict[str, Bars]]:
     """As ``shape``, where each row is an answer by itself, as in a simulation: none is chosen among the others."""
     if wanted != Shape(outputs=wanted.outputs):
@@ -331,7 +332,7 @@ def _bars(
     output: Output,
     column: pa.ChunkedArray[Any],
     shown: _Base,
-    errors: Sequence[PredictedError],
+    errors: Sequence[Prediction],
     confidence: Fraction,
 ) -> Bars | None:
     expression = output.expression
@@ -340,7 +341,7 @@ def _bars(
         return None
     chosen = any(shown.recipes[index].choices for index in used)
     if isinstance(expression, Column):
-        text = errors[used[0]].text
+        text = str(errors[used[0]])
         if chosen:
             return Bars(low=None, high=None, text=text)
         ends = shown.recipes[used[0]].estimate(shown.noisy, confidence)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,18 +11,23 @@ from dither.brief import brief
 from dither.curator.results import Answer, Cost
 
 if TYPE_CHECKING:
+    from dither.query.aggregates.predicted import Prediction
     from dither.query.plan.plan import Shape
     from dither.query.price.noise import Priced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotedColumn:
-    """A column of the answer and the error it would have; keys have none."""
+    """A column of the answer and the error it would have; keys have none.
+
+    ``error`` says for people what ``predicted`` is, which a client at a distance isn't sent.
+    """
 
     name: str
     error: str
     half_width: float | None
     mechanism: str
+    predicted: Prediction | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

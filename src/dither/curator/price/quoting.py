@@ -16,6 +16,7 @@ from dither.errors import Refused
 from dither.ledger import Amount, Currency, Ledger, Limit
 from dither.policy.policy import Policy
 from dither.privacy import PrivacyLoss
+from dither.query.aggregates.predicted import Unknown
 from dither.query.kinds import Column, columns
 from dither.query.plan.plan import Aggregation, BoundQuestion, Function
 from dither.query.price.noise import Priced
@@ -88,32 +89,12 @@ class Quoting:
 
     def quote(self, prepared: Prepared) -> Quote:
         """A price in words, with what is left now; reads the ledger, and no data."""
-        question, priced, waiting, who = prepared.question, prepared.priced, prepared.searched, prepared.who
+        question, priced, who = prepared.question, prepared.priced, prepared.who
         amount = Amount.of(prepared.loss, self._exchange.currency)
-        errors = priced.errors(prepared.terms.confidence)
-        quoted = []
-        for output in question.shape.outputs:
-            used = aggregates_of(columns(output.expression))
-            plain = isinstance(output.expression, Column) and "." not in output.expression.name
-            if not used:
-                quoted.append(QuotedColumn(name=output.name, error="", half_width=None, mechanism=""))
-            elif plain and not waiting:
-                error = errors[used[0]]
-                quoted.append(
-                    QuotedColumn(
-                        name=output.name, error=error.text, half_width=error.half_width, mechanism=error.mechanism
-                    )
-                )
-            else:
-                why = "computed from the noisy values"
-                if isinstance(output.expression, Column):
-                    why = "known once bounds are found" if plain else "the end of an interval"
-                mechanism = ", ".join(dict.fromkeys(errors[i].mechanism for i in used))
-                quoted.append(QuotedColumn(name=output.name, error=why, half_width=None, mechanism=mechanism))
         aggregation = question.aggregation
         free = self._ledger.paid(prepared.key, who.account)
         room = self._accounts.room(amount, who)
-        notes = tuple(f"bounds of {table}.{column} are searched for first" for table, column in waiting)
+        notes = tuple(f"bounds of {table}.{column} are searched for first" for table, column in prepared.searched)
         return Quote(
             epsilon=prepared.epsilon,
             delta=prepared.delta,
@@ -124,7 +105,7 @@ class Quoting:
             left=self._accounts.left(who),
             groups=_groups_in_words(aggregation, priced),
             unit=self._unit(aggregation),
-            columns=tuple(quoted),
+            columns=_quoted(prepared),
             confidence=float(prepared.terms.confidence),
             notes=(*notes, *self.notes(question)),
             key=prepared.key,
@@ -163,6 +144,34 @@ class Quoting:
         tables = [self.policy.schema.tables[name] for name in aggregation.tables]
         names = ", ".join(table.name for table in tables)
         return f"{self._who(aggregation)} of {names}, against {self.policy.schema.adjacency.sentence}"
+
+
+def _quoted(prepared: Prepared) -> tuple[QuotedColumn, ...]:
+    """The columns of the answer, with the errors to expect."""
+    errors, mechanisms = prepared.priced.errors(prepared.terms.confidence), prepared.priced.mechanisms
+    quoted = []
+    for output in prepared.question.shape.outputs:
+        used = aggregates_of(columns(output.expression))
+        if not used:
+            quoted.append(QuotedColumn(name=output.name, error="", half_width=None, mechanism=""))
+            continue
+        error = errors[used[0]]
+        if not isinstance(output.expression, Column):
+            error = Unknown("computed from the noisy values")
+        elif "." in output.expression.name:
+            error = Unknown("the end of an interval")
+        elif prepared.searched:
+            error = Unknown("known once bounds are found")
+        quoted.append(
+            QuotedColumn(
+                name=output.name,
+                error=str(error),
+                half_width=error.half_width,
+                mechanism=", ".join(dict.fromkeys(mechanisms[i] for i in used)),
+                predicted=error,
+            )
+        )
+    return tuple(quoted)
 
 
 def _needs_approval(cost: str, above: Fraction, hint: str) -> Refused:

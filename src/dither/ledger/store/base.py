@@ -459,6 +459,10 @@ class KeptLedger(Ledger):
         elif rebind or with_further_tables(self.units, units) != self.units:
             self._writer.run(lambda: self._books.bind(units, rebind=rebind))
 
+    def price(self, loss: PrivacyLoss) -> Amount:
+        """``Amount.of`` for what the opening names."""
+        return Amount.of(loss, self.currency, self.sums)
+
     @property
     def adjacency(self) -> Adjacency:
         """Which neighbours every loss must be stated for."""

@@ -15,7 +15,6 @@ Bounds come from the policy, from interval arithmetic, or from the question itse
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -30,6 +29,7 @@ from dither.errors import InvalidParameter
 from dither.mechanisms import DiscreteGaussian, Exponential, PermuteAndFlip, Quantile
 from dither.mechanisms.base import Source
 from dither.privacy import PrivacyLoss
+from dither.query.aggregates.predicted import Fixed, Prediction
 from dither.query.aggregates.spread import Floats, Noise
 from dither.query.arrow import TYPES
 from dither.query.expressions.functions import Typed, apply, literal
@@ -90,8 +90,8 @@ class AggregateChoice(ABC):
         """One draw in one group."""
 
     @abstractmethod
-    def error(self, chooser: Chooser, confidence: Fraction) -> str:
-        """The error to expect, in words."""
+    def error(self, chooser: Chooser, confidence: Fraction) -> Prediction:
+        """The error to expect."""
 
 
 @dataclass(slots=True)
@@ -196,19 +196,6 @@ class Mechanisms:
     choosers: Sequence[Chooser]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictedError:
-    """The error of one aggregate in a group. ``half_width`` is None where the data has a say in it.
-
-    ``text`` says it for people, ``mechanism`` what it comes from; it holds with probability ``confidence``.
-    """
-
-    half_width: float | None
-    text: str
-    confidence: Fraction
-    mechanism: str
-
-
 # ---------------------------------------------------------------------------------------------- recipes
 
 
@@ -249,18 +236,13 @@ class Recipe(ABC):
         return None
 
     @abstractmethod
-    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[float | None, str]:
-        """The error to expect before data is read: a half width if no data has a say in it, and words."""
+    def error(self, by: Mechanisms, confidence: Fraction) -> Prediction:
+        """The error to expect at this confidence, before data is read."""
 
     def mechanism(self, by: Mechanisms) -> str:
         """What it is released by, in words."""
         law = "Gaussian" if isinstance(by.noise[self.cells[0]], DiscreteGaussian) else "Laplace"
         return f"{law} noise on {len(self.cells)} sums"
-
-    def predicted(self, by: Mechanisms, confidence: Fraction) -> PredictedError:
-        """The error to expect at this confidence, and what it comes from."""
-        half, text = self.error(by, confidence)
-        return PredictedError(half_width=half, text=text, confidence=confidence, mechanism=self.mechanism(by))
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,10 +264,10 @@ class Constant(Recipe):
         value = np.full(noisy.size, same, drawn)
         return Estimate.of(value, value, value)
 
-    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[float, str]:
+    def error(self, by: Mechanisms, confidence: Fraction) -> Fixed:
         """None."""
         del by, confidence
-        return 0.0, "exact"
+        return Fixed(0.0, noise=False)
 
     def mechanism(self, by: Mechanisms) -> str:
         """None."""
@@ -318,9 +300,9 @@ class ChosenValue(Recipe):
         nothing = pa.nulls(noisy.size, value.type)
         return Estimate(value=value, low=nothing, high=nothing)
 
-    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[None, str]:
+    def error(self, by: Mechanisms, confidence: Fraction) -> Prediction:
         """As its mechanism says it."""
-        return None, by.choices[self.choice].error(by.choosers[self.choice], confidence)
+        return by.choices[self.choice].error(by.choosers[self.choice], confidence)
 
     def mechanism(self, by: Mechanisms) -> str:
         """The mechanism's name and scale."""
@@ -360,10 +342,9 @@ class Linear(Recipe):
         middle, width = cell.astype(np.float64), float(self.step)
         return Estimate.of(middle * width, (middle - half) * width, (middle + half) * width)
 
-    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[float, str]:
+    def error(self, by: Mechanisms, confidence: Fraction) -> Fixed:
         """That of the noise, whatever the data."""
-        half = float(self.step) * by.noise[self.cell].error(confidence)
-        return half, f"±{short(half)}"
+        return Fixed(float(self.step) * by.noise[self.cell].error(confidence))
 
     def mechanism(self, by: Mechanisms) -> str:
         """The noise, in units of the answer."""
@@ -396,17 +377,6 @@ def _plain(value: Value, kind: Kind) -> object:
 def is_aggregate(name: str) -> bool:
     """Whether a column of a released table is an aggregate's value: neither a key nor the end of an interval."""
     return name[0] == "a" and "." not in name
-
-
-def short(value: float) -> str:
-    """Rounded up to three digits, or to a whole number above 1000."""
-    if value == 0:
-        return "0"
-    digits = max(0, 2 - math.floor(math.log10(value)))
-    scale = 10.0**digits
-    # what is a short number already must not be pushed to the next one by its last bit
-    text = f"{math.ceil(value * scale * (1 - 1e-12)) / scale:,.{digits}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 # ----------------------------------------------------------------------------------------- how aggregates are written

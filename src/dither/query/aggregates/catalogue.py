@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 from fractions import Fraction
@@ -21,17 +21,13 @@ from dither.query.aggregates.base import (
     AggregateChoice,
     Building,
     Cell,
-    Chooser,
     ChosenValue,
     Constant,
     Definition,
     Linear,
-    Mechanisms,
-    PredictedError,
     Recipe,
     place_in,
 )
-from dither.query.aggregates.spread import Noise
 from dither.query.kinds import Expression, Kind
 from dither.query.measure.measures import (
     LARGEST_PART,
@@ -89,13 +85,6 @@ class Lowered:
     def blocks_of(self, recipe: Recipe) -> tuple[tuple[int, ...], ...]:
         """The blocks that a recipe is read off, each once."""
         return tuple(block for block in self.blocks if not set(block).isdisjoint(recipe.cells))
-
-    def predict(
-        self, noise: Sequence[Noise], choosers: Sequence[Chooser], confidence: Fraction
-    ) -> tuple[PredictedError, ...]:
-        """The error of each aggregate, as far as it is known before data is read."""
-        by = Mechanisms(noise=noise, choices=self.choices, choosers=choosers)
-        return tuple(recipe.predicted(by, confidence) for recipe in self.recipes)
 
 
 def lower(aggregation: Aggregation) -> Lowered:

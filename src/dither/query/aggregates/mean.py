@@ -26,10 +26,10 @@ from dither.query.aggregates.base import (
     Recipe,
     Written,
     bounded_numbers,
-    short,
     the_one,
     total_of,
 )
+from dither.query.aggregates.predicted import PerRow
 from dither.query.aggregates.spread import Floats, Noise, half_width, quantile_of_difference, reach_in_squares, widest
 from dither.query.kinds import Expression, Interval
 from dither.query.measure.grids import bounds_of, centred_grid
@@ -130,11 +130,11 @@ class Mean(OverCount):
         clear = counts > half_width(noisy.noise[self.count], DEFAULT_CONFIDENCE)
         return np.where(clear, np.clip(sums / np.maximum(counts, 1.0), low, high), (low + high) / 2)
 
-    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[None, str]:
+    def error(self, by: Mechanisms, confidence: Fraction) -> PerRow:
         """Known up to the number of rows: the count's noise weighs most where the mean is at an end of the bounds."""
         top = float(max(self.high - self.x.centre, self.x.centre - self.low) / self.x.step)
-        half = float(self.x.step) * widest(by.noise[self.x.cell], by.noise[self.count], top, confidence)
-        return None, f"±({short(half)} / rows in the group)"
+        half = widest(by.noise[self.x.cell], by.noise[self.count], top, confidence)
+        return PerRow(over_rows=float(self.x.step) * half)
 
 
 def _on_scale(recipe: Mean, steps: Floats) -> Floats:
@@ -218,9 +218,9 @@ class Ends(Recipe):
         few = above + below <= self._reach(noisy.noise, confidence, 0.5) * 2 + self.size
         return found.low.to_numpy(), found.high.to_numpy(), few
 
-    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[None, str]:
+    def error(self, by: Mechanisms, confidence: Fraction) -> PerRow:
         """Known up to the number of rows: the noise weighs most where the mean is at an end of the bounds."""
-        return None, f"±({short(float(self.step) * self._reach(by.noise, confidence, 0.0))} / rows in the group)"
+        return PerRow(over_rows=float(self.step) * self._reach(by.noise, confidence, 0.0))
 
     def rows_for(self, noise: Sequence[Noise], tolerance: Fraction, failure: Fraction) -> float:
         """How many rows are enough for the mean to be within a tolerance, but with the failure probability.

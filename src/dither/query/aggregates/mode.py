@@ -23,9 +23,9 @@ from dither.query.aggregates.base import (
     Ints,
     Recipe,
     Written,
-    short,
     the_one,
 )
+from dither.query.aggregates.predicted import Rarer
 from dither.query.kinds import Call, Column, Expression, Kind, Literal, Value, walk
 from dither.query.measure.grids import base_step
 from dither.query.plan.plan import Aggregate, Argument, Function, Gridded
@@ -64,11 +64,10 @@ class ModeChoice(AggregateChoice):
         np.add.at(scores, np.clip(bins, 0, self.candidates - 1), counts)
         return chooser.release(scores, source=source)
 
-    def error(self, chooser: Chooser, confidence: Fraction) -> str:
+    def error(self, chooser: Chooser, confidence: Fraction) -> Rarer:
         """In rows."""
         assert not isinstance(chooser, Quantile)
-        fewer = chooser.error(confidence, candidates=self.candidates)
-        return f"a value that occurs at most {short(fewer)} times less often than the most frequent one"
+        return Rarer(chooser.error(confidence, candidates=self.candidates))
 
 
 def _bind(call: Written) -> Aggregate:

@@ -35,9 +35,9 @@ from dither.query.aggregates.base import (
     Recipe,
     Written,
     bounded_numbers,
-    short,
 )
 from dither.query.aggregates.mean import Centred, OverCount, centred, times
+from dither.query.aggregates.predicted import PerRow, Prediction, Unknown
 from dither.query.aggregates.spread import (
     Floats,
     Noise,
@@ -120,10 +120,10 @@ class MomentsRecipe(OverCount):
         found = _value(recipe, _floats(recipe, noisy), noisy.noise)
         return pa.array(np.sqrt(found) * math.sqrt(unit) if self.function in ROOTS else found * unit)
 
-    def error(self, by: Mechanisms, confidence: Fraction) -> tuple[None, str]:
+    def error(self, by: Mechanisms, confidence: Fraction) -> Prediction:
         """To first order, at its largest over all data within the bounds."""
         if self.function is Function.CORR:
-            return None, "depends on the data"
+            return Unknown("depends on the data")
         noise = by.noise
         # d(xy/n − (x/n)(y/n)) = dxy/n − ȳ·dx/n − x̄·dy/n + (2x̄ȳ − xy)·dn/n, with |x̄| ≤ half_x and so on
         hx, hy = float(self.half_x), float(self.half_y)
@@ -137,9 +137,7 @@ class MomentsRecipe(OverCount):
             parts.append(hx * float(self.y.step) * standard_deviation(noise[self.y.cell]))
         parts.append(hx * hy * standard_deviation(noise[self.count]))
         half = multiplier(noise[self.count], confidence) * math.hypot(*parts)
-        if self.function in ROOTS:
-            return None, f"at most about ±√({short(half)} / rows in the group)"
-        return None, f"at most about ±({short(half)} / rows in the group)"
+        return PerRow(over_rows=half, root=self.function in ROOTS, about=True)
 
 
 def _floats(recipe: MomentsRecipe, noisy: Noisy) -> Cells:

@@ -26,9 +26,9 @@ from dither.query.aggregates.base import (
     Written,
     bounded,
     ones_and_zeros,
-    short,
     the_one,
 )
+from dither.query.aggregates.predicted import Ranks
 from dither.query.measure.grids import bin_grid, bounds_of
 from dither.query.plan.plan import Aggregate, Function, Gridded
 from dither.query.refusals import refused
@@ -69,10 +69,10 @@ class QuantileChoice(AggregateChoice):
         assert isinstance(drawn, float)
         return drawn
 
-    def error(self, chooser: Chooser, confidence: Fraction) -> str:
+    def error(self, chooser: Chooser, confidence: Fraction) -> Ranks:
         """In ranks."""
         assert isinstance(chooser, Quantile)
-        return f"±{short(chooser.error(confidence))} ranks"
+        return Ranks(chooser.error(confidence))
 
 
 def _bind_median(call: Written) -> Aggregate:

@@ -20,8 +20,9 @@ from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dither.numeric import Number, as_fraction, fraction_down, largest_true
 from dither.privacy import Adjacency, PrivacyLoss, PureLoss, ZcdpLoss, compose
 from dither.privacy.renyi import pure_zcdp
-from dither.query.aggregates.base import AggregateChoice, Chooser, PredictedError
+from dither.query.aggregates.base import AggregateChoice, Chooser, Mechanisms
 from dither.query.aggregates.catalogue import Lowered, lower
+from dither.query.aggregates.predicted import Prediction
 from dither.query.aggregates.spread import Noise
 from dither.query.measure.measures import (
     MARGIN,
@@ -89,9 +90,19 @@ class Priced:
         """What the engine is asked to compute."""
         return self.lowered.measurement
 
-    def errors(self, confidence: Number = Fraction(19, 20)) -> tuple[PredictedError, ...]:
+    def errors(self, confidence: Number = Fraction(19, 20)) -> tuple[Prediction, ...]:
         """The error of each aggregate in each group that is to be expected at this confidence."""
-        return self.lowered.predict(self.noise, self.choosers, as_fraction(confidence, "confidence"))
+        by, exact = self._by, as_fraction(confidence, "confidence")
+        return tuple(recipe.error(by, exact) for recipe in self.lowered.recipes)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """What each aggregate is released by, in words."""
+        return tuple(recipe.mechanism(self._by) for recipe in self.lowered.recipes)
+
+    @property
+    def _by(self) -> Mechanisms:
+        return Mechanisms(noise=self.noise, choices=self.lowered.choices, choosers=self.choosers)
 
     def selection_in_words(self, *, one_each: bool = False) -> str:
         """Which groups are shown, by the units that are in them; ``one_each`` says that a unit is in one at most."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from dither.curator import Currency
+from dither.curator.charging import Exchange
 from dither.server.auth.identity import Scope
 from dither.server.http.door import Who, problems, replies, service_of
 from dither.server.http.formats import json_response
@@ -88,8 +88,7 @@ async def verify(request: Request, who: Who) -> Response:
     """Replay every entry and check balances, losses and answers. For the owner."""
     service = service_of(request)
     found = await service.do(who, Scope.OWNER, "verify", lambda curator: curator.verify())
-    pure = service.curator.policy.budget.delta_budget == 0
-    return json_response(verified_form(found, Currency.PURE if pure else Currency.ZCDP))
+    return json_response(verified_form(found, Exchange(service.curator.policy.budget.delta_budget).currency))
 
 
 @router.get("/health", tags=["server"], summary="Whether the server is up", responses={200: {"model": HealthForm}})

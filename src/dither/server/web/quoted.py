@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 
 from dither.curator.price.quote import QuotedColumn
 from dither.drawings.texts import number
 
-# an error that depends on how many rows a group has, as a quote says it
-BY_ROWS = re.compile(r"(at most about )?±(√?)\(([0-9.,]+) / rows in the group\)")
+# of the group that is an example where an error depends on how many rows a group has
 EXAMPLE_ROWS = 1000
 
 
@@ -31,19 +29,15 @@ def shown_error(column: QuotedColumn) -> ShownError:
     """An error as the page shows it, with an example where it is a formula.
 
     Example:
-        >>> from dither.curator.price.quote import QuotedColumn
-        >>> column = QuotedColumn(name="m", error="±(5,155,004 / rows in the group)", half_width=None, mechanism="x")
-        >>> shown_error(column).half, shown_error(column).rows
+        >>> from dither.query.aggregates.predicted import PerRow
+        >>> mean = QuotedColumn(name="m", error="…", half_width=None, mechanism="", predicted=PerRow(over_rows=5155004))
+        >>> shown_error(mean).half, shown_error(mean).rows
         ('5,156', '1,000')
     """
     if column.half_width is not None:
         return ShownError(name=column.name, half=number(column.half_width), rows="", words="")
-    found = BY_ROWS.fullmatch(column.error)
-    if found is None:
-        return ShownError(name=column.name, half="", rows="", words=column.error)
-    half = float(found[3].replace(",", "")) / EXAMPLE_ROWS
-    half = math.sqrt(half) if found[2] else half
-    shown = rounded_up(half, digits=4)
+    half = None if column.predicted is None else column.predicted.at(EXAMPLE_ROWS)
+    shown = "" if half is None else rounded_up(half, digits=4)
     if not shown:
         return ShownError(name=column.name, half="", rows="", words=column.error)
     return ShownError(name=column.name, half=number(float(shown)), rows=f"{EXAMPLE_ROWS:,}", words=column.error)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from dither.curator import Answer, Bars, Currency
+from dither.curator import Answer, Bars
 from dither.privacy import Json
 from dither.remote.reading import METADATA, VERSION
 from dither.server.wire.forms import CostForm, columns_form, finite
@@ -46,14 +46,12 @@ def _receipt_form(answer: Answer) -> Json | None:
     receipt = answer.receipt
     if receipt is None:
         return None
-    # where ρ is added up, every question has a δ at which it is read as ε; where ε is added up, none has
-    currency = Currency.ZCDP if answer.cost.delta else Currency.PURE
     return {
         "number": receipt.number,
         "at": receipt.at,
         "account": receipt.account,
         "amount": receipt.amount.to_json(),
-        "amount_in_words": receipt.amount.in_words(currency),
+        "amount_in_words": receipt.amount_in_words,
         "loss": receipt.loss.to_json(),
     }
 
