@@ -30,7 +30,7 @@ from dither.errors import (
     LedgerRolledBack,
     LedgerUncertain,
 )
-from dither.ledger.amount import Account, Currency, Limit, Sum, Units, expect_counts, with_further_tables
+from dither.ledger.amount import Account, Amount, Currency, Limit, Sum, Units, expect_counts, with_further_tables
 from dither.ledger.base import GIVEN_UP, PATIENCE, Ledger
 from dither.ledger.entry import (
     Balance,
@@ -459,10 +459,6 @@ class KeptLedger(Ledger):
         elif rebind or with_further_tables(self.units, units) != self.units:
             self._writer.run(lambda: self._books.bind(units, rebind=rebind))
 
-    def price(self, loss: PrivacyLoss) -> Amount:
-        """``Amount.of`` for what the opening names."""
-        return Amount.of(loss, self.currency, self.sums)
-
     @property
     def adjacency(self) -> Adjacency:
         """Which neighbours every loss must be stated for."""
@@ -593,11 +589,11 @@ class KeptLedger(Ledger):
             raise IncompatibleLosses(
                 f"this ledger is kept for {self.adjacency.value}; the loss is stated for {loss.adjacency.value}"
             )
-        amount = self.price(loss)
+        amount = Amount.of(loss, self.currency, self.sums)
         form, plain = as_stored(loss.to_json(), note)
         stored = PrivacyLoss.from_json(form)
         # the stored loss must never price below the charge
-        if stored != loss and not self.price(stored) <= amount:
+        if stored != loss and not Amount.of(stored, self.currency, self.sums) <= amount:
             raise InvalidParameter("the loss costs more when it is read back from its JSON form; it can't be recorded")
         return ChargeRequest(key=expect_key(key), account=account, amount=amount, loss=stored, form=form, note=plain)
 
