@@ -13,6 +13,8 @@ from dither.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST = 800
+MOST_MODULES = 14
+CATALOGUES = {"mechanisms", "cli", "attacks", "local/clients"}
 MECHANISMS = ROOT / "src" / "dither" / "mechanisms"
 # Modules that aren't mechanisms, and modules that share a note with another one.
 NO_NOTE = {"__init__", "base", "grid"}
@@ -58,6 +60,17 @@ def test_every_mechanism_has_a_proof_note(module):
     places = [text.find(part) for part in PARTS]
     assert -1 not in places, f"{note.name} lacks {PARTS[places.index(-1)]}"
     assert places == sorted(places), f"the parts of {note.name} are out of order"
+
+
+def test_a_room_holds_what_knows_each_other():
+    """About a dozen modules; a catalogue has one file for one thing, and may be longer."""
+    sizes = {
+        str(folder.relative_to(ROOT / "src" / "dither")): sum(p.name != "__init__.py" for p in folder.glob("*.py"))
+        for folder in (ROOT / "src" / "dither").rglob("*")
+        if folder.is_dir() and folder.name != "__pycache__"
+    }
+    assert CATALOGUES < set(sizes)
+    assert {room: size for room, size in sizes.items() if size > MOST_MODULES and room not in CATALOGUES} == {}
 
 
 def test_a_class_name_has_one_meaning():

@@ -1,7 +1,7 @@
+from .approval.preview import Outlook as Outlook
 from .computation import Computation as Computation
 from .curator import AnalystView as AnalystView, Curator as Curator, OwnerView as OwnerView
 from .owner import OWNER as OWNER
-from .preview import Outlook as Outlook
 from .price.quote import Quote as Quote, QuotedColumn as QuotedColumn
 from .results import (
     Account as Account,

@@ -11,7 +11,8 @@ from typing import Any, Self
 
 from dither.curator.answers.release import Released
 from dither.curator.answers.shape import shape
-from dither.curator.approvals import Approvals
+from dither.curator.approval.approvals import Approvals
+from dither.curator.approval.preview import Outlook, outlook_of
 from dither.curator.charging import ChargeClaim
 from dither.curator.computation import Computation, data_of, expect_runnable, given
 from dither.curator.execution import Stored
@@ -19,7 +20,6 @@ from dither.curator.memory import fixed
 from dither.curator.past.log import ANOTHER, outdated, terms_of, unanswered, unknown_receipt
 from dither.curator.past.records import of_ledger, open_ledger
 from dither.curator.past.spending import history
-from dither.curator.preview import Outlook, outlook_of
 from dither.curator.price.pricing import KEY_VERSION, Prepared, rounded_inwards
 from dither.curator.price.quote import Quote, explained
 from dither.curator.results import (

@@ -1,0 +1,1 @@
+"""What waits for the owner: approvals, and what the owner sees beside a request."""
