@@ -78,7 +78,7 @@ def test_a_note_without_terms_has_none_to_tell(opened):
         note = {**entry.body["note"], "asked": form}
         db = past.sqlite3.connect(":memory:")
         db.executescript(past.TABLES)
-        made.curator._vault.past._take(db, dataclasses.replace(entry, body={**entry.body, "note": note}))
+        made.curator._vault.past._take(db, dataclasses.replace(entry, body={**entry.body, "note": note}), {})
         (asked,) = db.execute("SELECT asked FROM charge").fetchone()
         db.close()
         assert json.loads(asked) == ({"epsilon": "1/2"} if isinstance(form, dict) else {})
@@ -420,8 +420,8 @@ def test_an_interrupt_while_the_log_is_read_counts_nothing_twice(opened, monkeyp
     made.curator.sql(counting(1), epsilon="1/4", analyst="ana")
     take = PastQuestions._take
 
-    def interrupted(self, db, entry):
-        take(self, db, entry)
+    def interrupted(self, *given):
+        take(self, *given)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -181,14 +181,18 @@ class PastQuestions:
                 db.execute("ROLLBACK")
             db.execute("BEGIN")
             (last,) = db.execute("SELECT seq FROM read").fetchone()
+            spent: dict[str, tuple[int, Amount]] = {}
             for entry in self._ledger.entries(after=last):
-                self._take(db, entry)
+                self._take(db, entry, spent)
                 last = entry.seq
+            counted = ((payer, place + 1) for payer, (place, _) in spent.items())
+            db.executemany("INSERT OR REPLACE INTO payer VALUES(?, ?)", counted)
             db.execute("UPDATE read SET seq = ?", (last,))
             db.execute("COMMIT")
             yield db
 
-    def _take(self, db: sqlite3.Connection, entry: Entry) -> None:
+    def _take(self, db: sqlite3.Connection, entry: Entry, spent: dict[str, tuple[int, Amount]]) -> None:
+        """Add an entry; ``spent`` has the last payment of those who paid since the index was brought up to date."""
         body = entry.body
         if entry.kind is EntryKind.ANSWER:
             db.execute("INSERT OR IGNORE INTO answered VALUES(?)", (body["key"],))
@@ -207,12 +211,15 @@ class PastQuestions:
             (entry.seq, body["number"], entry.at, canonical(body["path"]), body["key"], *about),
         )
         for payer in map(canonical, body["payers"]):
-            last = "SELECT place, spent FROM payment WHERE account = ? ORDER BY place DESC LIMIT 1"
-            place, spent = db.execute(last, (payer,)).fetchone() or (-1, None)
-            whole = amount if spent is None else Amount.from_json(json.loads(spent)) + amount
-            row = (payer, place + 1, entry.at, canonical(whole.to_json()))
+            place, before = spent.get(payer) or self._last_payment(db, payer)
+            spent[payer] = place + 1, before + amount
+            row = (payer, place + 1, entry.at, canonical(spent[payer][1].to_json()))
             db.execute("INSERT OR REPLACE INTO payment VALUES(?, ?, ?, ?)", row)
-            db.execute("INSERT OR REPLACE INTO payer VALUES(?, ?)", (payer, place + 2))
+
+    def _last_payment(self, db: sqlite3.Connection, payer: str) -> tuple[int, Amount]:
+        last = "SELECT place, spent FROM payment WHERE account = ? ORDER BY place DESC LIMIT 1"
+        found = db.execute(last, (payer,)).fetchone()
+        return (found[0], Amount.from_json(json.loads(found[1]))) if found else (-1, Amount())
 
 
 def _path(account: str) -> list[str]:
