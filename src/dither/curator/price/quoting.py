@@ -14,6 +14,7 @@ from dither.curator.price.quote import Quote, QuotedColumn
 from dither.curator.who import Asker
 from dither.errors import Refused
 from dither.ledger import Amount, Currency, Ledger, Limit
+from dither.ledger.amount import MAIN_UNITS
 from dither.policy.policy import Policy
 from dither.privacy import PrivacyLoss
 from dither.query.aggregates.predicted import Unknown
@@ -61,7 +62,7 @@ class Quoting:
 
     def check_computation(self, loss: PrivacyLoss, key: str, who: Asker) -> None:
         """Refused if the loss is more than one question of this analyst may cost, or needs the owner's approval."""
-        amount = Amount.of(loss, self._exchange.currency)
+        amount = Amount.of(loss, self._exchange.currency, self._exchange.sums[:2])
         limit = self._of_one(who.most_epsilon, amount)
         if not limit.allows(amount):
             raise Refused(
@@ -81,16 +82,16 @@ class Quoting:
             )
 
     def _of_one(self, epsilon: Fraction, amount: Amount) -> Limit:
-        """The most that one question of ε may cost, in the ledger's currency."""
+        """The most that one question of ε may cost: the ρ that it buys, or that ε itself."""
         allowed = self._exchange.for_question(epsilon, self.policy.budget.delta_per_query, discover=amount.delta > 0)
         if self._exchange.currency is Currency.ZCDP:
-            return Limit.zcdp(allowed.main, allowed.delta)
+            return Limit.zcdp(allowed.main, allowed.delta, (int(epsilon * MAIN_UNITS),))
         return Limit.pure(allowed.main)
 
     def quote(self, prepared: Prepared) -> Quote:
         """A price in words, with what is left now; reads the ledger, and no data."""
         question, priced, who = prepared.question, prepared.priced, prepared.who
-        amount = Amount.of(prepared.loss, self._exchange.currency)
+        amount = self._ledger.price(prepared.loss)
         aggregation = question.aggregation
         free = self._ledger.paid(prepared.key, who.account)
         room = self._accounts.room(amount, who)
