@@ -119,7 +119,7 @@ class Exchange:
 
     def epsilon_of_question(self, budget: QueryBudget, delta: Fraction) -> float:
         """The ε of a question by itself, at its δ; rounded up."""
-        if self.currency is Currency.PURE:
+        if budget.kind == "pure":
             return fraction_up(budget.main)
         return _read_as_epsilon(budget.main, delta - budget.delta)
 
@@ -295,6 +295,11 @@ class Accounts:
             return None
         spent = self._spent(who.told).spent
         return limit.room(spent, amount), float(limit.used(spent + amount) - limit.used(spent))
+
+    def room_after(self, first: Amount, then: Amount, who: Asker) -> int | None:
+        """How many questions of one price fit once another was paid; None without a cap of its own."""
+        limit = self.limits().get(who.told)
+        return None if limit is None else limit.room(self._spent(who.told).spent + first, then)
 
     def guarantee(self, who: Asker) -> Guarantee:
         """What the spending of the account that the analyst may know promises so far.
