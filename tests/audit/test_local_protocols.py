@@ -10,7 +10,7 @@ from support.sizes import short_or_full
 SURE = 1 - 1e-9
 EPSILON = 2
 # seconds for each
-BUDGET = short_or_full(0.2, 0.7)
+BUDGET = short_or_full(0.12, 0.7)
 
 
 def audited(protocol, values, claim=None, budget=BUDGET):

@@ -34,7 +34,7 @@ from dither.query.kinds import Kind
 from dither.query.measure.measures import BinCounts, Measured
 from dither.query.price.price import QueryBudget, price
 from dither.query.sql import bind
-from support.sizes import short_or_full
+from support.sizes import short_or_full, some
 
 ALPHA = 1e-9
 SURE = 1 - 1e-6
@@ -94,7 +94,7 @@ def audited(sql, rules=None, *, epsilon="2", budget=1.5, pairs=12, **more):
 
 def test_a_right_question_holds_and_its_claim_is_tight():
     found = audited(
-        "SELECT city, COUNT(*) AS n, SUM(amount) AS s FROM orders GROUP BY city", budget=short_or_full(1.2, 3)
+        "SELECT city, COUNT(*) AS n, SUM(amount) AS s FROM orders GROUP BY city", budget=short_or_full(1.6, 3)
     )
     assert not found.broken
     # all that was asked for, or what a busy machine had time for
@@ -116,21 +116,24 @@ def test_a_right_question_holds_and_its_claim_is_tight():
 
 @pytest.mark.parametrize(
     ("sql", "more"),
-    [
-        ("SELECT product, COUNT(*) AS n FROM orders GROUP BY product", {"budget": "delta_budget = 1e-4"}),
-        (
-            "SELECT city, SUM(amount) AS s FROM orders GROUP BY city",
-            {"budget": 'adjacency = "replace"\ndelta_budget = 1e-6'},
-        ),
-        ("SELECT COUNT(*) AS n, AVG(amount) AS a FROM orders", {"unit": 'privacy_unit = "row"'}),
-        (
-            "SELECT COUNT(*) AS n FROM orders WHERE amount > 20",
-            {"unit": 'privacy_unit = "row"', "budget": 'adjacency = "replace"'},
-        ),
-        ("SELECT SUM(weight) AS w FROM orders", {}),
-        ("SELECT c.size, COUNT(*) AS n FROM orders o JOIN cities c ON o.city = c.city GROUP BY c.size", {}),
-        ("SELECT MEDIAN(amount) AS m, MODE(city) AS c FROM orders HAVING COUNT(*) > 3", {}),
-    ],
+    some(
+        [
+            ("SELECT product, COUNT(*) AS n FROM orders GROUP BY product", {"budget": "delta_budget = 1e-4"}),
+            (
+                "SELECT city, SUM(amount) AS s FROM orders GROUP BY city",
+                {"budget": 'adjacency = "replace"\ndelta_budget = 1e-6'},
+            ),
+            ("SELECT COUNT(*) AS n, AVG(amount) AS a FROM orders", {"unit": 'privacy_unit = "row"'}),
+            (
+                "SELECT COUNT(*) AS n FROM orders WHERE amount > 20",
+                {"unit": 'privacy_unit = "row"', "budget": 'adjacency = "replace"'},
+            ),
+            ("SELECT SUM(weight) AS w FROM orders", {}),
+            ("SELECT c.size, COUNT(*) AS n FROM orders o JOIN cities c ON o.city = c.city GROUP BY c.size", {}),
+            ("SELECT MEDIAN(amount) AS m, MODE(city) AS c FROM orders HAVING COUNT(*) > 3", {}),
+        ],
+        2,
+    ),
 )
 def test_other_right_questions_hold(sql, more):
     found = audited(sql, policy(**more), budget=short_or_full(0.3, 1), pairs=8)
@@ -177,11 +180,11 @@ def no_cap(patch):
     patch.setattr(cells._Part, "capped", capped)
 
 
-@pytest.mark.parametrize("mutant", [halved_reach, no_cap])
+@pytest.mark.parametrize(("mutant", "budget"), [(halved_reach, 4), (no_cap, 2)])
 @pytest.mark.usefixtures("counted_time")
-def test_a_broken_price_and_a_broken_engine_are_caught_twice(monkeypatch, mutant):
+def test_a_broken_price_and_a_broken_engine_are_caught_twice(monkeypatch, mutant, budget):
     mutant(monkeypatch)
-    found = audited(COUNT, budget=4, pairs=20)
+    found = audited(COUNT, budget=budget, pairs=20)
     assert found.broken
     faults = {each.breach.fault for each in found.neighbours.broken}
     assert faults & {Fault.CELL, Fault.L1}

@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "concepts" / "broken-mechanisms.md"
 CONFIDENCE = 1 - 1e-6
 # No timed test: a broken one stops the audit as soon as it is caught, and this is only where the search would give up.
 PATIENCE = 60.0
-SHORT = short_or_full(0.2, 1.0)
+SHORT = short_or_full(0.12, 1.0)
 
 
 def named(specimen):
