@@ -73,8 +73,8 @@ coverage: $(VENV)/.dev $(VENV)/.clients
 # The statistical folders twice more, since they draw from the system's source, and longer fuzzing with another seed.
 long: $(VENV)/.dev $(VENV)/.clients
 	DITHER_NIGHTLY=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto tests/noise tests/laws tests/audit tests/attacks tests/local
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto tests/noise tests/laws tests/audit tests/attacks tests/local
+	DITHER_NIGHTLY=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto tests/noise tests/laws tests/audit tests/attacks tests/local
+	DITHER_NIGHTLY=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto tests/noise tests/laws tests/audit tests/attacks tests/local
 	DITHER_FUZZ=60000 DITHER_SEED=$$(date +%s) OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto tests/server/test_fuzz_wire.py \
 		tests/server/test_fuzz_http.py
 

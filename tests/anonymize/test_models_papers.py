@@ -38,6 +38,7 @@ from dither.anonymize.models.catalogue import (
 from dither.anonymize.table.classes import Classes
 from dither.anonymize.verifier.definitions import satisfies
 from dither.errors import InvalidParameter
+from support.sizes import examples
 
 # level by level, the group of each value; values in the order that the ordered distance goes by
 ORDER = ("low", "mid", "high", "top")
@@ -198,14 +199,14 @@ def kinds(number: Fraction, least: int) -> list[Model]:
     ]
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(tables, numbers, st.integers(1, 5))
 def test_models_are_those_of_the_papers(rows: Rows, number: Fraction, least: int) -> None:
     for model in kinds(number, least):
         agrees(model, rows)
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(tables, st.sampled_from(list(Distance)), st.data())
 def test_a_class_as_far_as_t_is_close_enough_and_no_farther(
     rows: Rows, distance: Distance, data: st.DataObject
@@ -218,7 +219,7 @@ def test_a_class_as_far_as_t_is_close_enough_and_no_farther(
         assert not agrees(TCloseness(t - min(t, TINY), "s", distance), rows)[place]
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(tables, st.data())
 def test_a_gain_of_beta_is_allowed_and_no_more(rows: Rows, data: st.DataObject) -> None:
     number = data.draw(st.sampled_from(sorted(members(rows))))
@@ -230,7 +231,7 @@ def test_a_gain_of_beta_is_allowed_and_no_more(rows: Rows, data: st.DataObject) 
     assert not agrees(BetaLikeness(most - TINY, "s"), rows)[place]
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(tables, st.integers(1, 4), st.data())
 def test_c_times_the_tail_is_not_yet_more_than_the_most_frequent(rows: Rows, least: int, data: st.DataObject) -> None:
     number = data.draw(st.sampled_from(sorted(members(rows))))

@@ -14,6 +14,7 @@ from dither.query.aggregates.base import ChosenValue
 from dither.query.aggregates.mean import Ends
 from dither.query.aggregates.moments import MomentsRecipe
 from dither.query.kinds import Column, Kind
+from support.sizes import some
 
 from .corpus import FOUND, ONE_ROW, SHOP, accepted, moved_quantiles, plain_database, plain_text, rows, uncut, write
 from .harness import Tally, answer, run_tables
@@ -24,7 +25,8 @@ SETS = 12
 PARTS = 4
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+# by day those in which every wrong edit shows
+@pytest.mark.parametrize("part", some(range(PARTS), 3))
 def test_answers_are_those_of_plain_duckdb(part):
     tally = Tally()
     for seed in range(part, SETS, PARTS):
