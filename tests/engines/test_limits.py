@@ -15,6 +15,7 @@ from dither.query.kinds import LONGEST_TEXT, NOTHING, Call, Column, Kind, Litera
 from dither.query.measure.measures import Bins, DistinctValues
 from dither.query.plan.plan import Gridded, PlanField, Project
 from support import duckdb_files
+from support.sizes import examples
 
 ORDERS, SALT = duckdb_files.ORDERS, duckdb_files.SALT
 make, measure, scan, schema = duckdb_files.make, duckdb_files.measure, duckdb_files.scan, duckdb_files.schema
@@ -34,18 +35,23 @@ def replaced(text, old, new):
 # ------------------------------------------------------------------ texts
 
 
-def on_both(expression, text):
-    """The value by DuckDB, which must be the reference's."""
-    sql = DUCKDB.expression(expression, {"c1": "r.t"})
-    with duckdb.connect(":memory:") as connection:
+@pytest.fixture(scope="module")
+def on_both():
+    """``on_both(expression, text)`` is the value by DuckDB, which must be the reference's."""
+
+    def value(expression, text):
+        sql = DUCKDB.expression(expression, {"c1": "r.t"})
         found = connection.execute(f"SELECT {sql} FROM (SELECT CAST(? AS VARCHAR) AS t) AS r", [text]).fetchone()[0]
-    assert found == evaluate(expression, {"c1": text})
-    return found
+        assert found == evaluate(expression, {"c1": text})
+        return found
+
+    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+        yield value
 
 
 @pytest.mark.parametrize("letter", ["a", "ä", "𝄞", "e\u0301"])
 @pytest.mark.parametrize("size", [0, 1, 1365, 2048, 4095, 4096, 4097, 9000])
-def test_texts_that_expressions_make_are_cut(letter, size):
+def test_texts_that_expressions_make_are_cut(on_both, letter, size):
     text = (letter * size)[:size]
     assert on_both(Call("concat", (NAME, NAME), T), text) == (text + text)[:LONGEST_TEXT]
     assert on_both(Call("concat", (Literal("q", T), NAME, Literal("z", T)), T), text) == f"q{text}z"[:LONGEST_TEXT]
@@ -62,11 +68,12 @@ def test_texts_that_expressions_make_are_cut(letter, size):
         assert len(wanted) <= LONGEST_TEXT
 
 
+@examples(40, 100)
 @given(
     text=st.text("ab", max_size=12).map(lambda part: part * 600),
     steps=st.lists(st.tuples(st.text("ab", max_size=3), st.text("abc", max_size=9), st.booleans()), max_size=5),
 )
-def test_nested_texts_stay_short(text, steps):
+def test_nested_texts_stay_short(on_both, text, steps):
     expression = NAME
     for old, new, doubled in steps:
         expression = replaced(expression, old, new)
