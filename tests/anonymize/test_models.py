@@ -267,6 +267,7 @@ def _transport(p, q, ground):
     return linprog(ground.ravel(), A_eq=np.vstack((out, into)), b_eq=np.concatenate((p, q))).fun
 
 
+@examples(40, 100)
 @given(st.lists(st.integers(-1, 4), max_size=40), st.integers(1, 6), st.randoms(use_true_random=False))
 def test_histograms_count_and_merge(of_row, size, chance):
     rows = np.array(of_row, np.int32)

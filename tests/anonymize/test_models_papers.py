@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings, strategies as st
+from hypothesis import assume, given, strategies as st
 
 from dither.anonymize.attributes import Attribute, Role
 from dither.anonymize.configuration import Configuration
@@ -243,6 +243,7 @@ def test_c_times_the_tail_is_not_yet_more_than_the_most_frequent(rows: Rows, lea
     assert agrees(RecursiveDiversity(Fraction(counts[0], tail) + TINY, least, "s"), rows)[place]
 
 
+@examples(40, 100)
 @given(st.integers(1, 4), st.integers(1, 400))
 def test_l_values_alike_reach_an_entropy_of_log_l_and_nothing_above(least: int, times: int) -> None:
     rows: Rows = [(0, value) for value in ORDER[:least] for _ in range(times)]
@@ -313,7 +314,7 @@ def test_each_of_several_sensitive_columns_is_asked() -> None:
         models[1].holds(classes, encode(table, asked.attribute("ill")))
 
 
-@settings(max_examples=40)
+@examples(20, 40)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from("ab")), min_size=1, max_size=12),
     st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), max_size=25),

@@ -10,7 +10,7 @@ from importlib import import_module
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from dither.anonymize.attributes import Attribute, AxisKind, Role
 from dither.anonymize.configuration import Configuration
@@ -198,7 +198,7 @@ def test_every_release_satisfies_the_other_models(made, chosen, strict):
         expect_true(mondrian(table, configuration, strict=strict), table)
 
 
-@settings(max_examples=40)
+@examples(20, 40)
 @given(tables(4), st.integers(2, 6))
 def test_k_map_counts_people_of_the_population(made, k):
     table, quasi = made

@@ -58,6 +58,7 @@ def test_pairs_found_by_halving_are_all_pairs(rows, classes, few):
     assert found == {(int(r), int(g)) for r, g in zip(*np.nonzero(expected), strict=True)}
 
 
+@examples(40, 100)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**61 - 1), st.integers(0, 2**61 - 1)), max_size=20))
 def test_sorts_are_the_distinct_lines(lines):
     columns = [
