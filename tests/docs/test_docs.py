@@ -30,7 +30,7 @@ from types import SimpleNamespace
 import pytest
 
 import dither as dp
-from support.sizes import NIGHTLY
+from support.sizes import NIGHTLY, at_night
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -149,11 +149,18 @@ def run_console(source, name, dither):
         assert not expected or shows(expected, output), f"{name}:{number} shows\n{output}\nstated\n{expected}"
 
 
+# Pages of attacks that take seconds, and that tests/attacks runs by day.
+LONG = ("docs/guides/attacks/ratings.md", "docs/guides/attacks/reconstruction.md")
+
+
 def documents_to_run():
-    """All of them; those that use other libraries are marked."""
+    """All of them; those that use other libraries, and those that take long, are marked."""
     for document in DOCUMENTS:
         uses_others = OTHERS_USED.search(document.read_text(encoding="utf-8"))
-        yield pytest.param(document, marks=[pytest.mark.oracle] if uses_others else [])
+        marks = [pytest.mark.oracle] if uses_others else []
+        if document.relative_to(ROOT).as_posix() in LONG:
+            marks.append(at_night)
+        yield pytest.param(document, marks=marks)
 
 
 @pytest.fixture
