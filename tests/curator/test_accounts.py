@@ -12,6 +12,7 @@ from dither.curator import Curator, PublicReceipt, drafts
 from dither.curator.charging import Accounts, Exchange
 from dither.errors import OutOfBudget, Refused
 from dither.ledger import Account, Amount, Limit
+from dither.privacy import PureLoss
 from dither.privacy.renyi import zcdp_epsilon
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
@@ -169,6 +170,68 @@ def test_of_the_dataset_s_budget_an_analyst_learns_only_that_it_does_not_allow_m
     assert "dataset's budget" in str(problem.value)
     assert "8765" not in str(problem.value)
     assert "0.12" not in str(problem.value)
+
+
+# ---------------------------------------------------------------- several sums
+
+
+@dataclasses.dataclass
+class Stated:
+    """A computation that states this loss, and does nothing."""
+
+    name: str
+    stated: object
+    table: str = "orders"
+    columns: tuple = ("pieces",)
+    rows: int = 1
+
+    def loss(self):
+        return self.stated
+
+    def key(self):
+        return self.name
+
+    def release(self, table):
+        return {"rows": 0}
+
+
+def test_an_account_is_told_the_sum_that_leaves_most(opened):
+    """ε = 1 fits three times in 3 by the sum of ε; each takes more than twice the ρ that there is."""
+    made = opened(budget="3", most="3")
+    shop = Account(("shop",))
+    price = made.curator.price(counting(1), epsilon="1/10", analyst="ana")
+    for place in range(3):
+        made.curator.run(Stated(f"precise {place}", PureLoss(1)), analyst="ana")
+        line = made.curator.budget()[0]
+        assert line.share == pytest.approx((place + 1) / 3)
+        assert line.epsilon_spent == made.curator.guarantee().epsilon <= 3
+        left = made.curator.price(counting(1), epsilon="1/10", analyst="ana")
+        # Gaussian noise, which has no ε, fits by an order after the first, and not at all after the last
+        assert left.fits == (left.more > 0) == (place < 2)
+        assert left.more < price.more
+    assert made.curator.budget()[0].epsilon_spent == 3
+    balance = made.ledger.balance(shop)
+    assert balance.spent.main > balance.limit.main
+    assert balance.remaining.others[0] == 0
+    with pytest.raises(OutOfBudget, match=r"\(0% of the budget is left\)"):
+        made.curator.sql(counting(1), epsilon="1/10", analyst="ana")
+    with pytest.raises(OutOfBudget):
+        made.curator.run(Stated("one more", PureLoss("1/10")), analyst="ana")
+    made.curator.verify()
+
+
+def test_a_quote_counts_what_it_closes(opened):
+    """The first Gaussian noise closes the sum of ε, which left most: what is left then is what an order leaves."""
+    made = opened(budget="10", most="3")
+    fresh = made.curator.price(counting(1), epsilon="1/20").share
+    made.curator.run(Stated("precise", PureLoss(1)))
+    before = made.curator.budget()[0].share
+    quote = made.curator.price(counting(1), epsilon="1/20")
+    assert before == pytest.approx(1 / 10)
+    assert quote.share > 5 * fresh
+    made.curator.sql(counting(1), epsilon="1/20")
+    assert made.curator.budget()[0].share == pytest.approx(before + quote.share)
+    assert made.curator.price(counting(2), epsilon="1/20").more == quote.more - 1
 
 
 # ---------------------------------------------------------------- receipts and names

@@ -149,8 +149,13 @@ class SimpleLedger(Ledger):
 
     def expect_fits(self, payer, amount):
         limit = self.store.limits.get(payer)
-        if limit is not None and not limit.allows(self.store.spent.get(payer, Amount()) + amount):
+        if limit is not None and not self.within(limit, self.store.spent.get(payer, Amount()) + amount):
             raise OutOfBudget("no")
+
+    def within(self, limit, spent):
+        """Any sum that isn't closed is within its limit, and so is what was given away."""
+        both = zip((spent.main, *spent.others), (limit.main, *limit.others), strict=False)
+        return spent.delta <= limit.delta and any(used is not None and used <= most for used, most in both)
 
     def book(self, payers, amount):
         for payer in payers:
@@ -224,17 +229,20 @@ class SimpleLedger(Ledger):
 # ------------------------------------------------------------------ the suite and its mutants
 
 
-def opener(kind):
+def opener(kind, currency=None):
     stores = {}
 
     def open_ledger(name):
-        return kind(stores.setdefault(name, Store()))
+        ledger = kind(stores.setdefault(name, Store()))
+        ledger.currency = currency or kind.currency
+        return ledger
 
     return open_ledger
 
 
-def test_the_model_conforms():
-    assert check_ledger(opener(SimpleLedger)).passed
+@pytest.mark.parametrize("currency", Currency)
+def test_the_model_conforms(currency):
+    assert check_ledger(opener(SimpleLedger, currency)).passed
 
 
 class ChargesAfterAnswering(SimpleLedger):
@@ -339,6 +347,48 @@ class OneUnitTooMany(SimpleLedger):
         super().expect_fits(payer, Amount(0, amount.delta))
 
 
+class OneSumDecides(SimpleLedger):
+    """Accepts by the first sum alone, as format 1 did."""
+
+    currency = Currency.ZCDP
+
+    def within(self, limit, spent):
+        return spent.main <= limit.main
+
+
+class AllSumsDecide(SimpleLedger):
+    currency = Currency.ZCDP
+
+    def within(self, limit, spent):
+        others = zip(spent.others, limit.others, strict=False)
+        return super().within(limit, spent) and all(used is None or used <= most for used, most in others)
+
+
+class TwoPurses(SimpleLedger):
+    """Charges the sum that has room, and no other."""
+
+    currency = Currency.ZCDP
+
+    def book(self, payers, amount):
+        for payer in payers:
+            limit, spent = self.store.limits.get(payer), self.store.spent.get(payer, Amount())
+            others = tuple(0 for _ in amount.others)
+            paid = Amount(amount.main, amount.delta, others)
+            if limit is not None and spent.main + amount.main > limit.main:
+                paid = Amount(0, amount.delta, amount.others)
+            super().book([payer], paid)
+
+
+class OpensClosedSums(SimpleLedger):
+    """Takes a loss without ε for ε = 0."""
+
+    currency = Currency.ZCDP
+
+    def price(self, loss):
+        found = super().price(loss)
+        return replace(found, others=tuple(part or 0 for part in found.others))
+
+
 class ResetsWithLimits(SimpleLedger):
     def set_limits(self, limits):
         for account in limits:
@@ -403,7 +453,11 @@ def test_mutants_fail(mutant):
 
 NAMES = st.sampled_from([("d",), ("d", "ana"), ("d", "bob"), ("d", "team", "eve")]).map(Account)
 KEYS = st.sampled_from([f"{n:08x}" for n in range(5)])
-LOSSES = {f"{n:08x}": ZcdpLoss(f"{n + 1}/7") for n in range(5)}
+LOSSES = {f"{n:08x}": (PureLoss, ZcdpLoss)[n % 2](f"{n + 1}/7") for n in range(5)}
+# of ρ, ε and eight orders, in sevenths
+LIMITS = st.lists(st.integers(0, 30), min_size=10, max_size=10).map(
+    lambda sevenths: Limit.zcdp(f"{sevenths[0]}/7", 0, tuple(part * 10**12 // 7 for part in sevenths[1:]))
+)
 
 
 class Comparison(RuleBasedStateMachine):
@@ -412,7 +466,7 @@ class Comparison(RuleBasedStateMachine):
     directory = None
     count = 0
 
-    @initialize(limit=st.integers(0, 30))
+    @initialize(limit=LIMITS)
     def begin(self, limit):
         type(self).count += 1
         self.path = self.directory / str(self.count)
@@ -421,7 +475,7 @@ class Comparison(RuleBasedStateMachine):
         self.model.currency = Currency.ZCDP
         self.model.log(EntryKind.OPENED)
         self.pending = []
-        self.both(lambda ledger: ledger.set_limits({Account(("d",)): Limit.zcdp(f"{limit}/7")}))
+        self.both(lambda ledger: ledger.set_limits({Account(("d",)): limit}))
 
     def open(self):
         return SqliteLedger.open(
@@ -442,9 +496,9 @@ class Comparison(RuleBasedStateMachine):
                 outcomes.append(type(problem))
         return outcomes
 
-    @rule(account=NAMES, sevenths=st.integers(0, 12))
-    def limit(self, account, sevenths):
-        self.both(lambda ledger: ledger.set_limits({account: Limit.zcdp(f"{sevenths}/7")}))
+    @rule(account=NAMES, limit=LIMITS)
+    def limit(self, account, limit):
+        self.both(lambda ledger: ledger.set_limits({account: limit}))
 
     @rule(key=KEYS, account=NAMES)
     def reserve(self, key, account):

@@ -96,6 +96,24 @@ def test_amounts_are_ordered_part_by_part():
     assert Limit.zcdp(1).after(Amount(5 * 10**12, 7)) == Amount(0, 0)
 
 
+SPENT, MOST = st.integers(1, 40), st.integers(1, 40)
+PARTS = st.lists(st.none() | SPENT, min_size=3, max_size=3).map(tuple)
+AMOUNTS = st.builds(Amount, SPENT, SPENT, PARTS)
+
+
+@given(MOST, MOST, st.tuples(*[st.integers(0, 40)] * 3), AMOUNTS, AMOUNTS)
+def test_what_fits_is_what_is_allowed_one_after_the_other(main, delta, others, spent, price):
+    """Also of sums that are closed, or in which nothing fits: an order whose part of δ is too small for the cap."""
+    limit = Limit(main, delta, Currency.ZCDP, others)
+    fit, total = 0, spent + price
+    while limit.allows(total):
+        fit, total = fit + 1, total + price
+    assert limit.room(spent, price) == fit
+    assert (limit.used(spent) <= 1) == limit.allows(spent)
+    assert limit.used(spent) <= limit.used(spent + price)
+    assert [part is None for part in limit.after(spent).others] == [part is None for part in spent.others]
+
+
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, "1", None])
 def test_amounts_are_whole(wrong):
     with pytest.raises(InvalidParameter):

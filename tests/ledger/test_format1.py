@@ -19,6 +19,7 @@ from dither.ledger import Account, Amount
 from dither.ledger.head import HeadFile, HeadMark
 from dither.ledger.log.replay import Replay
 from dither.policy import Policy
+from dither.privacy.renyi import zcdp_epsilon
 from dither.privacy.unit import Unit
 
 KEPT = Path(__file__).parent / "format1"
@@ -118,6 +119,23 @@ def test_all_sums_are_recomputed_from_the_losses(shop):
         assert curator.guarantee("ana").epsilon == 4
         (line,) = curator.budget("ana")
         assert 0 < line.epsilon_spent < 4
+
+
+def test_an_upgraded_ledger_goes_on_by_rho_and_where_no_loss_closed_it_by_epsilon(shop):
+    """All of δ stays ρ's; the sum of ε takes none of it."""
+    place = shop("zcdp")
+    records.upgrade(Policy.load(place))
+    with dp.Curator.open(place) as curator:
+        curator.sql("SELECT COUNT(*) AS n FROM shop WHERE amount > 7", epsilon=0.1, analyst="bob")
+        whole, ana = curator.ledger.balance(Account(("shop",))), curator.ledger.balance(Account(("shop", "ana")))
+        assert (len(whole.limit.others), whole.limit.others[0]) == (1, 8 * 10**12)
+        assert whole.spent.others == ana.spent.others == (None,)
+        assert whole.restated == 0
+        # for ε of 8 the whole half of δ, not nine tenths of it
+        assert zcdp_epsilon(whole.limit.main / 1e12, 5e-7) == pytest.approx(8, abs=1e-6)
+        zoe = curator.ledger.balance(Account(("shop", "zoe")))
+        assert zoe is None
+        curator.verify()
 
 
 def test_it_is_bound_to_the_unit_that_its_charges_state(shop):

@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from dither.errors import InvalidParameter, LedgerError, OutOfBudget
-from dither.ledger import Account, Currency, Limit, MemoryLedger
+from dither.ledger import Account, Amount, Currency, Limit, MemoryLedger
 from dither.ledger.store.base import connect
 from dither.ledger.store.schema import create
 from dither.mechanisms import Gaussian
@@ -86,6 +86,70 @@ def test_gaussian_noise_closes_the_sum_of_epsilon_alone(book):
     assert epsilon is None
     assert None not in orders
     book.verify()
+
+
+def test_a_question_fits_while_any_sum_does_and_is_charged_on_all(book):
+    """ρ alone has room for two of these, ε for three more, order 16 for one more after that."""
+    loss = PureLoss("1/2")
+    price = book.price(loss)
+    orders = [0] * 8
+    orders[4] = 6 * price.others[5]
+    book.set_limits(
+        {
+            ANA: Limit.zcdp(1),
+            BOB: Limit.zcdp(1),
+            SHOP: Limit(2 * price.main, 0, Currency.ZCDP, (5 * price.others[0], *orders)),
+        }
+    )
+    for place in range(6):
+        asked(book, place, loss=loss, account=(ANA, BOB)[place % 2])
+        assert book.balance(SHOP).spent == (place + 1) * price
+    before = book.balances()
+    with pytest.raises(OutOfBudget):
+        asked(book, 6, loss=loss)
+    assert book.balances() == before
+    assert book.verify().balances == before
+    left = book.balance(SHOP).remaining
+    assert (left.main, left.others) == (0, (0,) * 9)
+
+
+def test_each_account_of_a_lineage_accepts_by_its_own_sums(book):
+    """The analyst's ρ has room and the dataset's ε has: neither has both."""
+    book.set_limits({SHOP: Limit.zcdp(0, 0, (10**12,)), ANA: Limit.zcdp(1, 0, (0,)), BOB: Limit.zcdp(0, 0, (0,))})
+    asked(book, 0, loss=PureLoss("1/2"))
+    for account, loss in [(ANA, ZcdpLoss("1/100")), (ANA, PureLoss("2/3")), (BOB, PureLoss("1/9"))]:
+        before = book.balances()
+        with pytest.raises(OutOfBudget):
+            asked(book, 1, account=account, loss=loss)
+        assert book.balances() == before
+    asked(book, 1, loss=PureLoss("1/2"))
+    book.verify()
+
+
+def test_a_raised_limit_opens_the_sum_of_epsilon_again_unless_noise_closed_it(book):
+    book.set_limits({SHOP: Limit.zcdp(1, 0, (10**12,))})
+    asked(book, 0, loss=PureLoss(1))
+    asked(book, 1, loss=ZcdpLoss("1/10"), account=BOB)
+    with pytest.raises(OutOfBudget):
+        asked(book, 2, loss=PureLoss(1))
+    book.set_limits({SHOP: Limit.zcdp(1, 0, (9 * 10**12,))})
+    with pytest.raises(OutOfBudget):
+        asked(book, 2, loss=PureLoss(1))
+
+
+def test_a_refusal_tells_the_sum_that_leaves_most(book):
+    book.set_limits({ANA: Limit.zcdp("1/100", 0, (10**12,))})
+    asked(book, 0, loss=PureLoss("3/4"))
+    with pytest.raises(OutOfBudget, match=r"it costs ε = 0\.5, δ = 0 and ε = 0\.25, δ = 0 is left"):
+        asked(book, 1, loss=PureLoss("1/2"))
+    with pytest.raises(OutOfBudget, match=r"it costs ρ = 0\.02, δ = 0 and ρ = 0, δ = 0 is left"):
+        asked(book, 1, loss=ZcdpLoss("1/50"))
+
+
+def test_what_is_beyond_all_numbers_is_refused_whichever_sum_has_room(book):
+    book.set_limits({SHOP: Limit.zcdp(1, 0, (0, 10**18))})
+    huge = Amount(10**18 + 1, 0, (0, 1))
+    assert not book.balance(SHOP).limit.allows(huge)
 
 
 # ------------------------------------------------------------------ limits that answers may have chosen

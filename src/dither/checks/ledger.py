@@ -16,8 +16,8 @@ from itertools import pairwise
 
 from dither.checks.mechanism import Finding, Report
 from dither.errors import IncompatibleLosses, LedgerBusy, LedgerError, OutOfBudget
-from dither.ledger import Account, Amount, Ledger, Limit, Reservation
-from dither.privacy import Adjacency, ApproximateLoss, PrivacyLoss, PureLoss
+from dither.ledger import Account, Amount, Currency, Ledger, Limit, Reservation
+from dither.privacy import Adjacency, ApproximateLoss, PrivacyLoss, PureLoss, ZcdpLoss
 
 DATASET = Account(("checked",))
 ANA, BOB = Account(("checked", "ana")), Account(("checked", "bob"))
@@ -248,6 +248,48 @@ def _limits_bind(open_ledger: Open, name: str) -> None:
         _expect_raises(OutOfBudget, lambda: _ask(ledger, 3), "raising a limit gave back what was spent")
 
 
+def _any_sum_will_do(open_ledger: Open, name: str) -> None:
+    with _ledger(open_ledger, name, questions=100) as ledger:
+        for place in range(1 + len(_price(ledger).others)):
+            payer = Account((*DATASET.path, f"of sum {place}"))
+            ledger.set_limits({payer: _only(ledger, place, 2)})
+            for question in range(2):
+                try:
+                    ledger.record(_ask(ledger, (place, question), payer), b"x")
+                except OutOfBudget:
+                    raise _Broken(f"sum {place} has room and lets nothing through") from None
+            before = _state(ledger)
+            _expect_raises(OutOfBudget, lambda: _ask(ledger, (place, 2), payer), f"sum {place} is overspent")  # noqa: B023
+            _expect(_state(ledger) == before, "refusing left a trace")
+            _expect(_spent(ledger)[payer] == 2 * _price(ledger), "a question isn't charged on every sum")
+
+
+def _only(ledger: Ledger, place: int, questions: int) -> Limit:
+    """A limit with room for so many questions on one of the sums, and for none on the others."""
+    price = _price(ledger)
+    first, *others = (
+        questions * (part or 0) if place == one else 0 for one, part in enumerate((price.main, *price.others))
+    )
+    return Limit(first, questions * price.delta, ledger.currency, tuple(others))
+
+
+def _closes_a_sum(open_ledger: Open, name: str) -> None:
+    with _ledger(open_ledger, name, questions=100) as ledger:
+        without = ZcdpLoss(EPSILON, ledger.adjacency)
+        if ledger.currency is Currency.PURE:
+            return  # every loss that it takes has a view for its one sum
+        dear, price = Amount.of(without, ledger.currency, ledger.sums), _price(ledger)
+        # the first sum has room for the loss that lacks another, and all others for a hundred questions
+        both = zip(price.others, dear.others, strict=True)
+        most = tuple(100 * (part or 0) if lacks is None else 0 for part, lacks in both)
+        ledger.set_limits({ANA: Limit(dear.main, 0, ledger.currency, most)})
+        ledger.record(ledger.reserve(key=_key("without"), account=ANA, loss=without, note={}), b"x")
+        _expect(_spent(ledger)[ANA] == dear, "a loss that has no view for a sum is booked on it")
+        before = _state(ledger)
+        _expect_raises(OutOfBudget, lambda: _ask(ledger, 1), "a loss that has no view for a sum left that sum open")
+        _expect(_state(ledger) == before, "refusing left a trace")
+
+
 def _refuses_other_losses(open_ledger: Open, name: str) -> None:
     with _ledger(open_ledger, name, questions=2) as ledger:
         other = Adjacency.REPLACE if ledger.adjacency is Adjacency.ADD_REMOVE else Adjacency.ADD_REMOVE
@@ -372,6 +414,8 @@ CHECKS: tuple[Check, ...] = (
     (_answers_once, "one question has one answer", "a second record of one question"),
     (_waits_for_the_living, "waits for who is at work", "one question given out twice"),
     (_limits_bind, "limits bind and reset nothing", "one unit given back"),
+    (_any_sum_will_do, "any sum within its limit is enough, and all are charged", "one question more or fewer"),
+    (_closes_a_sum, "a loss without a view closes that sum", "one question after it"),
     (_refuses_other_losses, "refuses losses it can't add", "one loss of another adjacency"),
     (_many_at_once, "many at once spend exactly", "eleven answers for ten"),
     (_one_at_once, "many at once get one answer", "one question run twice"),

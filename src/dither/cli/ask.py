@@ -32,6 +32,7 @@ def ask(
     epsilon: options.Epsilon = None,
     error: options.Wanted = None,
     weight: options.Weights = None,
+    noise: options.Noise = None,
     analyst: options.Analyst = OWNER,
     form: Annotated[
         Format, typer.Option("--format", metavar="FORMAT", help="How to write the answer: table, csv or json.")
@@ -57,6 +58,7 @@ def ask(
         "epsilon": epsilon,
         "error": options.wanted_error(error),
         "weights": options.named(weight, "--weight"),
+        "noise": noise,
         "analyst": analyst,
     }
     begun = records.is_begun(rules)

@@ -28,6 +28,12 @@ Weights = Annotated[
         "--weight", metavar="COLUMN=NUMBER", help="The column's share of the ε, relative to the others' 1, as n=2."
     ),
 ]
+Noise = Annotated[
+    str | None,
+    typer.Option(
+        "--noise", metavar="LAW", help="laplace or gaussian, in a budget with a δ; the policy chooses by default."
+    ),
+]
 Question = Annotated[str, typer.Argument(metavar="SQL", help="The question, in quotes.", show_default=False)]
 DEFAULT_POLICY = Path("dither.toml")
 

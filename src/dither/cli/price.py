@@ -21,6 +21,7 @@ def price(
     epsilon: options.Epsilon = None,
     error: options.Wanted = None,
     weight: options.Weights = None,
+    noise: options.Noise = None,
     analyst: options.Analyst = OWNER,
     policy: options.PolicyFile = options.DEFAULT_POLICY,
 ) -> None:
@@ -33,7 +34,7 @@ def price(
     """
     with looking(policy) as curator:
         if epsilon is None and error is None and curator.policy.budget.default_epsilon is None:
-            show_choices(_choices(curator, sql, options.named(weight, "--weight"), analyst), console())
+            show_choices(_choices(curator, sql, options.named(weight, "--weight"), analyst, noise), console())
             return
         quote = curator.price(
             sql,
@@ -41,12 +42,13 @@ def price(
             error=options.wanted_error(error),
             weights=options.named(weight, "--weight"),
             analyst=analyst,
+            noise=noise,
         )
         show_quote(quote, console())
 
 
-def _choices(curator: Curator, sql: str, weights: dict[str, str], analyst: str) -> list[Quote]:
+def _choices(curator: Curator, sql: str, weights: dict[str, str], analyst: str, noise: str | None) -> list[Quote]:
     """Quotes at some parts of the most that a question may cost, or the one that the question itself asks for."""
     most = curator.most_epsilon(analyst)
-    quotes = [curator.price(sql, epsilon=most * part, weights=weights, analyst=analyst) for part in PARTS]
+    quotes = [curator.price(sql, epsilon=most * part, weights=weights, analyst=analyst, noise=noise) for part in PARTS]
     return list({quote.epsilon: quote for quote in quotes}.values())

@@ -1,9 +1,10 @@
 """Who pays, and the way of one question through the ledger: charge, record, and how each failure is reported.
 
 With ``delta_budget = 0`` pure ε are added. Otherwise a question of (ε, δ) buys ρ of zero-concentrated privacy, the
-largest whose ε at the question's δ is no more than asked, and the ledger adds ρ and, apart, the δ of discovered keys:
-both sums are valid filters for analysts who choose adaptively (Feldman & Zrnic 2021; Whitehouse et al. 2023). Half of a
-δ pays for reading ρ as ε, the other half for key selection; a question with public keys uses all of its δ for reading.
+largest whose ε at the question's δ is no more than asked. The ledger adds ρ, ε, Rényi divergences and, apart, the δ of
+discovered keys, and lets a question through while any of the sums is within its cap, which is a valid filter for
+analysts who choose adaptively (``privacy/filters.md``). Half of a δ pays for reading sums as ε, the other half for key
+selection; a question with public keys uses all of its δ for reading.
 
 What was spent *so far* is read off the ledger's other sums, of ε and of Rényi divergences, which have their own shares
 of the reading's δ: a filter's reading of ρ holds for whoever is stopped by the budget, and not at a moment that the
@@ -79,7 +80,7 @@ class Exchange:
 
     @property
     def currency(self) -> Currency:
-        """What decides whether something fits."""
+        """What amounts are told in."""
         return Currency.ZCDP if self.delta_budget else Currency.PURE
 
     @property
@@ -92,9 +93,9 @@ class Exchange:
         if self.currency is Currency.PURE:
             return Limit.pure(epsilon)
         half = (delta or self.delta_budget) * HALF
-        decides, *further = self.sums
+        first, *further = self.sums
         others = tuple(_cap_of(one, epsilon, half) for one in further)
-        return Limit.zcdp(_rho_of_cap(epsilon, half * decides.share), half, others)
+        return Limit.zcdp(_rho_of_cap(epsilon, half * first.share), half, others)
 
     def for_question(self, epsilon: Fraction, delta: Fraction, *, discover: bool) -> QueryBudget:
         """What a question of (ε, δ) may use."""
@@ -118,7 +119,7 @@ class Exchange:
 
     def epsilon_of_question(self, budget: QueryBudget, delta: Fraction) -> float:
         """The ε of a question by itself, at its δ; rounded up."""
-        if self.currency is Currency.PURE:
+        if budget.kind == "pure":
             return fraction_up(budget.main)
         return _read_as_epsilon(budget.main, delta - budget.delta)
 
@@ -132,14 +133,13 @@ class Exchange:
 
         ``cap`` is the ε of the account's limit, if what was spent is within it and it was stated before anything was
         spent: one that the answers may have chosen is a reading of ρ at a moment of one's choice. A ledger without
-        orders is read by levels, for a δ of its own: the cap, whose δ that isn't, can't lower it.
+        orders is read by levels, for a δ of its own: the cap, whose δ that isn't, can't lower it. The sum of ε can,
+        for it needs no δ.
         """
         main = Fraction(spent.main, MAIN_UNITS)
         if self.currency is Currency.PURE:
             return fraction_up(main)
         half = (delta or self.delta_budget) * HALF
-        if not self.has_orders:
-            return _by_levels(main, half)
         pure, divergences = None, []
         for one, units in zip(self.sums[1:], spent.others or (0,) * len(self.sums[1:]), strict=True):
             total = None if units is None else Fraction(units, MAIN_UNITS)
@@ -147,6 +147,9 @@ class Exchange:
                 divergences.append((one.order, total, half * one.share))
             else:
                 pure = total
+        if not self.has_orders:
+            levels = _by_levels(main, half)
+            return levels if pure is None else min(levels, fraction_up(pure))
         return epsilon_so_far(pure=pure, divergences=divergences, cap=cap)
 
     def delta_so_far(self, spent: Amount, delta: Fraction | None = None) -> Fraction:
@@ -283,16 +286,20 @@ class Accounts:
         return all(self._allows(payer, amount) or self._ledger.paid(key, payer) for payer in payers)
 
     def room(self, amount: Amount, who: Asker) -> tuple[int, float] | None:
-        """How many questions of this price fit in what is left, and which share of the budget one takes.
+        """How many questions of this price fit in what is left, and which share of the budget one takes or closes.
 
         Of the account that the analyst may know; None if it has no cap of its own.
         """
         limit = self.limits().get(who.told)
         if limit is None:
             return None
-        left = limit.after(self._spent(who.told).spent)
-        parts = [(left.main, amount.main), (left.delta, amount.delta)]
-        return min((have // cost for have, cost in parts if cost), default=0), _used(amount, limit)
+        spent = self._spent(who.told).spent
+        return limit.room(spent, amount), float(limit.used(spent + amount) - limit.used(spent))
+
+    def room_after(self, first: Amount, then: Amount, who: Asker) -> int | None:
+        """How many questions of one price fit once another was paid; None without a cap of its own."""
+        limit = self.limits().get(who.told)
+        return None if limit is None else limit.room(self._spent(who.told).spent + first, then)
 
     def guarantee(self, who: Asker) -> Guarantee:
         """What the spending of the account that the analyst may know promises so far.
@@ -338,7 +345,7 @@ class Accounts:
         exactly = amount.in_words(self._exchange.currency)
         cost = exactly if epsilon is None else f"ε = {epsilon:.4g} ({exactly})"
         known = self.dataset if who.owner else who.account
-        if self._allows(known, Amount(amount.main, 0)) and not self._allows(known, amount):
+        if self._allows(known, replace(amount, delta=0)) and not self._allows(known, amount):
             why = "the δ that is left for discovering keys is too little: group by keys that the policy declares"
         elif who.owner or not self._allows(known, amount):
             why = f"it doesn't fit in the budget: {self.left(who)}"
@@ -359,7 +366,7 @@ class Accounts:
             account="/".join(balance.account.path),
             epsilon_spent=self._so_far(balance, caps),
             epsilon_budget=None if cap is None else float(cap),
-            share=None if limit is None else _used(balance.spent, limit),
+            share=None if limit is None else float(limit.used(balance.spent)),
             delta=float(delta),
             exactly=balance.spent.in_words(self._exchange.currency),
             told=told,
@@ -371,7 +378,7 @@ class Accounts:
 
     def _allows(self, account: Account, amount: Amount) -> bool:
         limit = self.limits().get(account)
-        return limit is None or limit.allows(self._spent(account).spent.decisive + amount.decisive)
+        return limit is None or limit.allows(self._spent(account).spent + amount)
 
     def cap(self, account: Account) -> Fraction | None:
         """The most that an account may lose, as ε: what the policy states and the owner granted since."""
@@ -391,12 +398,6 @@ class Accounts:
         if first is None or first == Limit.zcdp(0, stated * HALF).delta:
             return stated
         return Fraction(first, DELTA_UNITS) / HALF
-
-
-def _used(spent: Amount, limit: Limit) -> float:
-    """The larger share of the two parts of a budget that is used up."""
-    parts = [(spent.main, limit.main), (spent.delta, limit.delta)]
-    return max((used / most if most else float(used > 0)) for used, most in parts)
 
 
 # ---------------------------------------------------------------------------------------------- charging
@@ -520,7 +521,7 @@ class ChargeClaim:
             return self._reservation
         try:
             if self._reservation is None and isinstance(problem, OutOfBudget):
-                amount = Amount.of(self._loss, self._ledger.currency)
+                amount = self._ledger.price(self._loss)
                 raise self._charging.accounts.out_of_budget(amount, self._epsilon, self._who)
             if self._reservation is None and isinstance(problem, Exception):
                 raise problem  # in the ledger's own words: it says whether anything was charged

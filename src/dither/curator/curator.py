@@ -353,6 +353,7 @@ class Curator:
         analyst: str = OWNER,
         weights: Mapping[str, Number] | None = None,
         confidence: Number = CONFIDENCE,
+        noise: str | None = None,
     ) -> Quote:
         """What a question would cost, the error of every column, and what would be left; reads no data and is free.
 
@@ -363,11 +364,12 @@ class Curator:
             analyst: Who would pay; the owner by default.
             weights: As for ``sql``.
             confidence: As for ``sql``.
+            noise: As for ``sql``.
 
         Raises:
             Refused: for public reasons, with a code, a hint and the place in the text.
         """
-        terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence)
+        terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, noise=noise)
         return self.analyst(analyst).price(sql, terms)
 
     def sql(
@@ -379,6 +381,7 @@ class Curator:
         analyst: str = OWNER,
         weights: Mapping[str, Number] | None = None,
         confidence: Number = CONFIDENCE,
+        noise: str | None = None,
     ) -> Answer:
         """Answer a question. Give ``epsilon``, or ``error`` for the smallest ε whose error is no larger.
 
@@ -392,6 +395,7 @@ class Curator:
             analyst: Who asks and pays; the owner by default.
             weights: How much of the budget each named column gets relative to the others; 1 by default.
             confidence: The rate at which intervals cover, between 0 and 1; it costs nothing.
+            noise: "laplace" or "gaussian"; where it isn't said the policy chooses.
 
         Returns:
             The released table with its intervals, its cost and its receipt.
@@ -401,7 +405,7 @@ class Curator:
             OutOfBudget: before the charge; free.
             Failed: after the charge, with the receipt; ask the same again at no cost.
         """
-        terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence)
+        terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, noise=noise)
         return self.analyst(analyst).sql(sql, terms)
 
     # ------------------------------------------------------------------ what was asked before
@@ -481,6 +485,7 @@ class Curator:
         error: Number | Mapping[str, Number] | None = None,
         weights: Mapping[str, Number] | None = None,
         confidence: Number = CONFIDENCE,
+        noise: str | None = None,
     ) -> Request:
         """Ask the owner to approve a question that costs more than the analyst may ask without; free.
 
@@ -492,8 +497,9 @@ class Curator:
             error: As for ``sql``.
             weights: As for ``sql``.
             confidence: As for ``sql``.
+            noise: As for ``sql``.
         """
-        terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence)
+        terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, noise=noise)
         return self.analyst(analyst).request_question(sql, terms, why=why)
 
     def request_budget(self, analyst: str, *, epsilon: Number, why: str = "") -> Request:

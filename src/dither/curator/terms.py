@@ -9,13 +9,16 @@ from fractions import Fraction
 from dither.errors import InvalidParameter
 from dither.numeric import Number, as_fraction, positive
 from dither.privacy import Json
+from dither.query.plan.plan import Law
 
 CONFIDENCE = Fraction(19, 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How much to spend or which error to reach, how to divide it, and how sure the intervals are to be.
+    """How much to spend or which error to reach, how to divide it, how sure intervals are to be, and the law of noise.
+
+    ``noise`` is None where the policy chooses.
 
     Example:
         >>> Terms.of(epsilon=0.5) == Terms.of(epsilon="1/2"), Terms.of().confidence
@@ -26,6 +29,7 @@ class Terms:
     error: Mapping[str, Fraction] | Fraction | None = None
     weights: Mapping[str, Fraction] = field(default_factory=dict)
     confidence: Fraction = CONFIDENCE
+    noise: Law | None = None
 
     @classmethod
     def of(
@@ -35,8 +39,11 @@ class Terms:
         error: Number | Mapping[str, Number] | None = None,
         weights: Mapping[str, Number] | None = None,
         confidence: Number = CONFIDENCE,
+        noise: str | None = None,
     ) -> Terms:
         """Checked values of what people and clients write."""
+        if noise not in (None, "laplace", "gaussian"):
+            raise InvalidParameter(f'noise must be "laplace" or "gaussian"; got {noise!r}')
         if epsilon is not None and error is not None:
             raise InvalidParameter("give epsilon or error, not both: the error decides how much ε is needed")
         exact: Mapping[str, Fraction] | Fraction | None = None
@@ -52,18 +59,19 @@ class Terms:
             error=exact,
             weights={name: positive(value, f"weight of {name}") for name, value in (weights or {}).items()},
             confidence=sure,
+            noise=noise,  # type: ignore[arg-type] # one of the two
         )
 
     @property
     def signature(self) -> tuple[Hashable, ...]:
         """All of it, to look things up by: equal where the same was asked."""
         error = tuple(sorted(self.error.items())) if isinstance(self.error, Mapping) else self.error
-        return self.epsilon, error, tuple(sorted(self.weights.items())), self.confidence
+        return self.epsilon, error, tuple(sorted(self.weights.items())), self.confidence, self.noise
 
     def to_json(self) -> Json:
-        """The exact form: what a note needs so that the same can be asked again."""
+        """The exact form: what a note needs so that the same can be asked again. Noise is named if it was chosen."""
         error = self.error
-        return {
+        form: Json = {
             "epsilon": None if self.epsilon is None else str(self.epsilon),
             "error": {name: str(half) for name, half in error.items()}
             if isinstance(error, Mapping)
@@ -73,11 +81,13 @@ class Terms:
             "weights": {name: str(weight) for name, weight in self.weights.items()},
             "confidence": str(self.confidence),
         }
+        return form if self.noise is None else {**form, "noise": self.noise}
 
     @classmethod
     def from_json(cls, form: Json) -> Terms:
         """The inverse of ``to_json``."""
-        return cls.of(**{name: form[name] for name in ("epsilon", "error", "weights", "confidence")})
+        named = {name: form[name] for name in ("epsilon", "error", "weights", "confidence")}
+        return cls.of(**named, noise=form.get("noise"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
 """What is spent, in whole numbers: a cost is rounded up, what may be spent down; who pays it, and who is protected.
 
-Every charge is booked on all of them. Each is a filter of its own for adaptively chosen questions: sums of ε need no δ
+Every charge is booked on all sums. Each is a filter of its own for adaptively chosen questions: sums of ε need no δ
 (Rogers, Roth, Ullman & Vadhan 2016), sums of ρ and of Rényi divergences at a fixed order are read as ε at their share
-of δ (Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023). The shares add up to one, and are fixed with the
-first entry: whoever could change them after answers were seen could count one δ twice.
+of δ (Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023). A question fits while any of them is within its
+limit; that too is a filter, for the δ of all shares together (``privacy/filters.md``). The shares add up to one, and
+are fixed with the first entry: whoever could change them after answers were seen could count one δ twice.
 
 What was spent was spent on these units. Told for others, the same sums are an untrue claim: a total for orders says
 nothing about customers. So a ledger keeps the unit of every table it was used for. A further table of a unit that it
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
@@ -63,6 +64,13 @@ class Sum:
             return loss.zcdp_exactly() if math.isfinite(loss.zcdp()) else None
         return loss.pure_exactly() if math.isfinite(loss.pure()) else None
 
+    @property
+    def symbol(self) -> str:
+        """The letter of what is added up."""
+        if self.order is not None:
+            return f"D({self.order})"
+        return "ε" if self.quantity is Quantity.EPSILON else "ρ"
+
     def to_json(self) -> Json:
         """The permanent form in the first entry."""
         form: Json = {"quantity": self.quantity.value, "share": str(self.share)}
@@ -77,7 +85,7 @@ class Sum:
 PURE_SUMS = (Sum(quantity=Quantity.EPSILON, share=Fraction(0)),)
 # What a ledger of format 1 added: all of the reading's δ belongs to ρ, so none is left for orders.
 FIRST_ZCDP_SUMS = (Sum(quantity=Quantity.RHO, share=Fraction(1)), Sum(quantity=Quantity.EPSILON, share=Fraction(0)))
-# The first decides what fits.
+# The first is the one that amounts are told in.
 ZCDP_SUMS = (
     Sum(quantity=Quantity.RHO, share=SHARE_OF_RHO),
     Sum(quantity=Quantity.EPSILON, share=Fraction(0)),
@@ -95,10 +103,11 @@ LARGEST = 10**18
 
 
 class Currency(Enum):
-    """What decides whether a question fits: a sum that is a filter for adaptively chosen questions.
+    """What amounts are told in, and so which sums a new ledger keeps.
 
-    ``PURE`` adds ε (Rogers, Roth, Ullman & Vadhan 2016). ``ZCDP`` adds ρ, and apart from it the δ of approximate
-    releases such as key selection (Feldman & Zrnic 2021; Whitehouse, Ramdas, Rogers & Wu 2023).
+    ``PURE`` adds ε alone (Rogers, Roth, Ullman & Vadhan 2016). ``ZCDP`` adds ρ, beside it ε and Rényi divergences, and
+    apart from them the δ of approximate releases such as key selection (Feldman & Zrnic 2021; Whitehouse, Ramdas,
+    Rogers & Wu 2023).
     """
 
     PURE = "pure"
@@ -111,7 +120,7 @@ class Currency(Enum):
 
     @property
     def sums(self) -> tuple[Sum, ...]:
-        """What a new ledger keeps, the sum that decides first."""
+        """What a new ledger keeps, the sum that amounts are told in first."""
         return PURE_SUMS if self is Currency.PURE else ZCDP_SUMS
 
     @property
@@ -148,17 +157,17 @@ class Amount:
 
     @classmethod
     def of(cls, loss: PrivacyLoss, currency: Currency, sums: Sequence[Sum] | None = None) -> Amount:
-        """The loss on every sum, rounded up; raises IncompatibleLosses where it has no view that decides.
+        """The loss on every sum, rounded up; raises IncompatibleLosses where it has no view for the first of them.
 
         All sums are read off one decomposition of the loss, so that what is given away (δ) counts once. Without
-        ``sums`` only what decides is computed.
+        ``sums`` only the first is computed.
         """
-        decides, *further = sums or currency.sums[:1]
+        first, *further = sums or currency.sums[:1]
         if currency is Currency.PURE:
             left, given = loss, Fraction(0)
         else:
             left, given = loss.decomposed()
-        main = decides.of(left)
+        main = first.of(left)
         if main is None:
             if currency is Currency.PURE:
                 raise IncompatibleLosses(
@@ -205,11 +214,6 @@ class Amount:
         others = tuple(None if one is None else one + 1 + (one >> 48) for one in self.others)
         return Amount(self.main + 1 + (self.main >> 48), self.delta + 1 + (self.delta >> 48), others) >= price
 
-    @property
-    def decisive(self) -> Amount:
-        """The parts that decide alone."""
-        return Amount(self.main, self.delta)
-
     def to_json(self) -> Json:
         """The permanent form in the log; format 1 had no others."""
         return _form(self.main, self.delta, self.others)
@@ -233,17 +237,36 @@ class Amount:
         """The same without δ."""
         return f"{currency.symbol} = {_decimal(self.main, 12)}"
 
+    def of_sum_in_words(self, place: int, sums: Sequence[Sum]) -> str:
+        """The amount on one of the sums, where it has that, and its δ.
+
+        Example:
+            >>> Amount(1_500_000_000_000, 0, (None, 10**12)).of_sum_in_words(2, ZCDP_SUMS)
+            'D(4) = 1, δ = 0'
+        """
+        units = (self.main, *self.others)[place]
+        what = f"no {sums[place].symbol}" if units is None else f"{sums[place].symbol} = {_decimal(units, 12)}"
+        return what if len(sums) == 1 else f"{what}, δ = {_decimal(self.delta, 18)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
     """The most that an account may spend, in the units of Amount, rounded down.
 
-    ``main`` and ``delta`` decide; ``others`` are the most of the further sums, for the record. ``counts`` are the most
-    of what is counted beside the sums; what isn't named there isn't limited.
+    An account is within it if its δ is, and *any* of its sums: ``main``, or one of ``others``, where a sum that isn't
+    named, or is None, is one that nothing fits in. ``counts`` are the most of what is counted beside the sums; what
+    isn't named there isn't limited.
+
+    Guarantee: if each limit is what (ε, δ_j) allows on its sum, at δ_j which add up to δ, what is accepted is together
+        (ε, δ + ``delta``)-private, for adaptively chosen questions that are charged on all sums (the union of filters,
+        ``privacy/filters.md``).
 
     Example:
         >>> Limit.pure("1/3").main, Limit.zcdp(0.5, 1e-6).delta
         (333333333333, 1000000000000)
+        >>> either = Limit.zcdp(1, others=(10**12,))
+        >>> [either.allows(Amount(rho * 10**12, 0, (epsilon,))) for rho, epsilon in ((1, None), (2, 10**12), (2, None))]
+        [True, True, False]
     """
 
     main: int
@@ -273,16 +296,65 @@ class Limit:
         return cls(main, given, Currency.ZCDP, others)
 
     def allows(self, spent: Amount) -> bool:
-        """Whether so much may have been spent in all."""
-        return spent.main <= self.main and spent.delta <= self.delta
+        """Whether so much may have been spent in all: what was given away, and any of the sums, must be within."""
+        # beyond the largest limit nothing can be booked, whichever sum has room
+        if spent.delta > self.delta or spent.main > LARGEST:
+            return False
+        return any(used <= most for used, most in self._sums(spent))
+
+    def _sums(self, spent: Amount) -> Iterator[tuple[int, int]]:
+        """(spent, most) on each sum that isn't closed."""
+        yield spent.main, self.main
+        for used, most in self._others(spent):
+            if used is not None and most is not None:
+                yield used, most
+
+    def _others(self, spent: Amount) -> Iterator[tuple[int | None, int | None]]:
+        missing = 0 if spent == NOTHING else None
+        known = (*spent.others, *(missing,) * (len(self.others) - len(spent.others)))
+        return zip(known, self.others, strict=False)
 
     def exceeded(self, counts: Mapping[str, int]) -> list[str]:
         """Of what too much would have been counted."""
         return sorted(name for name, most in self.counts.items() if counts.get(name, 0) > most)
 
     def after(self, spent: Amount) -> Amount:
-        """What is left; nothing, not less, where the limit was lowered below what had been spent."""
-        return Amount(max(self.main - spent.main, 0), max(self.delta - spent.delta, 0))
+        """What is left of each sum; nothing, not less, where more was spent, and None where a sum was closed."""
+        both = self._others(spent)
+        others = tuple(None if used is None or most is None else max(most - used, 0) for used, most in both)
+        return Amount(max(self.main - spent.main, 0), max(self.delta - spent.delta, 0), others)
+
+    def used(self, spent: Amount) -> Fraction:
+        """The share that is used up: of the sum that leaves most, or of δ where that leaves less.
+
+        Example:
+            >>> Limit.zcdp(1, others=(10**12,)).used(Amount(9 * 10**11, 0, (10**11,)))
+            Fraction(1, 10)
+        """
+        shares = [Fraction(used, most) for used, most in self._sums(spent) if most]
+        given = Fraction(spent.delta, self.delta) if self.delta else Fraction(spent.delta > 0)
+        return max(given, min(shares, default=Fraction(spent.main > 0)))
+
+    def room(self, spent: Amount, price: Amount) -> int:
+        """How many more questions of this price fit, asked one after the other; 0 for what costs nothing.
+
+        Example:
+            >>> Limit.zcdp(1, others=(10**12,)).room(NOTHING, Amount(2 * 10**11, 0, (10**11,)))
+            10
+        """
+        left = self.after(spent)
+        parts = [max(_fits(left, price), default=0)] if price.main else []
+        parts += [left.delta // price.delta] if price.delta else []
+        return min(parts, default=0)
+
+    def widest(self, spent: Amount, price: Amount) -> int:
+        """The place of the sum in which most questions of this price would fit by now, the first among equals."""
+        left = self.after(spent)
+        shares = [
+            Fraction(have, cost) if have is not None and cost else Fraction(-1)
+            for have, cost in zip((left.main, *left.others), (price.main, *price.others), strict=False)
+        ]
+        return shares.index(max(shares))
 
     def to_json(self) -> Json:
         """The permanent form in the log; the currency is that of the ledger."""
@@ -304,6 +376,13 @@ class Limit:
         parts = [(self.main, other.main), *zip(self.others, other.others, strict=False)]
         same = all(a == b if a is None or b is None else abs(a - b) <= 1 + (a >> 40) for a, b in parts)
         return same and self.delta == other.delta
+
+
+def _fits(left: Amount, price: Amount) -> Iterator[int]:
+    """How often a price fits in what is left of each sum that is open for it."""
+    for have, cost in zip((left.main, *left.others), (price.main, *price.others), strict=False):
+        if have is not None and cost:
+            yield have // cost
 
 
 def _units_up(value: Fraction, units: int) -> int:

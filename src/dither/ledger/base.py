@@ -8,7 +8,9 @@ Rules, held by ``dither.checks.check_ledger``:
 4. Nothing is refunded: a failure may depend on the data. The same question redeems its reservation instead, which is
    sound because rule 3 shows that nothing of it ever left.
 5. Refusing changes nothing and costs nothing.
-6. Every charge is booked on all sums that the ledger keeps; what it is kept for never changes unnoticed.
+6. A question fits while any of the sums that the ledger keeps is within the limit, for every account that pays. It is
+   booked on all of them; a loss that has no view for a sum closes that sum for good.
+7. What a ledger is kept for never changes unnoticed.
 """
 
 from __future__ import annotations
@@ -33,15 +35,15 @@ class Ledger(ABC):
     @property
     @abstractmethod
     def currency(self) -> Currency:
-        """What decides whether something fits."""
+        """What amounts are told in."""
 
     @property
     def sums(self) -> tuple[Sum, ...]:
-        """What is added up side by side, the sum that decides first; fixed when the ledger was opened first."""
+        """What is added up side by side, the one that amounts are told in first; fixed with the first entry."""
         return self.currency.sums[:1]
 
     def price(self, loss: PrivacyLoss) -> Amount:
-        """What a loss costs on every sum; raises IncompatibleLosses where it has no view that decides."""
+        """What a loss costs on every sum; raises IncompatibleLosses where it has no view for the first."""
         return Amount.of(loss, self.currency, self.sums)
 
     @property

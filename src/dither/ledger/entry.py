@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
+from fractions import Fraction
 from typing import Any
 
 from dither.errors import InvalidParameter, LedgerCorrupt
@@ -123,7 +124,7 @@ class Verified:
 class Opening:
     """What a ledger is kept for; none of it can change, since spending can't be converted.
 
-    ``sums`` are added up side by side, the one that decides first, each with its share of the reading's δ.
+    ``sums`` are added up side by side, the one that amounts are told in first, each with its share of the reading's δ.
     """
 
     ledger: str
@@ -133,6 +134,10 @@ class Opening:
     dataset: str
     sums: tuple[Sum, ...]
     format: int = 2
+
+    def __post_init__(self) -> None:
+        if sum((one.share for one in self.sums), Fraction(0)) > 1:
+            raise InvalidParameter("the shares of all sums are parts of one δ, so they add up to at most 1")
 
     def to_json(self) -> Json:
         """The body of the first entry."""

@@ -27,6 +27,8 @@ class Budget:
     ``default_epsilon`` is for questions that name neither ε nor an error; None if they are to be refused.
     ``analysts`` says whether a name without an entry of its own may ask. A question of an analyst that costs more than
     ``needs_approval_above`` waits for the owner; with ``share_answers`` analysts may read each other's answers.
+    ``noise`` says which law questions may have where there is a δ, and ``questions`` for how many as precise ones the
+    budget is meant, by which the law is chosen where a question says nothing.
     """
 
     epsilon_budget: Fraction
@@ -38,6 +40,8 @@ class Budget:
     analysts: Literal["listed", "any"] = "listed"
     needs_approval_above: Fraction | None = None
     share_answers: bool = False
+    questions: int | None = None
+    noise: Literal["laplace", "gaussian", "any"] = "any"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +80,12 @@ def read_budget(raw: object, notes: Notes) -> tuple[Budget | None, Adjacency]:
         _at_most(settings.default_epsilon, "default_epsilon", cap, most, notes)
     delta = settings.delta_budget or Fraction(0)
     per_query = _delta_per_query(settings, broken, delta, notes)
+    if settings.noise == "gaussian" and delta == 0 and "delta_budget" not in broken:
+        notes.error(
+            ("budget", "noise"),
+            "delta_budget is 0, and Gaussian noise has no ε without a δ. Remove the line, or give the budget a δ.",
+            write='noise = "laplace"',
+        )
     if delta > LARGE_DELTA:
         notes.warning(
             ("budget", "delta_budget"),
@@ -96,6 +106,8 @@ def read_budget(raw: object, notes: Notes) -> tuple[Budget | None, Adjacency]:
             analysts=settings.analysts or "listed",
             needs_approval_above=settings.needs_approval_above,
             share_answers=settings.share_answers or False,
+            questions=settings.questions,
+            noise=settings.noise or "any",
         ),
         adjacency,
     )

@@ -207,6 +207,8 @@ class BudgetSettings(Section):
     analysts: Literal["listed", "any"] | None = setting('"listed" or "any"', '"listed"')
     needs_approval_above: Epsilon | None = setting(EPSILON, "0.5")
     share_answers: Flag | None = setting("true or false", "true")
+    questions: Count | None = setting(COUNT, "20")
+    noise: Literal["laplace", "gaussian", "any"] | None = setting('"laplace", "gaussian" or "any"', '"any"')
 
 
 class AnalystSettings(Section):

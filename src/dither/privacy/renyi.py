@@ -222,7 +222,7 @@ def epsilon_so_far(
         parts, that of the cap included; whoever stops, when, and however parameters were chosen. At order α,
         e^{(α−1)(L − ΣD_i)} is a non-negative supermartingale that starts at 1 (Feldman & Zrnic 2021), and
         (1 − e^{ε−L})₊ ≤ e^{(α−1)(L−ε)}·(1 − 1/α)^α/(α − 1) pointwise (Canonne, Kamath & Steinke 2020), so the part of
-        δ bounds what stops at this order's reading; the parts of disjoint sets of transcripts add up. See currency.md.
+        δ bounds what stops at this order's reading; the parts of disjoint sets of transcripts add up. See filters.md.
 
     Example:
         >>> f"{epsilon_so_far(pure=None, divergences=[(16, Fraction(8, 25), Fraction(1, 10**7))]):.3f}"

@@ -262,6 +262,12 @@ SELECT quantity, quantity + 1, quantity + 2, quantity + 3, quantity + 4, quantit
 -- options | options are
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(noise=0) COUNT(*) FROM orders
 ----
+-- options | there is no option
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(nois='laplace') COUNT(*) FROM orders
+----
+-- options | no such noise
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(noise='normal') COUNT(*) FROM orders
+----
 -- options | up to 4
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_groups_contributed=5) COUNT(*) FROM orders
 ----

@@ -53,8 +53,8 @@ def rehearsed(policy: Policy, tables: Mapping[str, pa.Table], folder: Path) -> P
 @contextmanager
 def pricing_of(policy: Policy) -> Iterator[tuple[Pricing, Quoting]]:
     """How the curator prices questions under a rehearsed policy, of whose budget nothing was spent."""
-    exchange = Exchange(policy.budget.delta_budget)
     with ledger_to_look_at(policy) as ledger:
+        exchange = Exchange(policy.budget.delta_budget, ledger.sums)
         pricing = Pricing(policy, exchange, ledger, version="made up")
         yield pricing, Quoting(policy, exchange, ledger, Accounts(policy, exchange, ledger))
 

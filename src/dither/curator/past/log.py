@@ -49,7 +49,7 @@ LISTED = (
     "EXISTS(SELECT 1 FROM answered a WHERE a.key = c.key) FROM charge c WHERE"
 )
 # what a question is asked again with; of the rest of a note, the data's version is for the owner's side only
-ASKED = ("epsilon", "error", "weights", "confidence")
+ASKED = ("epsilon", "error", "weights", "confidence", "noise")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

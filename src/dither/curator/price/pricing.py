@@ -20,16 +20,18 @@ from dither.curator.terms import Settled, Terms
 from dither.curator.who import Asker
 from dither.errors import Refused
 from dither.ledger import Currency, EntryKind, Ledger
+from dither.ledger.amount import MAIN_UNITS
 from dither.ledger.entry import canonical
 from dither.mechanisms.partition_selection import GivenAwayLoss
+from dither.numeric import fraction_up
 from dither.policy.policy import Policy
 from dither.policy.settings import LARGEST_EPSILON, SMALLEST_DELTA
-from dither.privacy import Json, PrivacyLoss, PureLoss, ZcdpLoss
+from dither.privacy import ApproximateLoss, Json, PrivacyLoss, PureLoss, ZcdpLoss
 from dither.query.kinds import Column, Expression, Interval, Kind, columns
 from dither.query.measure.grids import holds_bounds
 from dither.query.plan.canonical import canonical_aggregation
-from dither.query.plan.plan import Aggregate, Aggregation, BoundQuestion, Shape
-from dither.query.price.noise import BudgetKind, Priced, QueryBudget, price, price_for_error
+from dither.query.plan.plan import Aggregate, Aggregation, BoundQuestion, Law, Shape
+from dither.query.price.noise import BudgetKind, Priced, QueryBudget, laplace_errs_less, price, price_for_error
 from dither.query.refusals import limited
 from dither.query.schema import ColumnFacts, Schema
 from dither.query.sql import bind, bind_with_form
@@ -142,15 +144,20 @@ class Pricing:
         aggregation = self._weighted(question, asked.weights)
         most = who.most_epsilon if again is None else Fraction(LARGEST_EPSILON)
         delta = self._delta(question) if again is None else again.delta
+        law = asked.noise if again is not None else self._law(sql, question, aggregation, asked, waiting)
         if asked.error is not None:
-            priced = self._for_error(question, aggregation, asked, delta, waiting)
+            priced = self._for_error(question, aggregation, asked, delta, waiting, law)
             whole = priced.budget
             cost = self._exchange.epsilon_of_question(whole, delta)
-            taken = asked
+            taken = replace(asked, noise=law)
         else:
             epsilon = self._epsilon(question, asked, most)
-            taken = replace(asked, epsilon=epsilon)
-            whole, cost = self._bought(epsilon, delta, who.name, aggregation.discover)
+            taken = replace(asked, epsilon=epsilon, noise=law)
+            if law == "laplace":
+                keys = delta / 2 if aggregation.discover else Fraction(0)
+                whole, cost = QueryBudget(kind="pure", main=epsilon, delta=keys), fraction_up(epsilon)
+            else:
+                whole, cost = self._bought(epsilon, delta, who.name, aggregation.discover)
             if waiting:
                 aggregation, priced = self._supposed(sql, question, asked, waiting, self._rest(whole, waiting))
             else:
@@ -175,7 +182,7 @@ class Pricing:
             loss=loss,
             key=key,
             epsilon=cost,
-            delta=float(delta) if self._exchange.currency is Currency.ZCDP else 0.0,
+            delta=float(whole.delta if whole.kind == "pure" else delta),
             searched=waiting,
             search_budget=share,
             settled=settled,
@@ -249,6 +256,54 @@ class Pricing:
                           hint="Leave delta out of OPTIONS.")  # fmt: skip
         return wanted
 
+    def _law(
+        self,
+        sql: str,
+        question: BoundQuestion,
+        aggregation: Aggregation,
+        asked: Terms,
+        waiting: tuple[Place, ...],
+    ) -> Law | None:
+        """The law that the question or the policy chooses for the noise; None where nobody does, and ρ decides.
+
+        By public facts alone: never by what was spent, which the choice would tell.
+        """
+        budget = self.policy.budget
+        stated = {law for law in (asked.noise, question.options.noise) if law is not None}
+        if len(stated) > 1:
+            raise Refused("the question asks for two laws of its noise", code="noise_conflict",
+                          hint="Leave noise out of OPTIONS, or of the terms.")  # fmt: skip
+        if self._exchange.currency is Currency.PURE:
+            if "gaussian" in stated:
+                raise Refused("this budget adds pure ε, and Gaussian noise has none", code="noise_not_allowed",
+                              hint="Leave noise out.")  # fmt: skip
+            return None
+        law = next(iter(stated), None)
+        if law is not None and budget.noise not in ("any", law):
+            raise Refused(
+                f"the policy allows {budget.noise.capitalize()} noise only",
+                code="noise_not_allowed",
+                hint=f'Leave noise out, or ask the owner to allow it: the policy says noise = "{budget.noise}".',
+            )
+        if law is not None or budget.noise == "gaussian":
+            return law
+        if budget.noise == "laplace":
+            return "laplace"
+        if budget.questions is None:
+            return None
+        if waiting:
+            # how far the bounds reach changes both laws alike
+            supposed = bounded(sql, question, self.policy.schema, dict.fromkeys(waiting, TRIALS[-1]))
+            aggregation = self._weighted(supposed, asked.weights)
+        whole = self._exchange.limit(budget.epsilon_budget)
+        precise = laplace_errs_less(
+            aggregation,
+            epsilon=budget.epsilon_budget / budget.questions,
+            rho=Fraction(whole.main, MAIN_UNITS) / budget.questions,
+            adjacency=self.policy.schema.adjacency,
+        )
+        return "laplace" if precise else "gaussian"
+
     def _epsilon(self, question: BoundQuestion, asked: Terms, most: Fraction) -> Fraction:
         stated = [x for x in (asked.epsilon, question.options.epsilon) if x is not None]
         if not stated and self.policy.budget.default_epsilon is not None:
@@ -292,6 +347,7 @@ class Pricing:
         asked: Terms,
         delta: Fraction,
         waiting: tuple[Place, ...],
+        law: Law | None,
     ) -> Priced:
         if waiting:
             raise Refused(
@@ -303,8 +359,9 @@ class Pricing:
             )
         assert asked.error is not None
         targets = _error_targets(question, aggregation, asked.error)
-        kind: BudgetKind = "zcdp" if self._exchange.currency is Currency.ZCDP else "pure"
-        keys = delta / 2 if aggregation.discover and kind == "zcdp" else Fraction(0)
+        given = self._exchange.currency is Currency.ZCDP
+        kind: BudgetKind = "zcdp" if given and law != "laplace" else "pure"
+        keys = delta / 2 if aggregation.discover and given else Fraction(0)
         return price_for_error(
             aggregation,
             targets,
@@ -324,7 +381,8 @@ class Pricing:
         """The whole budget as a loss, for a question whose noise is known only once bounds were found."""
         adjacency = self.policy.schema.adjacency
         if whole.kind == "pure":
-            return PureLoss(whole.main, adjacency)
+            pure = PureLoss(whole.main, adjacency)
+            return ApproximateLoss(whole.main, whole.delta, adjacency) if whole.delta else pure
         loss = ZcdpLoss(whole.main, adjacency)
         return GivenAwayLoss(loss, whole.delta, adjacency) if whole.delta else loss
 
@@ -347,6 +405,9 @@ class Pricing:
             named["epsilon"] = str(asked.epsilon)
         if settled.delta and self._exchange.currency is Currency.ZCDP:
             named["delta"] = str(settled.delta)
+        if asked.noise == "laplace":
+            # Gaussian noise is what questions had before there was a choice
+            named["noise"] = asked.noise
         if bound.waiting:
             # bounds that are searched for must not be taken for stated ones
             named["searched"] = [[sorted(x.facts.auto) for x in a.arguments] for a in question.aggregation.aggregates]

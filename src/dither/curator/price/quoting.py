@@ -14,12 +14,13 @@ from dither.curator.price.quote import Quote, QuotedColumn
 from dither.curator.who import Asker
 from dither.errors import Refused
 from dither.ledger import Amount, Currency, Ledger, Limit
+from dither.ledger.amount import MAIN_UNITS
 from dither.policy.policy import Policy
-from dither.privacy import PrivacyLoss
+from dither.privacy import PrivacyLoss, ZcdpLoss
 from dither.query.aggregates.predicted import Unknown
 from dither.query.kinds import Column, columns
 from dither.query.plan.plan import Aggregation, BoundQuestion, Function
-from dither.query.price.noise import Priced
+from dither.query.price.noise import GAUSSIAN_95, LAPLACE_95, Priced
 from dither.query.sql.grouping import one_row_each
 
 Approved: TypeAlias = Callable[[str, str], bool]
@@ -61,7 +62,7 @@ class Quoting:
 
     def check_computation(self, loss: PrivacyLoss, key: str, who: Asker) -> None:
         """Refused if the loss is more than one question of this analyst may cost, or needs the owner's approval."""
-        amount = Amount.of(loss, self._exchange.currency)
+        amount = Amount.of(loss, self._exchange.currency, self._exchange.sums[:2])
         limit = self._of_one(who.most_epsilon, amount)
         if not limit.allows(amount):
             raise Refused(
@@ -69,6 +70,12 @@ class Quoting:
                 f"{limit.after(Amount()).in_words(self._exchange.currency)}",
                 code="epsilon_too_large",
                 hint="Give the computation more noise, or have the owner raise max_epsilon_per_query.",
+            )
+        if self.policy.budget.noise == "laplace" and amount.others == (None,):
+            raise Refused(
+                "the policy allows Laplace noise only, and this computation loses no ε of its own",
+                code="noise_not_allowed",
+                hint="Give the computation a loss with an ε, or have the owner allow Gaussian noise.",
             )
         above = who.approval_above
         if above is None or self._of_one(above, amount).allows(amount):
@@ -81,16 +88,16 @@ class Quoting:
             )
 
     def _of_one(self, epsilon: Fraction, amount: Amount) -> Limit:
-        """The most that one question of ε may cost, in the ledger's currency."""
+        """The most that one question of ε may cost: the ρ that it buys, or that ε itself."""
         allowed = self._exchange.for_question(epsilon, self.policy.budget.delta_per_query, discover=amount.delta > 0)
         if self._exchange.currency is Currency.ZCDP:
-            return Limit.zcdp(allowed.main, allowed.delta)
+            return Limit.zcdp(allowed.main, allowed.delta, (int(epsilon * MAIN_UNITS),))
         return Limit.pure(allowed.main)
 
     def quote(self, prepared: Prepared) -> Quote:
         """A price in words, with what is left now; reads the ledger, and no data."""
         question, priced, who = prepared.question, prepared.priced, prepared.who
-        amount = Amount.of(prepared.loss, self._exchange.currency)
+        amount = self._ledger.price(prepared.loss)
         aggregation = question.aggregation
         free = self._ledger.paid(prepared.key, who.account)
         room = self._accounts.room(amount, who)
@@ -107,7 +114,7 @@ class Quoting:
             unit=self._unit(aggregation),
             columns=_quoted(prepared),
             confidence=float(prepared.terms.confidence),
-            notes=(*notes, *self.notes(question)),
+            notes=(*notes, *self._of_noise(prepared, amount), *self.notes(question)),
             key=prepared.key,
             priced=priced,
             shape=question.shape,
@@ -116,6 +123,27 @@ class Quoting:
             share=None if room is None else 0.0 if free else room[1],
             needs_approval=not free and self.waits(prepared),
         )
+
+    def _of_noise(self, prepared: Prepared, amount: Amount) -> tuple[str, ...]:
+        """Where the law of the noise was chosen: which it is, what that closes, and what is left after it."""
+        law = prepared.settled.terms.noise
+        if law is None or self._ledger.paid(prepared.key, prepared.who.account):
+            return ()
+        if None in amount.others:
+            closed = "it closes the sum of ε for good, for you and for everybody together"
+            return (f"{law.capitalize()} noise, as {self._chosen_by(prepared)}: {closed}",)
+        text = f"{law.capitalize()} noise, as {self._chosen_by(prepared)}: it leaves the sum of ε open"
+        rough = ZcdpLoss(_ten_times_rougher(prepared), self.policy.schema.adjacency)
+        room = self._accounts.room_after(amount, amount, prepared.who)
+        other = self._accounts.room_after(amount, self._ledger.price(rough), prepared.who)
+        if room is None or other is None:
+            return (text,)
+        rougher = f", or {other:,} ten times as rough with Gaussian noise" if self.policy.budget.noise == "any" else ""
+        return (f"{text}; after it there is room for about {room:,} more like it{rougher}",)
+
+    def _chosen_by(self, prepared: Prepared) -> str:
+        asked = prepared.terms.noise or prepared.question.options.noise
+        return "the question asks" if asked is not None else "the policy says"
 
     def notes(self, question: BoundQuestion) -> tuple[str, ...]:
         """What goes with an answer in words: what bounding may leave out, and that noise chose its rows."""
@@ -144,6 +172,12 @@ class Quoting:
         tables = [self.policy.schema.tables[name] for name in aggregation.tables]
         names = ", ".join(table.name for table in tables)
         return f"{self._who(aggregation)} of {names}, against {self.policy.schema.adjacency.sentence}"
+
+
+def _ten_times_rougher(prepared: Prepared) -> Fraction:
+    """About the ρ of the same question with Gaussian noise and ten times the error: of one cell in each group."""
+    epsilon, groups = Fraction(prepared.epsilon), prepared.question.aggregation.groups
+    return (Fraction(GAUSSIAN_95) * epsilon / (10 * Fraction(LAPLACE_95))) ** 2 / (2 * groups)
 
 
 def _quoted(prepared: Prepared) -> tuple[QuotedColumn, ...]:

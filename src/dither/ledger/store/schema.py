@@ -8,9 +8,9 @@ belt: they refuse what the code should never try. Integers only; lists and objec
 A row is written before the entry that seals it, so references are deferred; each needs an index, or SQLite reads all
 questions with every entry.
 
-There is more room than is used. A price, a cap or what was spent may be NULL on the sum that decides today ("none": a
-loss without that view closes the sum for good), as it may be on the others; an account stays within its limit if any of
-its sums does; kinds of entries aren't listed here.
+An account stays within its limit if any of its sums does. There is more room than is used: a price, a cap or what was
+spent may be NULL on the first sum ("none": a loss without that view closes the sum for good), as it may be on the
+others; kinds of entries aren't listed here.
 """
 
 from __future__ import annotations

@@ -436,9 +436,9 @@ class Books:
     ) -> tuple[AccountRow, ...]:
         """The rows of those who pay: all or nothing.
 
-        What others have spent isn't told, so sums are given for the asking account only.
+        What others have spent isn't told, so a sum is given for the asking account only: the one that leaves most.
         """
-        words, dataset, asking = self.opening.currency, path[0], path[-1]
+        sums, dataset, asking = self.opening.sums, path[0], path[-1]
         rows = {payer: self._account(payer) for payer in (dataset, *payers)}
         if rows[dataset].limit is None:
             raise LedgerError(f"the dataset {dataset} has no limit yet: state one before anything is spent")
@@ -450,9 +450,10 @@ class Books:
                 beyond = ", ".join(limit.exceeded(rows[payer].counted(counts)))
                 raise OutOfBudget(f"the budget of {payer} has too little left of: {beyond}; nothing was spent")
             if payer == asking:
+                place = limit.widest(spent, amount)
                 raise OutOfBudget(
-                    f"the budget of {payer} doesn't allow this: it costs {amount.in_words(words)} and "
-                    f"{limit.after(spent).in_words(words)} is left; nothing was spent"
+                    f"the budget of {payer} doesn't allow this: it costs {amount.of_sum_in_words(place, sums)} and "
+                    f"{limit.after(spent).of_sum_in_words(place, sums)} is left; nothing was spent"
                 )
             raise OutOfBudget(f"the budget of {payer} doesn't allow this; nothing was spent")
         return tuple(rows[payer] for payer in payers)

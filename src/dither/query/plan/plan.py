@@ -304,12 +304,17 @@ class Shape:
     __repr__ = brief
 
 
+# the law of a question's noise, where there is a choice
+Law: TypeAlias = OneOf["laplace", "gaussian"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the question's own clause asks for; each can only make the policy stricter."""
+    """What the question's own clause asks for; the policy has the last word on each."""
 
     epsilon: Fraction | None = None
     delta: Fraction | None = None
+    noise: Law | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

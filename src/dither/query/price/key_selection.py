@@ -27,6 +27,7 @@ from typing import TypeAlias
 import numpy as np
 from scipy.special import gammaln, ndtri, xlog1py, xlogy
 
+from dither.errors import Refused
 from dither.mechanisms import GaussianThreshold, PartitionSelection
 from dither.mechanisms.discrete_gaussian import discrete_gaussian_tail_up
 from dither.mechanisms.partition_selection import GivenAwayLoss
@@ -96,6 +97,21 @@ def select_keys(rho: Fraction, delta: Fraction, groups: int, adjacency: Adjacenc
     threshold = _threshold(rho, delta, groups, adjacency)
     ladder = _ladder(rho, delta, groups, adjacency, threshold.enough)
     return ladder if ladder is not None and ladder.enough < threshold.enough else threshold
+
+
+def select_keys_without_gaussian(epsilon: Fraction, delta: Fraction, groups: int, adjacency: Adjacency) -> KeySelection:
+    """Independent decisions for (ε, δ): what is left of them when δ is given away is ε-private."""
+    moved = groups if adjacency is Adjacency.ADD_REMOVE else 2 * groups
+    exact, chance = epsilon / moved, Fraction(fraction_down(delta / moved * MARGIN))
+    if chance <= 0 or _ladder_length(float(exact), float(chance)) > LONGEST_LADDER:
+        raise Refused(
+            "the ε of this question is too small to discover keys with noise that has an ε",
+            code="epsilon_too_small",
+            hint="Ask with a larger epsilon, with noise = 'gaussian', or group by keys that the policy declares.",
+        )
+    mechanism = PartitionSelection(moved * exact, moved * chance, moved)
+    loss = compose([(ApproximateLoss(exact, chance, adjacency), moved)])
+    return KeySelection(mechanism=mechanism, loss=loss, enough=mechanism.threshold(SHOWN))
 
 
 def _ladder(rho: Fraction, delta: Fraction, groups: int, adjacency: Adjacency, rival: int) -> KeySelection | None:

@@ -34,7 +34,7 @@ from dither.query.measure.measures import (
     sqrt_up,
 )
 from dither.query.plan.plan import Aggregation
-from dither.query.price.key_selection import KeySelection, select_keys
+from dither.query.price.key_selection import KeySelection, select_keys, select_keys_without_gaussian
 
 BudgetKind: TypeAlias = Literal["pure", "zcdp"]
 
@@ -142,7 +142,7 @@ def price(aggregation: Aggregation, budget: QueryBudget, adjacency: Adjacency) -
     Guarantee: everything that is released about the measured cells is private as ``Priced.loss`` states, and its pure
         ε, or its ρ and δ, are no more than the budget's.
     """
-    _check_discovery(aggregation, budget.kind, budget.delta)
+    _check_discovery(aggregation, budget.delta)
     lowered = lower(aggregation)
     shares = _shares(lowered, aggregation, budget)
     reaches = lowered.reaches(adjacency)
@@ -154,7 +154,8 @@ def price(aggregation: Aggregation, budget: QueryBudget, adjacency: Adjacency) -
     ]
     selection = None
     if lowered.units is not None:
-        selection = select_keys(shares.selection, budget.delta, lowered.span.groups, adjacency)
+        select = select_keys if budget.kind == "zcdp" else select_keys_without_gaussian
+        selection = select(shares.selection, budget.delta, lowered.span.groups, adjacency)
     parts = [*losses, *(loss for _, loss in chosen), *([selection.loss] if selection else [])]
     total = compose([(part, 1) for part in parts]) if parts else PureLoss(0, adjacency)
     _check_within(total, budget)
@@ -186,7 +187,7 @@ def price_for_error(
 
     ``targets`` gives half widths by the place of the aggregate. Refused for aggregates whose error depends on the data.
     """
-    _check_discovery(aggregation, kind, delta)
+    _check_discovery(aggregation, delta)
     lowered = lower(aggregation)
     wanted = _wanted(lowered, targets)
     exact = as_fraction(confidence, "confidence")
@@ -242,8 +243,8 @@ def _least_units(meets: Callable[[int], bool]) -> int:
     return high
 
 
-def _check_discovery(aggregation: Aggregation, kind: BudgetKind, delta: Fraction) -> None:
-    if aggregation.discover and (kind == "pure" or delta == 0):
+def _check_discovery(aggregation: Aggregation, delta: Fraction) -> None:
+    if aggregation.discover and delta == 0:
         raise Refused(
             "the keys of this question come from the data, and showing them needs a δ that this budget doesn't have",
             code="keys_need_delta",
@@ -303,6 +304,25 @@ def _gaussian_errs_less(reaches: Sequence[Reach], shares: Sequence[Fraction]) ->
     return sum(_advantage(r, rho, _laplace_epsilon(rho)) for r, rho in zip(reaches, shares, strict=True)) >= 0
 
 
+def laplace_errs_less(aggregation: Aggregation, *, epsilon: Fraction, rho: Fraction, adjacency: Adjacency) -> bool:
+    """Whether a question errs less with Laplace noise for ε than with Gaussian noise for ρ, over all it measures.
+
+    At 95%, as ``_gaussian_errs_less``. For one cell that a unit moves in G groups: 3.0·G/ε ≤ 1.96·√(G/2ρ).
+    """
+    lowered = lower(aggregation)
+    whole = _shares(lowered, aggregation, QueryBudget(kind="pure", main=Fraction(1)))
+    found = 0.0
+    for reach, share in zip(lowered.reaches(adjacency), whole.cells, strict=True):
+        if share:
+            found += _advantage(reach, rho * share, epsilon * share)
+    for choice, share in zip(lowered.choices, whole.choices, strict=True):
+        rows = lowered.measurement.rows
+        reach_of_choice = choice_reach(choice.alone(rows), Fraction(2 * rows), lowered.span, adjacency)
+        gaussian = math.log(reach_of_choice.squares) / 2 - math.log(8 * rho * share) / 2
+        found += math.log(reach_of_choice.total) - math.log(epsilon * share) - gaussian
+    return found <= 0
+
+
 def _advantage(reach: Reach, rho: Fraction, epsilon: float | Fraction) -> float:
     """The logarithm of the ratio of errors at 95%: positive where Gaussian noise errs less than Laplace noise."""
     gaussian = math.log(GAUSSIAN_95) + (math.log(reach.l2_squared) - math.log(2 * rho)) / 2
@@ -356,7 +376,8 @@ def _chooser(
 def _check_within(loss: PrivacyLoss, budget: QueryBudget) -> None:
     """The last word before a price leaves: what is charged is no more than what was allowed."""
     if budget.kind == "pure":
-        within = math.isfinite(loss.pure()) and loss.pure_exactly() <= budget.main
+        left, given = loss.decomposed()
+        within = math.isfinite(left.pure()) and left.pure_exactly() <= budget.main and given <= budget.delta
     elif math.isfinite(loss.zcdp()):
         within = loss.zcdp_exactly() <= budget.main
     else:

@@ -26,6 +26,7 @@ from dither.query.plan.plan import (
     JoinKind,
     JoinRows,
     Key,
+    Law,
     Options,
     Ordering,
     PerUnit,
@@ -422,6 +423,7 @@ NAMES = (
     "max_rows_contributed",
     "group_selection_strategy",
     "privacy_unit_column",
+    "noise",
 )
 
 
@@ -466,7 +468,7 @@ def clause(node: exp.Expr | None, tables: Sequence[TableFacts]) -> Clause:
     if "privacy_unit_column" in given:
         _check_unit(given["privacy_unit_column"], tables)
     return Clause(
-        options=Options(epsilon=epsilon, delta=delta),
+        options=Options(epsilon=epsilon, delta=delta, noise=_noise(given.get("noise"))),
         groups=_at_most(given, "max_groups_contributed", min(table.groups for table in tables)),
         rows=_at_most(given, "max_rows_contributed", min(table.rows for table in tables)),
         selection=_selection(given.get("group_selection_strategy")),
@@ -501,6 +503,17 @@ def _selection(node: exp.Expr | None) -> Selection | None:
         if name == selection.value:
             return selection
     raise refused("options", "group_selection_strategy is LAPLACE_THRESHOLD or PUBLIC_GROUPS")
+
+
+def _noise(node: exp.Expr | None) -> Law | None:
+    if node is None:
+        return None
+    name = folded(node.name)
+    if name == "laplace":
+        return "laplace"
+    if name == "gaussian":
+        return "gaussian"
+    raise refused("options", "there is no such noise", "Options are noise = 'laplace' and noise = 'gaussian'")
 
 
 def _check_unit(node: exp.Expr, tables: Sequence[TableFacts]) -> None:
