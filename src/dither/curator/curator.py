@@ -195,7 +195,7 @@ class AnalystView:
         if charge is None or not (charge.account == who.account or who.reads_all):
             raise unknown_receipt()
         sql, settled = terms_of(charge)
-        prepared = vault.pricing.prepare(sql, settled.terms, who, again=settled)
+        prepared = vault.pricing.prepare(sql, settled.terms, who, again=settled, charged=charge.key)
         first_version = charge.note.get("key_version") is None
         if first_version and charge.note.get("policy") == vault.protected["policy"]:
             # its terms are all in the note, so nothing has to be computed again to know it

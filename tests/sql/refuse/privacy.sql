@@ -324,3 +324,9 @@ SELECT AVG(q, contribution_bounds_per_row => (0, 9)) FROM (SELECT user_id, QUANT
 ----
 -- aggregate | WITHIN GROUP goes with PERCENTILE_CONT and MODE only
 SELECT MEDIAN(amount) WITHIN GROUP (ORDER BY amount) FROM orders
+----
+-- public_groups | in =
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(group_selection_strategy=PUBLIC_GROUPS) ts, COUNT(*) FROM bookings GROUP BY ts
+----
+-- public_groups | in =
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(group_selection_strategy=PUBLIC_GROUPS) year(day), COUNT(*) FROM orders GROUP BY 1
