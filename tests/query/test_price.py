@@ -24,13 +24,14 @@ from dither.query.kinds import Column, Facts, Interval, Kind
 from dither.query.measure.measures import Span, choice_reach, reach_of, short_up, sqrt_up
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
 from dither.query.price import key_selection
-from dither.query.price.key_selection import select_keys
+from dither.query.price.key_selection import select_keys, select_keys_without_gaussian
 from dither.query.price.noise import (
     QueryBudget,
     _advantage,
     _gaussian_errs_less,
     _laplace_epsilon,
     _near_laplace_epsilon,
+    laplace_errs_less,
     price,
     price_for_error,
 )
@@ -418,6 +419,49 @@ def test_both_ways_of_selecting_cost_no_more_than_given(groups, adjacency, rho, 
         assert way.mechanism.keep_probability(1) * groups <= chance
         assert way.mechanism.keep_probability(way.enough) >= 0.95 > way.mechanism.keep_probability(way.enough - 1)
     assert select_keys(exact, chance, groups, adjacency).enough == min(way.enough for way in ways)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 5])
+@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize(("epsilon", "delta"), [("1/3", "1e-6"), ("2", "1e-9"), ("1/10", "1e-2")])
+def test_keys_without_gaussian_noise_lose_their_epsilon_but_for_delta(groups, adjacency, epsilon, delta):
+    """Exactly: over one unit more or less in each key that it moves, and no more than is charged."""
+    exact, chance = F(epsilon), F(delta)
+    found = select_keys_without_gaussian(exact, chance, groups, adjacency)
+    moved = groups if adjacency is ADD else 2 * groups
+    left, given_away = found.loss.decomposed()
+    assert 0 < left.pure_exactly() <= exact
+    assert 0 < given_away <= chance
+    each, part = math.exp(left.pure() / moved), float(given_away / moved)
+    shown = [float(found.mechanism.keep_probability(units)) for units in range(found.mechanism.certain + 2)]
+    for fewer, more in itertools.pairwise(shown):
+        for p, q in ((more, fewer), (fewer, more)):
+            assert p <= each * q + part + 1e-12
+            assert 1 - p <= each * (1 - q) + part + 1e-12
+    # a larger ε, or a larger δ, would be broken: no more is charged than it takes
+    assert shown[1] == pytest.approx(part, rel=1e-6)
+
+
+@pytest.mark.parametrize("more", [{}, {"keys": (key(),), "discover": True}])
+@pytest.mark.parametrize("functions", [(Function.COUNT,), (Function.COUNT, Function.SUM), (Function.VAR_POP,)])
+def test_a_question_with_laplace_noise_and_keys_is_within_epsilon_and_delta(functions, more):
+    asked = aggregation(*(ask(one, *(() if one is Function.COUNT else (X,))) for one in functions), groups=3, **more)
+    found = price(asked, QueryBudget(kind="approximate", main=F(1, 2), delta=F(1, 10**8)), ADD)
+    left, given_away = found.loss.decomposed()
+    assert F(1, 2) * F(999, 1000) < left.pure_exactly() <= F(1, 2)
+    assert (given_away > 0) == bool(more)
+    assert given_away <= F(1, 10**8)
+    assert all(isinstance(one, DiscreteLaplace) for one in found.noise)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 7, 40])
+def test_which_law_errs_less_is_a_matter_of_groups_and_budget(groups):
+    """3.0·G/ε against 1.96·√(G/2ρ), for one count with one row in each group."""
+    asked = aggregation(ask(Function.COUNT), keys=(key(*range(100)),) if groups > 1 else (), groups=groups)
+    for epsilon in (F(1, 10), F(1), F(3)):
+        equal = epsilon**2 / (2 * groups) * F(0.42805)
+        assert not laplace_errs_less(asked, epsilon=epsilon, rho=equal * F(101, 100), adjacency=ADD)
+        assert laplace_errs_less(asked, epsilon=epsilon, rho=equal * F(99, 100), adjacency=ADD)
 
 
 def test_each_way_of_selecting_wins_somewhere():

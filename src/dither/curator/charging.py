@@ -119,7 +119,7 @@ class Exchange:
 
     def epsilon_of_question(self, budget: QueryBudget, delta: Fraction) -> float:
         """The ε of a question by itself, at its δ; rounded up."""
-        if budget.kind == "pure":
+        if budget.kind != "zcdp":
             return fraction_up(budget.main)
         return _read_as_epsilon(budget.main, delta - budget.delta)
 

@@ -199,8 +199,8 @@ class Pricing:
         else:
             assert epsilon is not None
             if law == "laplace":
-                keys = delta / 2 if aggregation.discover else Fraction(0)
-                whole, cost = QueryBudget(kind="pure", main=epsilon, delta=keys), fraction_up(epsilon)
+                kind, keys = self._kind(aggregation, law, delta)
+                whole, cost = QueryBudget(kind=kind, main=epsilon, delta=keys), fraction_up(epsilon)
             else:
                 whole, cost = self._bought(epsilon, delta, who.name, aggregation.discover)
             if waiting:
@@ -225,7 +225,7 @@ class Pricing:
             loss=loss,
             key=key,
             epsilon=cost,
-            delta=float(whole.delta if whole.kind == "pure" else delta),
+            delta=float(delta if whole.kind == "zcdp" else whole.delta),
             searched=waiting,
             search_budget=share,
             settled=settled,
@@ -402,9 +402,7 @@ class Pricing:
             )
         assert asked.error is not None
         targets = _error_targets(question, aggregation, asked.error)
-        given = self._exchange.currency is Currency.ZCDP
-        kind: BudgetKind = "zcdp" if given and law != "laplace" else "pure"
-        keys = delta / 2 if aggregation.discover and given else Fraction(0)
+        kind, keys = self._kind(aggregation, law, delta)
         return price_for_error(
             aggregation,
             targets,
@@ -413,6 +411,15 @@ class Pricing:
             adjacency=self.policy.schema.adjacency,
             confidence=asked.confidence,
         )
+
+    def _kind(self, aggregation: Aggregation, law: Law | None, delta: Fraction) -> tuple[BudgetKind, Fraction]:
+        """What a question is priced in, and its δ for keys."""
+        if self._exchange.currency is Currency.PURE:
+            return "pure", Fraction(0)
+        keys = delta / 2 if aggregation.discover else Fraction(0)
+        if law != "laplace":
+            return "zcdp", keys
+        return ("approximate" if keys else "pure"), keys
 
     def _rest(self, whole: QueryBudget, waiting: tuple[Place, ...]) -> QueryBudget:
         return replace(whole, main=whole.main * (1 - SEARCH_SHARE)) if waiting else whole
@@ -424,8 +431,9 @@ class Pricing:
         """The whole budget as a loss, for a question whose noise is known only once bounds were found."""
         adjacency = self.policy.schema.adjacency
         if whole.kind == "pure":
-            pure = PureLoss(whole.main, adjacency)
-            return ApproximateLoss(whole.main, whole.delta, adjacency) if whole.delta else pure
+            return PureLoss(whole.main, adjacency)
+        if whole.kind == "approximate":
+            return ApproximateLoss(whole.main, whole.delta, adjacency)
         loss = ZcdpLoss(whole.main, adjacency)
         return GivenAwayLoss(loss, whole.delta, adjacency) if whole.delta else loss
 

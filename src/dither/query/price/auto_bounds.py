@@ -122,7 +122,7 @@ def price_search(budget: QueryBudget, rows: int, adjacency: Adjacency) -> Bounds
     l1, l2_squared = most * (1 + replaced), most**2 * (1 + replaced)
     mechanism: DiscreteLaplace | DiscreteGaussian
     loss: PrivacyLoss
-    if budget.kind == "pure":
+    if budget.kind != "zcdp":
         mechanism = DiscreteLaplace(expect_scale(short_up(l1 / budget.main)))
         loss = mechanism.loss(Sensitivity.l1(l1, adjacency=adjacency))
     else:

@@ -36,7 +36,7 @@ from dither.query.measure.measures import (
 from dither.query.plan.plan import Aggregation
 from dither.query.price.key_selection import KeySelection, select_keys, select_keys_without_gaussian
 
-BudgetKind: TypeAlias = Literal["pure", "zcdp"]
+BudgetKind: TypeAlias = Literal["pure", "approximate", "zcdp"]
 
 # |z| at which a normal and a Laplace law of unit scale leave 5% outside.
 GAUSSIAN_95, LAPLACE_95 = 1.959963984540054, 2.995732273553991
@@ -47,15 +47,18 @@ MOST_UNITS = 10**15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryBudget:
-    """What one question may cost: ε or ρ for everything, and δ for keys that must be discovered."""
+    """What one question may cost: ε or ρ for everything, and δ for keys that must be discovered.
+
+    A pure one has no such keys; an approximate one has ε for what is left when δ is given away.
+    """
 
     kind: BudgetKind
     main: Fraction
     delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        if self.kind not in ("pure", "zcdp"):
-            raise InvalidParameter(f'kind must be "pure" or "zcdp"; got {self.kind!r}')
+        if self.kind not in ("pure", "approximate", "zcdp"):
+            raise InvalidParameter(f'kind must be "pure", "approximate" or "zcdp"; got {self.kind!r}')
         object.__setattr__(self, "main", as_fraction(self.main, "main"))
         object.__setattr__(self, "delta", as_fraction(self.delta, "delta"))
         if self.main <= 0:
@@ -142,7 +145,7 @@ def price(aggregation: Aggregation, budget: QueryBudget, adjacency: Adjacency) -
     Guarantee: everything that is released about the measured cells is private as ``Priced.loss`` states, and its pure
         ε, or its ρ and δ, are no more than the budget's.
     """
-    _check_discovery(aggregation, budget.delta)
+    _check_discovery(aggregation, budget.kind, budget.delta)
     lowered = lower(aggregation)
     shares = _shares(lowered, aggregation, budget)
     reaches = lowered.reaches(adjacency)
@@ -187,7 +190,7 @@ def price_for_error(
 
     ``targets`` gives half widths by the place of the aggregate. Refused for aggregates whose error depends on the data.
     """
-    _check_discovery(aggregation, delta)
+    _check_discovery(aggregation, kind, delta)
     lowered = lower(aggregation)
     wanted = _wanted(lowered, targets)
     exact = as_fraction(confidence, "confidence")
@@ -243,8 +246,8 @@ def _least_units(meets: Callable[[int], bool]) -> int:
     return high
 
 
-def _check_discovery(aggregation: Aggregation, delta: Fraction) -> None:
-    if aggregation.discover and delta == 0:
+def _check_discovery(aggregation: Aggregation, kind: BudgetKind, delta: Fraction) -> None:
+    if aggregation.discover and (kind == "pure" or delta == 0):
         raise Refused(
             "the keys of this question come from the data, and showing them needs a δ that this budget doesn't have",
             code="keys_need_delta",
@@ -285,7 +288,7 @@ def _noises(
         if gaussian:
             noise[index] = DiscreteGaussian(expect_scale(sqrt_up(reach.l2_squared / (2 * share))))
         else:
-            epsilon = share if kind == "pure" else _laplace_epsilon(share)
+            epsilon = _laplace_epsilon(share) if kind == "zcdp" else share
             noise[index] = DiscreteLaplace(expect_scale(short_up(reach.l1 / epsilon)))
     return noise
 
@@ -360,7 +363,7 @@ def _chooser(
 
     Under replace two kinds of movement may both be extreme, so only the budget's own view is stated.
     """
-    rows, pure = lowered.measurement.rows, kind == "pure"
+    rows, pure = lowered.measurement.rows, kind != "zcdp"
     alone = choice.alone(rows)
     reach = choice_reach(alone, Fraction(2 * rows), lowered.span, adjacency)
     scale = reach.total / share if pure else sqrt_up(reach.squares / (8 * share))
@@ -376,6 +379,8 @@ def _chooser(
 def _check_within(loss: PrivacyLoss, budget: QueryBudget) -> None:
     """The last word before a price leaves: what is charged is no more than what was allowed."""
     if budget.kind == "pure":
+        within = math.isfinite(loss.pure()) and loss.pure_exactly() <= budget.main
+    elif budget.kind == "approximate":
         left, given = loss.decomposed()
         within = math.isfinite(left.pure()) and left.pure_exactly() <= budget.main and given <= budget.delta
     elif math.isfinite(loss.zcdp()):
