@@ -106,6 +106,8 @@ OF_DAYS = [
     "CASE WHEN isodow(d) >= 6 THEN 'weekend' ELSE 'week' END",
     "CASE WHEN month(d) < 3 THEN 'a' WHEN month(d) = 3 THEN 'b' END",
     "coalesce(nullif(quarter(d), 2), 0)",
+    *("dayname(d)", "monthname(d)", "strftime(d, '%Y-%m')", "strftime(d, '%d.%m.%Y')", "strftime(d, '%j: %V/%u %%')"),
+    *("strftime(d, '%a')", "strftime(d, 'in %b')", "strftime(d, '%A %d')", "strftime('%B', d)"),
 ]
 # dates to compare with, among them both edges of the bounds of some, and their neighbours
 CONDITIONS = [
@@ -151,6 +153,7 @@ HOURS = ("2023-12-31 22:58:30.5", "2024-01-02 01:02:03")
 OF_MOMENTS = [
     *("hour(s)", "minute(s)", "second(s) // 30", "CAST(s AS DATE)", "date_trunc('hour', s)", "date_trunc('minute', s)"),
     *("date_trunc('day', s)", "date_trunc('week', s)", "year(s)", "month(s)", "isodow(s)", "week(s)", "dayofyear(s)"),
+    *("strftime(s, '%H:%M')", "strftime(s, '%Y-%m-%d %H')", "strftime(s, '%S') > '29'"),
     "year(s + INTERVAL 61 MINUTE)",
     "CAST(s - INTERVAL 6 HOUR AS DATE)",
     "CASE WHEN hour(s) BETWEEN 6 AND 17 THEN 'day' ELSE 'night' END",

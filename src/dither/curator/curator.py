@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
-from dither.curator.answers.release import Released
+from dither.curator.answers.release import Released, public_groups
 from dither.curator.answers.shape import shape
 from dither.curator.approval.approvals import Approvals
 from dither.curator.approval.preview import Outlook, outlook_of
@@ -73,6 +73,8 @@ class AnalystView:
             prepared = self._prepare(sql, terms)
             if prepared.question.explain:
                 return explained(self._vault.quoting.quote(prepared))
+            if prepared.question.listing:
+                return self._listed(prepared)
             self._approve(prepared)
             answer = self._deliver(prepared, self._recorded(prepared))
             self.remember(sql, terms, answer)
@@ -92,6 +94,19 @@ class AnalystView:
             )
             assert reservation.answer is not None
             return given(reservation.answer, older=vault.execution.older(data_of(reservation.answer)))
+
+    def _listed(self, prepared: Prepared) -> Answer:
+        """Public values: nothing is charged, run or recorded."""
+        vault, confidence = self._vault, prepared.terms.confidence
+        table, bars = shape(public_groups(prepared.priced), prepared.question.shape, (), confidence)
+        return Answer(
+            table=table,
+            bars=bars,
+            confidence=float(confidence),
+            receipt=None,
+            cost=Cost(epsilon=0.0, delta=0.0, charged=False, left=vault.accounts.left(self.who)),
+            notes=vault.quoting.notes(prepared.question),
+        )
 
     def _prepare(self, sql: str, terms: Terms) -> Prepared:
         """Bind and price: free, of public facts alone."""
@@ -142,6 +157,7 @@ class AnalystView:
             for place, found in bounds.items()
         )
         older = vault.execution.older(stored.data)
+        nothing = vault.quoting.nothing_shown(priced) if released.size == 0 else ()
         return Answer(
             table=table,
             bars=bars,
@@ -153,7 +169,7 @@ class AnalystView:
                 charged=reservation.charged.main > 0 or reservation.charged.delta > 0,
                 left=vault.accounts.left(self.who),
             ),
-            notes=(*([OLDER] if older else []), *found, *vault.quoting.notes(prepared.question)),
+            notes=(*([OLDER] if older else []), *nothing, *found, *vault.quoting.notes(prepared.question)),
             older_than_data=older,
         )
 

@@ -68,6 +68,8 @@ class Cost:
 
     def __str__(self) -> str:
         price = f"ε = {self.epsilon:.4g}" + (f", δ = {self.delta:.2g}" if self.delta else "")
+        if not self.charged and not self.epsilon:
+            return "nothing"
         return price if self.charged else f"nothing (asked before; it had cost {price})"
 
 

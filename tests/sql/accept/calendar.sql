@@ -57,3 +57,12 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(group_selection_strategy=LAPLACE_THRESH
 ----
 -- keys=public values=2023,2024
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(group_selection_strategy=PUBLIC_GROUPS) year(day) AS y, COUNT(*) FROM bookings GROUP BY y
+----
+-- keys=public values=2023-12,2024-01,2024-02
+SELECT strftime(day, '%Y-%m') AS m, COUNT(*) FROM bookings GROUP BY m
+----
+-- keys=public values=Friday,Monday,Saturday,Sunday,Thursday,Tuesday,Wednesday
+SELECT dayname(day) AS d, COUNT(*) FROM bookings GROUP BY d
+----
+-- keys=public values=December,February,January
+SELECT monthname(ts) AS m, COUNT(*) FROM bookings GROUP BY m

@@ -20,10 +20,7 @@ SELECT category, COUNT(*) FROM products GROUP BY category
 SELECT 1
 ----
 -- nothing_to_ask | count(*)
-SELECT city FROM orders GROUP BY city
-----
--- nothing_to_ask | count(*)
-SELECT DISTINCT city FROM orders
+SELECT 1 AS one FROM orders HAVING 2 > 1
 ----
 -- not_grouped | group by
 SELECT product, COUNT(*) FROM orders GROUP BY city

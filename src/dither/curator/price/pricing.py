@@ -163,11 +163,21 @@ class Pricing:
         Whether others paid for it makes no difference: no price tells what others asked.
         """
         if bound.former is not None:
-            settled = self._settled(sql, bound.former, asked, who, again)
-            key = self._key_in_ledger(bound.former, settled)
-            if key == charged or self._ledger.paid(key, who.account):
+            key = self._key_on(sql, bound.former, asked, who, again, listed_now=bound.question.listing)
+            if key is not None and (key == charged or self._ledger.paid(key, who.account)):
                 bound = bound.former
         return self._priced(sql, bound, asked, who, again)
+
+    def _key_on(
+        self, sql: str, bound: _Bound, asked: Terms, who: Asker, again: Settled | None, *, listed_now: bool
+    ) -> str | None:
+        """The key on these terms; None where they name no price, which public values don't have."""
+        try:
+            return self._key_in_ledger(bound, self._settled(sql, bound, asked, who, again))
+        except Refused:
+            if listed_now:
+                return None
+            raise
 
     def _settled(self, sql: str, bound: _Bound, asked: Terms, who: Asker, again: Settled | None) -> Settled:
         """The terms with all that was left open in them."""
@@ -176,9 +186,11 @@ class Pricing:
             delta, law, most = again.delta, asked.noise, Fraction(LARGEST_EPSILON)
         else:
             delta, most = self._delta(question), who.most_epsilon
-            law = self._law(sql, question, self._weighted(question, asked.weights), asked, bound.waiting)
+            law = None
+            if not question.listing:
+                law = self._law(sql, question, self._weighted(question, asked.weights), asked, bound.waiting)
         taken = replace(asked, noise=law)
-        if asked.error is None:
+        if asked.error is None and not question.listing:
             taken = replace(taken, epsilon=self._epsilon(question, asked, most))
         return Settled(terms=taken, delta=delta, version=self.version if again is None else again.version)
 
@@ -192,7 +204,12 @@ class Pricing:
         most = who.most_epsilon if again is None else Fraction(LARGEST_EPSILON)
         settled = self._settled(sql, bound, asked, who, again)
         delta, epsilon, law = settled.delta, settled.terms.epsilon, settled.terms.noise
-        if asked.error is not None:
+        if question.listing:
+            kind: BudgetKind = "zcdp" if self._exchange.currency is Currency.ZCDP else "pure"
+            # of this budget nothing is used
+            whole, cost, delta = QueryBudget(kind=kind, main=Fraction(1), delta=Fraction(0)), 0.0, Fraction(0)
+            priced = price(aggregation, whole, self.policy.schema.adjacency)
+        elif asked.error is not None:
             priced = self._for_error(question, aggregation, asked, delta, waiting, law)
             whole = priced.budget
             cost = self._exchange.epsilon_of_question(whole, delta)

@@ -38,7 +38,7 @@ from dither.query.refusals import spend
 MOST_MOMENTS = 30_000
 MOST_KEYS = 10_000
 # Larger expressions are left to the rules for lists of values.
-LARGEST = 100
+LARGEST = 200
 # Engines and Python agree on these; beyond, sums leave what Python can write.
 FIRST_YEAR, LAST_YEAR = 1, 9998
 
@@ -52,8 +52,6 @@ _PARTS = {
     **dict.fromkeys(("year", "quarter", "month", "week", "day", "hour", "minute", "second")),
     "day_of_week": "day",
     "day_of_year": "day",
-    "day_name": "day",
-    "month_name": "month",
 }
 _COMPARED = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "distinct_from", "in", "nullif")
 _MIRRORED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
@@ -327,8 +325,6 @@ def _looks(expression: Expression, unit: str, units: set[str], cuts: set[dt.date
         _looks(arguments[0], unit if _UNITS.index(unit) < _UNITS.index("day") else "day", units, cuts)
     elif name == "to_timestamp" and arguments[0].kind.temporal:
         _looks(arguments[0], unit, units, cuts)
-    elif name == "strftime":
-        _looks(arguments[0], _finest_of_format(arguments[1]), units, cuts)
     elif name in _COMPARED and any(map(_is_column, arguments)) and all(map(_is_simple, arguments)):
         for argument in arguments:
             if isinstance(argument, Literal) and isinstance(argument.value, dt.date):
@@ -356,16 +352,6 @@ def _constant_unit(expression: Expression) -> str:
 
 def _finest(*units: str) -> str:
     return max(units, key=_UNITS.index)
-
-
-def _finest_of_format(expression: Expression) -> str:
-    form = expression.value if isinstance(expression, Literal) else None
-    if not isinstance(form, str):
-        return "exact"
-    for code, unit in (("%S", "second"), ("%M", "minute"), ("%H", "hour")):
-        if code in form:
-            return unit
-    return "day"
 
 
 def _moments(first: dt.datetime, last: dt.datetime, units: set[str], cuts: set[dt.datetime]) -> Moments:

@@ -331,4 +331,9 @@ class BoundQuestion:
     explain: bool = False
     former: BoundQuestion | None = field(default=None, repr=False)
 
+    @property
+    def listing(self) -> bool:
+        """Whether it asks for public values alone, which needs no data: SELECT DISTINCT over public keys."""
+        return not self.aggregation.aggregates and not self.aggregation.discover
+
     __repr__ = brief

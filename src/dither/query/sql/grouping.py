@@ -310,11 +310,9 @@ class _Grouping:
         late = self._over_groups([f"k{i}" for i in range(len(keys))], aliases=True)
         condition = None if having is None else _boolean(late(having.this))
         order = self._order(outputs, late)
-        if not collected.found and not discover and keys != former:
-            keys, discover = former, any(key.values is None for key in former)
-        if not collected.found and not discover:
+        if not collected.found and not keys:
             hint = "Add an aggregate, for example COUNT(*)"
-            raise refused("nothing_to_ask", "the groups are public and nothing is asked about them", hint)
+            raise refused("nothing_to_ask", "nothing is asked about the rows", hint)
         limit, offset = limits(self._node)
         most = groups
         if not one_each and all(key.values is not None for key in keys):

@@ -36,6 +36,7 @@ from dither.query.sql.constants import (
     readable,
     whole,
 )
+from dither.query.sql.date_texts import day_name, month_name, strftime
 
 Units: TypeAlias = OneOf["row", "column"]
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
@@ -549,6 +550,15 @@ class Scalars:
             function = _PARTS.get(folded(str(part.this)) if isinstance(part, exp.Literal) else "")
             if function is not None:
                 return apply(function, (self.bind(moment),))
+        if name == "strftime":
+            when, form = self._arguments(node, 2)
+            try:
+                return strftime(when, form)
+            except Refused as error:
+                raise placed(error, node, self._text) from None
+        if name in ("dayname", "monthname"):
+            (when,) = self._arguments(node, 1)
+            return day_name(when) if name == "dayname" else month_name(when)
         if name in ("to_date", "to_timestamp"):
             arguments = self._arguments(node, None)
             try:
