@@ -13,41 +13,16 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product
 
-from dither.query.expressions.ranges import constant
+from dither.query.expressions.ranges import EXACT_DOUBLE, MOST_VALUES, constant, whole_numbers
 from dither.query.kinds import LONGEST_TEXT, Expression, Interval, Kind, Value, ascending
 from dither.query.refusals import spend
 
-MOST_VALUES = 10_000
 LARGEST_INTEGER = 2**63 - 1
-_EXACT_DOUBLE = 2**53
 
 
 def with_null(values: tuple[Value, ...] | None) -> tuple[Value, ...] | None:
     """The same set and NULL."""
     return values if values is None or None in values else (*values, None)
-
-
-def whole_numbers(bounds: Interval | None, step: Fraction | None, kind: Kind) -> tuple[Value, ...] | None:
-    """The multiples of a whole step between the bounds, if they are few."""
-    if bounds is None or step is None or step.denominator != 1 or step <= 0:
-        return None
-    low, high = math.ceil(bounds.low / step), math.floor(bounds.high / step)
-    size = high - low + 1
-    if not 0 < size <= MOST_VALUES or max(abs(low), abs(high)) * step > _EXACT_DOUBLE:
-        return None
-    numbers = range(low * int(step), high * int(step) + 1, int(step))
-    return tuple(float(n) for n in numbers) if kind is Kind.DOUBLE else tuple(numbers)
-
-
-def steps_between(bounds: Interval | None, step: Fraction | None) -> tuple[Value, ...] | None:
-    """The doubles next to the multiples of any step between the bounds, if they are few."""
-    if bounds is None or step is None or step <= 0:
-        return None
-    low, high = math.ceil(bounds.low / step), math.floor(bounds.high / step)
-    if not 0 < high - low + 1 <= MOST_VALUES or max(abs(low), abs(high)) > _EXACT_DOUBLE:
-        return None
-    found = tuple(float(place * step) for place in range(low, high + 1))
-    return found if len(set(found)) == len(found) else None
 
 
 class Uncertain(Exception):  # noqa: N818
@@ -65,7 +40,7 @@ def _arithmetic(operation: Callable[[int | float, int | float], int | float]) ->
         if isinstance(a, int) and isinstance(b, int):
             return _integer(int(operation(a, b)))
         x, y = float(a), float(b)  # type: ignore[arg-type]
-        if max(abs(x), abs(y)) > _EXACT_DOUBLE:
+        if max(abs(x), abs(y)) > EXACT_DOUBLE:
             raise Uncertain
         # adding 0.0 makes one value of the two zeros
         return operation(x, y) + 0.0
@@ -75,7 +50,7 @@ def _arithmetic(operation: Callable[[int | float, int | float], int | float]) ->
 
 def _divide(a: Value, b: Value) -> Value:
     x, y = float(a), float(b)  # type: ignore[arg-type]
-    if y == 0 or max(abs(x), abs(y)) > _EXACT_DOUBLE:
+    if y == 0 or max(abs(x), abs(y)) > EXACT_DOUBLE:
         raise Uncertain
     return x / y + 0.0
 
@@ -96,7 +71,7 @@ def _whole(operation: Callable[[float], int]) -> Callable[..., Value]:
     def apply(a: Value) -> Value:
         if isinstance(a, int):
             return a
-        if not isinstance(a, float) or not abs(a) <= _EXACT_DOUBLE:
+        if not isinstance(a, float) or not abs(a) <= EXACT_DOUBLE:
             raise Uncertain
         return float(operation(a))
 
@@ -174,7 +149,7 @@ def _to_text(value: Value) -> Value:
 
 def _to_integer(value: Value) -> Value:
     if isinstance(value, float):
-        if not value.is_integer() or abs(value) > _EXACT_DOUBLE:
+        if not value.is_integer() or abs(value) > EXACT_DOUBLE:
             raise Uncertain
         return int(value)
     if isinstance(value, bool):
@@ -185,7 +160,7 @@ def _to_integer(value: Value) -> Value:
 
 
 def _to_double(value: Value) -> Value:
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _EXACT_DOUBLE:
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > EXACT_DOUBLE:
         raise Uncertain
     return float(value)
 

@@ -14,8 +14,7 @@ from itertools import islice
 
 from dither.query.expressions.calendar_keys import where
 from dither.query.expressions.functions import Typed
-from dither.query.expressions.public_values import steps_between, whole_numbers
-from dither.query.expressions.ranges import constant, number
+from dither.query.expressions.ranges import constant, number, steps_between, whole_numbers
 from dither.query.kinds import Call, Column, Dated, Expression, Facts, Interval, Kind, Later, Value
 from dither.query.plan.plan import PlanField
 from dither.query.sql.grouping import derived_again

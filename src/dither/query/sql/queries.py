@@ -137,10 +137,18 @@ class Queries:
         shape = Shape(
             outputs=tuple(outputs), having=result.having, order=result.order, limit=result.limit, offset=result.offset
         )
-        question = BoundQuestion(aggregation=result.aggregation, shape=shape, options=result.options, explain=explain)
+        asked = result.aggregation
+        question = BoundQuestion(
+            aggregation=asked,
+            shape=shape,
+            options=result.options,
+            explain=explain,
+            listing=not asked.aggregates and not asked.discover,
+        )
         if result.former is None:
             return question
-        return replace(question, former=replace(question, aggregation=result.former))
+        # what had keys to discover was charged
+        return replace(question, former=replace(question, aggregation=result.former, listing=False))
 
     def _rows_shown(self, rows: Rows) -> Refused:
         if not rows.private:

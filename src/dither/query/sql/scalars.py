@@ -17,8 +17,7 @@ from sqlglot import exp
 from dither.errors import Refused
 from dither.query.expressions.calendar_keys import calendar_of, column_of
 from dither.query.expressions.functions import SPELLINGS, Typed, adapt, apply, literal, temporal
-from dither.query.expressions.public_values import steps_between, whole_numbers
-from dither.query.expressions.ranges import number
+from dither.query.expressions.ranges import number, steps_between, whole_numbers
 from dither.query.kinds import Auto, Call, Column, Expression, Facts, Interval, Kind, Value, ascending
 from dither.query.plan.plan import PlanField, Relation
 from dither.query.refusals import name_shown, only, placed, refused
