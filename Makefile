@@ -12,6 +12,9 @@ SOURCES := src tests benchmarks examples
 demo: $(VENV)/.run
 	@$(BIN)/dither demo
 
+# The tests of a file in one process, so that what they share is made once: servers, browsers, PostgreSQL.
+PARALLEL := -n auto --dist loadfile
+
 # PART=core|local|anonymize|lab: the tests of that part alone.
 PART ?=
 ifeq ($(PART),)
@@ -39,7 +42,7 @@ PATHS_local := tests/local src/dither/local
 PATHS_anonymize := tests/anonymize src/dither/anonymize
 PATHS_lab := tests/audit tests/attacks src/dither/audit src/dither/attacks
 tests: $(VENV)/.dev $(VENV)/.clients
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --durations=25 $(PATHS_$(PART))
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest $(PARALLEL) --durations=25 $(PATHS_$(PART))
 
 # Comparisons with other libraries, in an environment of their own: they choose versions that dither needn't.
 oracles: $(VENV)/oracles/.made
@@ -55,7 +58,7 @@ lowest-few: $(VENV)/lowest/.few
 
 # Everything on the lowest versions of every dependency.
 lowest: $(LOWEST)/.lowest $(VENV)/.clients
-	DITHER_LOWEST=all OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -n auto -p no:cacheprovider
+	DITHER_LOWEST=all OPENBLAS_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest $(PARALLEL) -p no:cacheprovider
 
 # Within three hours: everything, on the newest and on the lowest versions, then what is longer or drawn anew.
 nightly: check oracles lowest-few lowest long
@@ -68,13 +71,13 @@ matrix-%:
 
 # Which lines no test runs, for people to look at; no number is asked for.
 coverage: $(VENV)/.dev $(VENV)/.clients
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q --cov=dither --cov-report=term:skip-covered --cov-report=html $(PATHS_$(PART))
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest $(PARALLEL) -q --cov=dither --cov-report=term:skip-covered --cov-report=html $(PATHS_$(PART))
 
 # The statistical folders twice more, since they draw from the system's source, and longer fuzzing with another seed.
 long: $(VENV)/.dev $(VENV)/.clients
-	DITHER_NIGHTLY=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -q
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto tests/noise tests/laws tests/audit tests/attacks tests/local
-	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto tests/noise tests/laws tests/audit tests/attacks tests/local
+	DITHER_NIGHTLY=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest $(PARALLEL) -q
+	DITHER_NIGHTLY=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest $(PARALLEL) tests/noise tests/laws tests/audit tests/attacks tests/local
+	DITHER_NIGHTLY=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest $(PARALLEL) tests/noise tests/laws tests/audit tests/attacks tests/local
 	DITHER_FUZZ=60000 DITHER_SEED=$$(date +%s) OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto tests/server/test_fuzz_wire.py \
 		tests/server/test_fuzz_http.py
 

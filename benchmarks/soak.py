@@ -2,10 +2,9 @@
 
 Clients of both protocols ask in a steady mix, at a rate that the machine carries: questions that were asked before and
 new ones, prices of both, pages, what is listed and what isn't found, requests that are refused, and sessions of
-PostgreSQL that come, ask and go. Before that, new questions fill what is bounded: the server's caches, and the lists in
-which DuckDB notes blocks of memory that queries have used, and which it cleans only when they are long (``FILL``). Then
-the memory of the server's process is noted each second: RSS, and the part of it that is anonymous, which doesn't depend
-on other processes, as USS does: that jumps whenever another process begins or ends to use the same libraries.
+PostgreSQL that come, ask and go. Caches are filled first, with as many new questions as the server remembers. Then the
+memory of the server's process is noted each second: RSS, and the part of it that is anonymous, which doesn't depend on
+other processes, as USS does: that jumps whenever another process begins or ends to use the same libraries.
 
 What is told is the slope after the warm-up, by least squares over the medians of equal stretches, in MiB for 100,000
 requests, and the standard error of that slope: single samples jump with every answer, medians of stretches don't.
@@ -36,9 +35,8 @@ import psycopg
 
 from serving import PLAIN, SQL, Fresh, Server, serving, shop
 
-# New questions that fill what is bounded. The server's caches take 1,024. In DuckDB each leaves a note of some
-# 250 bytes in a list, with two threads in two. A list is cleaned when it has 32,768 notes: that is 8 MiB each.
-FILL = 33_500
+# answers that a server remembers: so many new questions fill that
+FILL = 4500
 BLOCKS = 20
 PAGES = ("/ask", "/answers", "/budget", "/data", "/v1/budget", "/v1/schema", "/v1/answers?count=20", "/v1/openapi.json")
 WRONG = (

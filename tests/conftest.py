@@ -7,8 +7,9 @@ No test asserts on a clock: how long work takes depends on what else the machine
 its steps (``steps_within``); work that must end at all has a deadline that only a hang misses (``no_hang``).
 
 What is true in the process of the tests, where nearly all of dither is loaded, needn't be true in a stranger's. So
-commands are run as they are installed, each in its own process: by ``installed`` in a new interpreter, or by ``fresh``
-in a process that has the libraries but nothing of dither, which takes a third of the time.
+commands are run as they are installed, each in its own process: by ``installed`` in a new interpreter, by ``fresh`` in
+a process that has the libraries but nothing of dither, which takes a third of the time, or by ``forked``, where by day
+dither is loaded as well, which takes a sixth. Every command is run in one of the first two ways, too.
 """
 
 import contextlib
@@ -29,8 +30,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import dither
-from support import audit_time
-from support.cpu import CpuByFolder
+from support import audit_time, cpu
 from support.sizes import NIGHTLY
 
 HANG = 300.0
@@ -50,7 +50,7 @@ THIRD_PARTIES = ("matplotlib", "pyparsing", "starlette", "starlette_testclient")
 
 
 def pytest_configure(config):
-    config.pluginmanager.register(CpuByFolder(), "cpu")
+    config.pluginmanager.register(cpu.CpuByFolder(), "cpu")
     if os.environ.get("DITHER_LOWEST"):
         for name in THIRD_PARTIES:
             config.addinivalue_line("filterwarnings", rf"ignore::DeprecationWarning:{name}(\..*)?$")
@@ -123,32 +123,34 @@ def installed():
 
 @pytest.fixture(scope="session")
 def fork_server():
-    """The process from which those of ``fresh`` are forked."""
-    server = subprocess.Popen(
-        [sys.executable, str(HERE / "fork_server.py")],
-        # nothing that a fork can't take along: threads
-        env={**environment(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    )
-    yield server
-    server.stdin.close()
-    server.wait(timeout=60)
-    server.stdout.close()
+    """The processes from which those of ``fresh`` and ``forked`` are forked, by what they load besides libraries."""
+    servers = {}
+
+    def started(*also):
+        if also not in servers:
+            servers[also] = subprocess.Popen(
+                [sys.executable, str(HERE / "fork_server.py"), *also],
+                # nothing that a fork can't take along: threads
+                env={**environment(), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+            )
+        return servers[also]
+
+    yield started
+    for server in servers.values():
+        server.stdin.close()
+        server.wait(timeout=60)
+        server.stdout.close()
+    cpu.elsewhere.clear()
 
 
-@pytest.fixture
-def fresh(fork_server, tmp_path_factory):
-    """A program in a process of its own that has loaded nothing of dither.
+def runs(server, streams):
+    """``run`` of the two fixtures below."""
 
-    ``fresh("budget")`` runs the installed command, and gives its status, output and errors. ``program`` is another
-    Python file to run, ``given`` what it reads.
-    """
-    streams = tmp_path_factory.mktemp("streams")
-
-    def run(*arguments, program=None, given="", seconds=PATIENCE):
+    def run(*arguments, program=None, given="", seconds=PATIENCE, together=False):
         paths = {name: streams / name for name in ("input", "output", "errors")}
         for name, path in paths.items():
             path.write_text(given if name == "input" else "", encoding="utf-8")
@@ -159,15 +161,34 @@ def fresh(fork_server, tmp_path_factory):
             "environment": environment(),
             "seconds": seconds,
             **{name: str(path) for name, path in paths.items()},
+            **({"errors": str(paths["output"])} if together else {}),
         }
-        fork_server.stdin.write(json.dumps(wanted) + "\n")
-        fork_server.stdin.flush()
-        answer = fork_server.stdout.readline()
+        server.stdin.write(json.dumps(wanted) + "\n")
+        server.stdin.flush()
+        answer = server.stdout.readline()
         assert answer, "the fork server has ended"
+        status, spent = answer.split()
+        cpu.elsewhere.append(float(spent))
         out, err = (paths[name].read_bytes().decode() for name in ("output", "errors"))
-        return SimpleNamespace(status=int(answer), out=out, err=err)
+        return SimpleNamespace(status=int(status), out=out, err=err)
 
     return run
+
+
+@pytest.fixture
+def fresh(fork_server, tmp_path_factory):
+    """A program in a process of its own that has loaded nothing of dither.
+
+    ``fresh("budget")`` runs the installed command, and gives its status, output and errors; with ``together`` errors
+    are in the output. ``program`` is another Python file to run, ``given`` what it reads.
+    """
+    return runs(fork_server(), tmp_path_factory.mktemp("streams"))
+
+
+@pytest.fixture
+def forked(fork_server, tmp_path_factory):
+    """The same in a process of its own that has all of dither loaded; in the night, nothing."""
+    return runs(fork_server(*([] if NIGHTLY else ["dither"])), tmp_path_factory.mktemp("streams"))
 
 
 @contextlib.contextmanager

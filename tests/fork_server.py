@@ -1,14 +1,20 @@
-"""Runs programs in processes of their own, without waiting for the libraries each time; see ``fresh`` in conftest.py.
+"""Runs programs in processes of their own, without waiting for imports each time; see ``fresh`` and ``forked`` in
+conftest.py.
 
-The libraries that dither needs are loaded here, once; dither never is. A process that is forked from here imports
-dither as a new interpreter does, so that nothing that a program needs can have been left behind by another one. The
-libraries are all that it finds loaded.
+    fork_server.py [dither]
+
+The libraries that dither needs are loaded here, once; dither isn't. A process that is forked from here imports dither
+as a new interpreter does, so that nothing that a program needs can have been left behind by another one. The libraries
+are all that it finds loaded. With ``dither``, all of its modules are loaded as well, which takes half as long again.
 """
 
 import atexit
+import contextlib
 import gc
 import json
+import math
 import os
+import pkgutil
 import runpy
 import signal
 import sys
@@ -19,41 +25,61 @@ from importlib import import_module
 from pathlib import Path
 
 LIBRARIES = (
-    *("duckdb", "numpy.typing", "pyarrow.compute", "pyarrow.csv", "pyarrow.parquet", "pydantic", "rich.console"),
-    *("rich.progress", "rich.table", "rich.text", "scipy.special", "sqlglot", "sqlglot.dialects.duckdb"),
-    *("sqlglot.dialects.postgres", "typer"),
+    *("duckdb", "hypothesis.strategies", "multiprocessing.connection", "numpy.typing", "pyarrow.compute"),
+    *("pyarrow.csv", "pyarrow.parquet", "pydantic.json_schema", "pydantic.type_adapter", "rich.console"),
+    *("rich.progress", "rich.table", "rich.text", "scipy.special", "scipy.stats", "sqlglot"),
+    *("sqlglot.dialects.duckdb", "sqlglot.dialects.postgres", "sqlite3", "tomllib", "typer", "zoneinfo"),
 )
+# output and errors may be one file
+ADD = os.O_WRONLY | os.O_APPEND
+# what the others load where they find it
+OPTIONAL = ("matplotlib.figure", "pandas", "pyarrow.pandas_compat")
 
 
-def serve():
-    """Fork for each line of the input; answer with the status when that process has ended."""
+def load(also):
+    """Import the libraries, and all modules of what else is named."""
     for library in LIBRARIES:
         import_module(library)
+    for library in OPTIONAL:
+        with contextlib.suppress(ImportError):
+            import_module(library)
+    for package in map(import_module, also):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            with contextlib.suppress(ImportError):
+                import_module(module.name)
+
+
+def serve(also):
+    """Fork for each line of the input; answer with status and processor seconds when that process has ended."""
+    load(also)
     # what the collector looks at in a fork would be copied for it
     gc.freeze()
-    assert not [name for name in sys.modules if name.partition(".")[0] == "dither"]
+    assert also or not [name for name in sys.modules if name.partition(".")[0] == "dither"]
     while line := sys.stdin.readline():
         wanted = json.loads(line)
         child = os.fork()
         if child == 0:
             become(wanted)
             return
-        print(ended(child, wanted["seconds"]), flush=True)
+        print(*ended(child, wanted["seconds"]), flush=True)
     # or the libraries complain at the end that they were left behind
     gc.unfreeze()
 
 
 def ended(child, seconds):
-    """The status of a process, negative for a signal; one that takes too long is killed with all that it started."""
+    """The status of a process, negative for a signal, and what it spent; one that takes too long is killed with all
+    that it started.
+    """
     deadline = time.monotonic() + seconds
-    while True:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
+    found = 0
+    while not found:
         if time.monotonic() > deadline:
             os.killpg(child, signal.SIGKILL)
-            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        time.sleep(0.005)
+            deadline = math.inf
+        found, status, used = os.wait4(child, os.WNOHANG)
+        if not found:
+            time.sleep(0.005)
+    return os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
 
 
 def become(wanted):
@@ -63,7 +89,7 @@ def become(wanted):
     os.environ.clear()
     os.environ.update(wanted["environment"])
     for number, (path, mode) in enumerate(
-        [(wanted["input"], os.O_RDONLY), (wanted["output"], os.O_WRONLY), (wanted["errors"], os.O_WRONLY)]
+        [(wanted["input"], os.O_RDONLY), (wanted["output"], ADD), (wanted["errors"], ADD)]
     ):
         opened = os.open(path, mode)
         os.dup2(opened, number)
@@ -101,4 +127,4 @@ def end(status):
 
 
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1:])

@@ -18,6 +18,7 @@ from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.table.read import as_table
 from dither.anonymize.table.values import plain
 from dither.errors import InvalidParameter, SourceError
+from support.sizes import examples
 
 
 def encoded(values, **more):
@@ -80,6 +81,7 @@ def test_numbers_are_places_on_a_line():
     assert encoded([10, 2.5, None]).numbers[:2].tolist() == [2.5, 10]
 
 
+@examples(40, 100)
 @given(st.lists(st.one_of(st.none(), st.integers(-5, 5))))
 def test_codes_give_the_values_back_in_order(values):
     column = encoded(pa.array(values, pa.int64()))
@@ -89,6 +91,7 @@ def test_codes_give_the_values_back_in_order(values):
     assert present == sorted(set(present))
 
 
+@examples(40, 100)
 @given(st.lists(st.one_of(st.none(), st.sampled_from("abcde"))))
 def test_categories_come_by_frequency_and_missing_last(values):
     column = encoded(pa.array(values, pa.string()))

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 
 from dither.anonymize.hierarchy.hierarchies import Hierarchy, TableHierarchy, hierarchies_in
 from dither.errors import InvalidData, InvalidParameter, SourceError
+from support.sizes import examples
 
 SCHOOLS = """Bachelors;Undergraduate;Higher education;*
 Preschool;Primary School;Primary education;*
@@ -208,6 +209,7 @@ def test_intervals_of_other_numbers_contain_them_exactly():
         tenths.level_codes(1, pa.array(["a"]))
 
 
+@examples(40, 100)
 @given(
     st.lists(st.decimals(-1000, 1000, places=3, allow_nan=False), min_size=1, unique=True),
     st.sampled_from(["0.1", "0.3", "0.7", "1", "2.5"]),
@@ -277,11 +279,13 @@ def test_dates_by_calendar():
         calendar.level_codes(1, pa.array([1]))
 
 
+@examples(40, 100)
 @given(st.lists(st.one_of(st.none(), st.dates()), min_size=1, max_size=20, unique=True))
 def test_calendars_merge(days):
     nested(Hierarchy.dates(), pa.array(days, pa.date32()))
 
 
+@examples(40, 100)
 @given(
     st.lists(st.integers(-50, 50), min_size=1, max_size=30, unique=True),
     st.integers(2, 4),

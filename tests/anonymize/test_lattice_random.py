@@ -37,6 +37,7 @@ from dither.anonymize.models.catalogue import (
 from dither.anonymize.verifier.definitions import satisfies
 from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter
+from support.sizes import examples
 
 ILLS = ("flu", "cold", "gout")
 ILL_TREE = TableHierarchy.of([("flu", "lungs", "*"), ("cold", "lungs", "*"), ("gout", "joints", "*")])
@@ -157,7 +158,7 @@ def under(u: Node, v: Node) -> bool:
 worlds = st.integers(0, 10**9).map(World)
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(worlds, st.sampled_from(list(Metric)))
 def test_every_claim_of_a_check_is_true(world: World, metric: Metric) -> None:
     try:
@@ -183,7 +184,7 @@ def test_every_claim_of_a_check_is_true(world: World, metric: Metric) -> None:
             assert not outcomes[other].feasible or outcome.nothing_below or least <= outcomes[other].cost, (node, other)
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(worlds, st.sampled_from(list(Metric)))
 def test_optimum_is_the_cheapest_node_then_the_fewest_rows_then_the_first(world: World, metric: Metric) -> None:
     out = {node: found for node in world.nodes() if (found := world.suppressed(node)) is not None}

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 from dither.anonymize.lattice.generalize import Node
 from dither.anonymize.lattice.search import MOST_NODES, NodeCheck, expect_searchable, search
 from dither.errors import InvalidParameter
+from support.sizes import examples
 
 
 class MadeUp:
@@ -70,6 +71,7 @@ def _rising(values: np.ndarray) -> np.ndarray:
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)
 
 
+@examples(40, 100)
 @given(shapes, st.integers(0, 10**6), st.integers(0, 9), st.sampled_from([0.0, 0.3, 0.9]), st.booleans())
 def test_cheapest_node_is_found(shape: tuple[int, ...], seed: int, limit: int, spoilt: float, informed: bool) -> None:
     lattice = MadeUp(shape, seed, limit=limit, spoilt=spoilt, informed=informed)

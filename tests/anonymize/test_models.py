@@ -28,6 +28,7 @@ from dither.anonymize.models.catalogue import (
 from dither.anonymize.table.classes import Classes, Histogram
 from dither.anonymize.verifier.definitions import satisfies
 from dither.errors import InvalidParameter
+from support.sizes import examples
 
 THOUSANDS = list(range(3, 12))
 TREE = (
@@ -214,7 +215,7 @@ def all_models(rate, least):
         yield BetaLikeness(rate, "s", enhanced=flag)
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(counts, rates, st.integers(1, 5))
 def test_every_check_agrees_with_the_definition(tables, rate, least):
     whole = np.sum(tables, axis=0).tolist()
@@ -224,7 +225,7 @@ def test_every_check_agrees_with_the_definition(tables, rate, least):
         assert checked(model, tables, whole, levels) == expected, model
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(counts, rates, st.integers(1, 5))
 def test_monotone_models_survive_merging(tables, rate, least):
     levels = tuple(np.array(level, np.int32) for level in TREE)
@@ -266,6 +267,7 @@ def _transport(p, q, ground):
     return linprog(ground.ravel(), A_eq=np.vstack((out, into)), b_eq=np.concatenate((p, q))).fun
 
 
+@examples(40, 100)
 @given(st.lists(st.integers(-1, 4), max_size=40), st.integers(1, 6), st.randoms(use_true_random=False))
 def test_histograms_count_and_merge(of_row, size, chance):
     rows = np.array(of_row, np.int32)

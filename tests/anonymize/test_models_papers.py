@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings, strategies as st
+from hypothesis import assume, given, strategies as st
 
 from dither.anonymize.attributes import Attribute, Role
 from dither.anonymize.configuration import Configuration
@@ -38,6 +38,7 @@ from dither.anonymize.models.catalogue import (
 from dither.anonymize.table.classes import Classes
 from dither.anonymize.verifier.definitions import satisfies
 from dither.errors import InvalidParameter
+from support.sizes import examples
 
 # level by level, the group of each value; values in the order that the ordered distance goes by
 ORDER = ("low", "mid", "high", "top")
@@ -198,14 +199,14 @@ def kinds(number: Fraction, least: int) -> list[Model]:
     ]
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(tables, numbers, st.integers(1, 5))
 def test_models_are_those_of_the_papers(rows: Rows, number: Fraction, least: int) -> None:
     for model in kinds(number, least):
         agrees(model, rows)
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(tables, st.sampled_from(list(Distance)), st.data())
 def test_a_class_as_far_as_t_is_close_enough_and_no_farther(
     rows: Rows, distance: Distance, data: st.DataObject
@@ -218,7 +219,7 @@ def test_a_class_as_far_as_t_is_close_enough_and_no_farther(
         assert not agrees(TCloseness(t - min(t, TINY), "s", distance), rows)[place]
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(tables, st.data())
 def test_a_gain_of_beta_is_allowed_and_no_more(rows: Rows, data: st.DataObject) -> None:
     number = data.draw(st.sampled_from(sorted(members(rows))))
@@ -230,7 +231,7 @@ def test_a_gain_of_beta_is_allowed_and_no_more(rows: Rows, data: st.DataObject) 
     assert not agrees(BetaLikeness(most - TINY, "s"), rows)[place]
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(tables, st.integers(1, 4), st.data())
 def test_c_times_the_tail_is_not_yet_more_than_the_most_frequent(rows: Rows, least: int, data: st.DataObject) -> None:
     number = data.draw(st.sampled_from(sorted(members(rows))))
@@ -242,6 +243,7 @@ def test_c_times_the_tail_is_not_yet_more_than_the_most_frequent(rows: Rows, lea
     assert agrees(RecursiveDiversity(Fraction(counts[0], tail) + TINY, least, "s"), rows)[place]
 
 
+@examples(40, 100)
 @given(st.integers(1, 4), st.integers(1, 400))
 def test_l_values_alike_reach_an_entropy_of_log_l_and_nothing_above(least: int, times: int) -> None:
     rows: Rows = [(0, value) for value in ORDER[:least] for _ in range(times)]
@@ -312,7 +314,7 @@ def test_each_of_several_sensitive_columns_is_asked() -> None:
         models[1].holds(classes, encode(table, asked.attribute("ill")))
 
 
-@settings(max_examples=40)
+@examples(20, 40)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from("ab")), min_size=1, max_size=12),
     st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abc")), max_size=25),

@@ -10,7 +10,7 @@ from importlib import import_module
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from dither.anonymize.attributes import Attribute, AxisKind, Role
 from dither.anonymize.configuration import Configuration
@@ -32,6 +32,7 @@ from dither.anonymize.releases.axes import Axis
 from dither.anonymize.table.values import plain
 from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter
+from support.sizes import examples
 
 # the package has a function of that name
 module = import_module("dither.anonymize.partition.mondrian")
@@ -159,7 +160,7 @@ def expect_true(release, table):
         assert not wrong
 
 
-@settings(max_examples=150)
+@examples(50, 150)
 @given(tables(), st.integers(2, 12), st.booleans())
 def test_every_release_satisfies_k_and_tells_the_truth(made, k, strict):
     table, quasi = made
@@ -181,7 +182,7 @@ MODELS = [
 ]
 
 
-@settings(max_examples=120)
+@examples(40, 120)
 @given(tables(6), st.sets(st.sampled_from(range(len(MODELS))), min_size=1, max_size=2), st.booleans())
 def test_every_release_satisfies_the_other_models(made, chosen, strict):
     table, quasi = made
@@ -197,7 +198,7 @@ def test_every_release_satisfies_the_other_models(made, chosen, strict):
         expect_true(mondrian(table, configuration, strict=strict), table)
 
 
-@settings(max_examples=40)
+@examples(20, 40)
 @given(tables(4), st.integers(2, 6))
 def test_k_map_counts_people_of_the_population(made, k):
     table, quasi = made
@@ -209,7 +210,7 @@ def test_k_map_counts_people_of_the_population(made, k):
     expect_true(release, table)
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(tables(2, 25), st.integers(2, 5), st.randoms(use_true_random=False))
 def test_the_order_of_rows_does_not_show(made, k, random):
     table, quasi = made
@@ -247,7 +248,7 @@ def plain_mondrian(columns, k):
     return set(cut(list(range(len(columns[0])))))
 
 
-@settings(max_examples=100)
+@examples(33, 100)
 @given(st.data(), st.integers(1, 3), st.integers(1, 6), st.integers(2, 60))
 def test_the_classes_are_those_of_the_plain_algorithm(data, width, k, rows):
     if k == 1:

@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from dither.anonymize.attributes import Attribute, AxisKind, Role
 from dither.anonymize.encoding import encode, on_a_line
@@ -24,6 +24,7 @@ from dither.anonymize.table.arrow_layouts import plain_layout
 from dither.anonymize.table.read import as_table
 from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter
+from support.sizes import examples
 
 BERLIN = pa.timestamp("us", "Europe/Berlin")
 PLACES = Hierarchy.from_mapping({"Paris": "France", "Lyon": "France", "Rome": "Italy", "Kyoto": "Japan"})
@@ -159,7 +160,7 @@ NUMBERS = [
 ]
 
 
-@settings(max_examples=150)
+@examples(50, 150)
 @given(st.data(), st.sampled_from(NUMBERS), st.integers(0, 12), st.integers(0, 12))
 def test_numbers_are_ranked_as_python_sorts_them(data, kind, rows, cut):
     sort, values = kind
@@ -213,7 +214,7 @@ def boxes(draw):
     return table, {name: PLACES if name == "p" else None for name in names}
 
 
-@settings(max_examples=120)
+@examples(40, 120)
 @given(boxes(), st.integers(2, 6), st.booleans())
 def test_strict_classes_are_disjoint_boxes(made, k, diverse):
     """Each two classes have an axis on which they share no value: printed ones, or in a hierarchy those that occur."""
@@ -238,7 +239,7 @@ def test_strict_classes_are_disjoint_boxes(made, k, diverse):
     assert apart.all()
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(boxes(), st.integers(2, 6))
 def test_merging_equal_rows_first_changes_nothing(made, k):
     table, quasi = made

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from dither.anonymize.attributes import Attribute, Role
 from dither.anonymize.configuration import Configuration
@@ -19,6 +19,7 @@ from dither.anonymize.releases.release import Release
 from dither.anonymize.releases.utility import task_utility
 from dither.anonymize.table.classes import Classes
 from dither.errors import InvalidParameter
+from support.sizes import examples
 
 PLACES = Hierarchy.from_mapping({"Paris": "France", "Lyon": "France", "Rome": "Italy", "Kyoto": "Japan"})
 
@@ -80,7 +81,7 @@ def test_a_column_with_one_value_has_nothing_to_lose():
     assert (found.ncp, found.entropy_loss) == (0, 0)
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(st.data(), st.integers(2, 25))
 def test_measures_follow_their_definitions_row_by_row(data, rows):
     ages = data.draw(st.lists(st.sampled_from([0, 1, 2, 5, 9, None]), min_size=rows, max_size=rows))

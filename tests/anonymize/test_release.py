@@ -22,6 +22,7 @@ from dither.anonymize.table.classes import Classes
 from dither.anonymize.table.row_keys import alike, keys_of, order_of
 from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter
+from support.sizes import examples
 
 
 def cells_of(values, of_row, **attribute):
@@ -69,6 +70,7 @@ def test_a_missing_value_under_a_hierarchy_meets_the_others_at_the_top():
     assert found.or_missing.tolist() == [True, True]
 
 
+@examples(40, 100)
 @given(st.text(alphabet='ab{},"–* \\NUL', max_size=6))
 def test_quoted_values_can_be_read_back(text):
     single = alone(text)
@@ -240,6 +242,7 @@ def test_parts_that_do_not_fit_together_are_refused():
         Release.of(table, configuration, Classes.of(of_row, 2), [cells.take(np.array([0, 0]))], how="")
 
 
+@examples(40, 100)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**40), st.integers(0, 2**40)), max_size=30))
 def test_lines_are_ordered_and_counted_as_tuples(lines):
     columns = [np.array([line[place] for line in lines], np.int64) for place in range(3)]

@@ -16,6 +16,7 @@ from dither.anonymize.risks.report import FOR_THE_OWNER, Notice, percent
 from dither.anonymize.risks.risk import risk
 from dither.anonymize.table.row_keys import alike, order_of
 from dither.errors import InvalidData, InvalidParameter
+from support.sizes import examples
 
 
 def by_hand(table, columns):
@@ -55,6 +56,7 @@ def tables(draw):
     return pa.table(table)
 
 
+@examples(40, 100)
 @given(table=tables(), most=st.integers(1, 4), k=st.integers(1, 6))
 def test_every_combination_is_counted_as_by_hand(table, most, k):
     report = risk(table, most=most, k=k)
@@ -212,6 +214,7 @@ def test_people_whom_the_population_lacks_are_said():
     assert "1 row has no counterpart in the population" in str(report)
 
 
+@examples(40, 100)
 @given(table=tables(), extra=st.integers(0, 3))
 def test_the_journalist_is_never_worse_off_with_fewer_people(table, extra):
     """The table itself as the population: the prosecutor's risk; more people: no more risk."""

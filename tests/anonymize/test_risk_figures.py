@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from dither.anonymize import risk
 from dither.anonymize.risks.attackers import exposure
 from dither.anonymize.risks.report import Notice, percent
+from support.sizes import examples
 
 MISSING = object()
 CELLS = st.one_of(st.none(), st.integers(0, 2))
@@ -36,6 +37,7 @@ def people(draw, least=1, most=25):
     return pa.table({**table, "m": column(CELLS, pa.int64())})
 
 
+@examples(40, 100)
 @given(table=people(), others=people(least=0), k=st.integers(1, 12), size=st.integers(1, 4))
 def test_the_attackers_by_their_definitions(table, others, k, size):
     """A population holds the people of the table and others; the attackers' risks are sums over rows and people."""
@@ -75,6 +77,7 @@ def test_the_journalist_takes_the_better_of_two_ways():
     assert known.prosecutor.success == pytest.approx(2 / 101)
 
 
+@examples(40, 100)
 @given(table=people(), population=people(least=0))
 def test_rows_without_counterpart_are_counted_and_never_lower_a_risk(table, population):
     columns = table.column_names[:2]
@@ -84,6 +87,7 @@ def test_rows_without_counterpart_are_counted_and_never_lower_a_risk(table, popu
     assert known.journalist.highest == max(1 / max(f[row], F[row]) for row in f)
 
 
+@examples(40, 100)
 @given(sizes=st.lists(st.integers(1, 60), min_size=1, max_size=20), k=st.integers(1, 70))
 def test_bands_are_counted_plainly_and_none_straddles_k(sizes, k):
     table = pa.table({"group": [place for place, size in enumerate(sizes) for _ in range(size)]})
@@ -97,6 +101,7 @@ def test_bands_are_counted_plainly_and_none_straddles_k(sizes, k):
     assert small / sum(sizes) == known.prosecutor.at_risk
 
 
+@examples(40, 100)
 @given(table=people(), most=st.integers(1, 4), share=st.sampled_from([0.05, 0.2, 0.5, 0.9, 1.0]))
 def test_minimal_sets_are_all_that_are_enough_and_have_nothing_to_spare(table, most, share):
     report = risk(table, most=most)
@@ -116,6 +121,7 @@ def test_minimal_sets_are_all_that_are_enough_and_have_nothing_to_spare(table, m
     assert [len(each.columns) for each in found] == sorted(len(each.columns) for each in found)
 
 
+@examples(40, 100)
 @given(table=people())
 def test_columns_are_described_plainly(table):
     report = risk(table)
@@ -241,6 +247,7 @@ def test_sixty_columns_and_one_row():
 # ------------------------------------------------------------------ numbers as text
 
 
+@examples(40, 100)
 @given(st.fractions(0, 1, max_denominator=10**6))
 def test_a_share_as_text_is_near_and_never_none_or_all_by_rounding(share):
     text = percent(float(share))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as parquet
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from dither.anonymize.attributes import Attribute, AxisKind, Role
 from dither.anonymize.configuration import Configuration
@@ -31,6 +31,7 @@ from dither.anonymize.verifier.matching import placed
 from dither.anonymize.verifier.parse import Unreadable, members
 from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter
+from support.sizes import examples
 
 ORIGINAL = pa.table(
     {
@@ -381,7 +382,7 @@ rows_ = st.lists(
 )
 
 
-@settings(max_examples=80)
+@examples(26, 80)
 @given(rows_, st.lists(st.integers(-9, 9), max_size=3), st.integers(0, 2**32))
 def test_honest_releases_pass_and_spoilt_ones_do_not(rows, cuts, seed):
     chance = random.Random(seed)

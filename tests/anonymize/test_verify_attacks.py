@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from dither.anonymize import verify as verifier
 from dither.anonymize.attributes import Attribute, AxisKind, Role
@@ -18,6 +18,7 @@ from dither.anonymize.models.catalogue import DistinctDiversity, KMap, TClosenes
 from dither.anonymize.partition.mondrian import mondrian
 from dither.anonymize.verifier.findings import Problem
 from dither.anonymize.verifier.verify import verify
+from support.sizes import examples
 
 HOME = Path(verifier.__code__.co_filename).parent
 OWN = ("verify", "truth", "matching", "parse", "grouping", "findings", "definitions")
@@ -332,7 +333,7 @@ people = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(20, 60)
 @given(people, st.integers(2, 5), st.booleans(), st.booleans(), st.sampled_from([".csv", ".parquet"]))
 def test_what_is_made_always_passes_also_from_files(tmp_path_factory, rows, k, strict, lattice, ending):
     kinds = (pa.int16(), pa.string(), pa.string(), pa.string())

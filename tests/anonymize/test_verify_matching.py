@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from dither.anonymize.attributes import Attribute, Role
 from dither.anonymize.configuration import Configuration
@@ -12,6 +12,7 @@ from dither.anonymize.verifier.grouping import Coded, Sorts
 from dither.anonymize.verifier.matching import Fit, fitting
 from dither.anonymize.verifier.parse import read_cells
 from dither.anonymize.verifier.verify import verify
+from support.sizes import examples
 
 texts_ = st.sampled_from(
     ["*", None, "3", "{1, 4}", "0–2", "2–9", "{2–3, NULL}", "{1, 2–3, 7, NULL}", "5–4", "{NULL}", "?"]
@@ -19,7 +20,7 @@ texts_ = st.sampled_from(
 numbers_ = st.one_of(st.none(), st.integers(0, 9))
 
 
-@settings(max_examples=150)
+@examples(50, 150)
 @given(
     st.lists(st.tuples(numbers_, st.sampled_from("abc")), min_size=1, max_size=30, unique=True),
     st.lists(st.tuples(texts_, st.sampled_from(["a", "{a, b}", "*", "{b, c}"])), min_size=1, max_size=12),
@@ -57,6 +58,7 @@ def test_pairs_found_by_halving_are_all_pairs(rows, classes, few):
     assert found == {(int(r), int(g)) for r, g in zip(*np.nonzero(expected), strict=True)}
 
 
+@examples(40, 100)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2**61 - 1), st.integers(0, 2**61 - 1)), max_size=20))
 def test_sorts_are_the_distinct_lines(lines):
     columns = [

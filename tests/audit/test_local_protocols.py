@@ -5,19 +5,22 @@ import pytest
 from dither.audit import Batched, Verdict, lower_bound
 from dither.local import Kary, Unary
 from dither.local.lab.catalogue import PROTOCOLS, Wanted
+from support.sizes import short_or_full
 
 SURE = 1 - 1e-9
 EPSILON = 2
+# seconds for each
+BUDGET = short_or_full(0.12, 0.7)
 
 
-def audited(protocol, values, claim=None):
+def audited(protocol, values, claim=None, budget=BUDGET):
     """A report as rows of bytes, on two values of one person."""
 
     def draw(value, n):
         return protocol.randomize([value] * n)
 
     claim = protocol.loss() if claim is None else claim
-    return lower_bound(Batched(draw), *values, claim=claim, confidence=SURE, budget="0.7s", workers=1)
+    return lower_bound(Batched(draw), *values, claim=claim, confidence=SURE, budget=budget, workers=1)
 
 
 def extremes(protocol):
@@ -36,5 +39,5 @@ def test_reports_are_as_private_as_they_claim(name):
 @pytest.mark.parametrize("made", [Kary.for_epsilon(4, EPSILON), Unary.for_epsilon(4, EPSILON)], ids=["kary", "oue"])
 @pytest.mark.usefixtures("counted_time")
 def test_half_the_loss_is_not_enough(made):
-    found = audited(made, extremes(made), claim=EPSILON / 2)
+    found = audited(made, extremes(made), claim=EPSILON / 2, budget=0.7)
     assert found.broken

@@ -23,8 +23,11 @@ from dither.mechanisms import (
     RandomizedResponse,
 )
 from dither.privacy import Guarantee, Sensitivity, calibrate
+from support.sizes import short_or_full
 
 SURE = 1 - 1e-9
+# where more time would only say the same more often
+BRIEF = short_or_full("0.3s", "1s")
 ONE = Sensitivity.l1(1)
 GENERATOR = np.random.default_rng()
 
@@ -79,14 +82,14 @@ def test_a_delta_is_taken_off():
 
 def test_a_mechanism_that_ignores_its_input_has_no_loss():
     found = lower_bound(
-        Batched(lambda x, n: np.random.default_rng().normal(size=n)), 0, 1, confidence=SURE, budget="1s"
+        Batched(lambda x, n: np.random.default_rng().normal(size=n)), 0, 1, confidence=SURE, budget=BRIEF
     )
     assert found.verdict is Verdict.UNCLAIMED
     assert found.epsilon < 0.05
 
 
 def test_a_mechanism_without_randomness_loses_much():
-    found = lower_bound(lambda x: x, 0, 1, claim=3, confidence=SURE, budget="1s", stop_when_broken=False)
+    found = lower_bound(lambda x: x, 0, 1, claim=3, confidence=SURE, budget="0.5s", stop_when_broken=False)
     assert found.broken
     assert 5 < found.epsilon < math.inf
     same = lower_bound(lambda x: 7, 0, 1, claim=3, confidence=SURE, budget="0.3s")
@@ -137,7 +140,7 @@ def recorded(monkeypatch, **arguments):
 
     monkeypatch.setattr("dither.audit.certify.by_sampling.event_intervals", recording)
     noisy = Batched(lambda x, n: np.round(np.random.default_rng().normal(x, 1, n), 3))
-    lower_bound(noisy, 0.0, 1.0, claim=GaussianLoss(Fraction(1)), confidence=0.9, budget="1s", **arguments)
+    lower_bound(noisy, 0.0, 1.0, claim=GaussianLoss(Fraction(1)), confidence=0.9, budget=BRIEF, **arguments)
     return spent
 
 
@@ -189,7 +192,7 @@ def test_no_draw_has_two_uses(monkeypatch):
 
     monkeypatch.setattr(certify, "choose", choosing)
     monkeypatch.setattr(certify.Tally, "__call__", counting)
-    lower_bound(Batched(numbered), 0, 1, claim=100, budget="0.5s")
+    lower_bound(Batched(numbered), 0, 1, claim=100, budget="0.2s")
     everything = np.concatenate([*uses, *counted])
     assert len(uses) >= 4
     assert counted
@@ -211,7 +214,7 @@ def test_float_noise_is_caught_by_its_low_bits():
     assert found.broken
     assert "lowest bit" in found.event
     naive = Batched(lambda x, n: x + np.random.default_rng().laplace(size=n), copies=True)
-    best = lower_bound(naive, 0.0, 1.0, claim=1, confidence=SURE, budget="2s", stop_when_broken=False)
+    best = lower_bound(naive, 0.0, 1.0, claim=1, confidence=SURE, budget="1s", stop_when_broken=False)
     assert best.epsilon > 5
 
 
@@ -219,7 +222,7 @@ def test_gaussian_noise_ten_per_cent_short_is_caught_by_its_curve():
     claim = GaussianLoss(Fraction(1))
     short = Gaussian(scale="0.9")
     assert lower_bound(short, 0.0, 1.0, claim=claim, confidence=1 - 1e-6, budget="20s").broken
-    right = lower_bound(Gaussian(scale=1), 0.0, 1.0, sensitivity=Sensitivity.l2(1), confidence=SURE, budget="1s")
+    right = lower_bound(Gaussian(scale=1), 0.0, 1.0, sensitivity=Sensitivity.l2(1), confidence=SURE, budget=BRIEF)
     assert right.verdict is Verdict.HELD
     assert right.claim == claim_of(claim)
 
@@ -279,7 +282,7 @@ def test_selected_keys_are_audited():
     keys = PartitionSelection(1, 0.05)
     counts = [np.array([5, 1]), np.array([5, 0])]
     mechanism = lambda x: tuple(np.flatnonzero(keys.release(x)).tolist())  # noqa: E731
-    found = lower_bound(mechanism, *counts, claim=Guarantee(1, 0.05), confidence=SURE, budget="1.5s")
+    found = lower_bound(mechanism, *counts, claim=Guarantee(1, 0.05), confidence=SURE, budget=BRIEF)
     assert found.verdict is Verdict.HELD
     assert lower_bound(mechanism, *counts, claim=1, confidence=SURE, budget="10s").broken
 
@@ -310,7 +313,14 @@ def test_the_classical_constant_is_caught_beyond_where_it_is_proven():
     assert found.q[1] < 1e-8
     exact = calibrate(Gaussian, claim, Sensitivity.l2(1))
     right = lower_bound(
-        exact, 0.0, 1.0, claim=claim, delta=1e-5, assuming=Assumption.NORMAL, confidence=SURE, budget="1s"
+        exact,
+        0.0,
+        1.0,
+        claim=claim,
+        delta=1e-5,
+        assuming=Assumption.NORMAL,
+        confidence=SURE,
+        budget=short_or_full("0.5s", "1s"),
     )
     assert right.verdict is Verdict.HELD
     assert 11.7 < right.epsilon <= 12
@@ -340,7 +350,7 @@ def test_normal_vectors_are_projected():
         claim=GaussianLoss(Fraction(3)),
         delta=1e-6,
         assuming=Assumption.NORMAL,
-        budget="1s",
+        budget=short_or_full("0.5s", "1s"),
     )
     truth = GaussianLoss(Fraction(3)).epsilon(1e-6)
     assert found.verdict is Verdict.HELD

@@ -24,10 +24,11 @@ def shown_to_everybody(patch):
 PRODUCTS = "SELECT product, COUNT(*) AS n FROM orders GROUP BY product"
 
 
+@pytest.mark.usefixtures("counted_time")
 def test_keys_that_are_shown_whoever_holds_them_are_caught(monkeypatch):
     """No cell moves too far, and tables whose cells move far have no such keys: only tables made for this tell."""
     shown_to_everybody(monkeypatch)
-    found = audit_query(shop(ShopBudget.ZCDP), PRODUCTS, epsilon=4, budget=8, pairs=8, confidence=SURE, workers=1)
+    found = audit_query(shop(ShopBudget.ZCDP), PRODUCTS, epsilon=4, budget=2, pairs=8, confidence=SURE, workers=1)
     assert [title for title, _ in found.titled] == ["releases", "keys", "answers"]
     assert found.neighbours.broken == ()
     assert found.keys.verdict is Verdict.BROKEN

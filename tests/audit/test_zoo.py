@@ -16,6 +16,7 @@ from dither.audit.drawing.draws import Batched
 from dither.audit.result import Verdict
 from dither.audit.zoo.catalogue import markdown
 from dither.errors import InvalidParameter
+from support.sizes import at_night, short_or_full
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "concepts" / "broken-mechanisms.md"
@@ -23,7 +24,7 @@ PAGE = ROOT / "docs" / "concepts" / "broken-mechanisms.md"
 CONFIDENCE = 1 - 1e-6
 # No timed test: a broken one stops the audit as soon as it is caught, and this is only where the search would give up.
 PATIENCE = 60.0
-SHORT = 1.0
+SHORT = short_or_full(0.12, 1.0)
 
 
 def named(specimen):
@@ -104,6 +105,8 @@ def test_a_right_twin_is_caught_if_it_claims_a_tenth_less():
     assert zoo.audit_specimen(boasting, budget=PATIENCE, confidence=CONFIDENCE).verdict is Verdict.BROKEN
 
 
+# by day test_lower_bound.py says it of other mechanisms
+@at_night
 def test_false_alarms_are_as_rare_as_stated():
     """At 90% confidence at most one audit in ten may accuse; an auditor who compares bare frequencies does in half."""
     coins, times = specimen_of("fair-coins"), 100

@@ -71,10 +71,10 @@ def empty(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def run(fresh, monkeypatch):
+def run(forked, monkeypatch):
     """Type a command: ``run("budget")`` gives its status, output and errors, from a process of its own."""
     monkeypatch.delenv("COLUMNS", raising=False)
-    return fresh
+    return forked
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ def _away(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("arguments", [["attack"], ["attack", "--list"]])
-def test_the_list_has_every_attack(arguments, fresh):
-    done = fresh(*arguments)
+def test_the_list_has_every_attack(arguments, forked):
+    done = forked(*arguments)
     assert done.status == 0
     shown = done.out
     assert all(f"\n{name} " in shown and attack.question in shown for name, attack in ATTACKS.items())
@@ -37,8 +37,8 @@ def test_every_attack_has_a_page_that_runs_it_and_a_picture(name):
     assert (GUIDES / f"{name}.svg").stat().st_size < 200_000
 
 
-def test_an_attack_says_both_releases_and_saves_its_picture(fresh):
-    done = fresh("attack", "bayes", "--plot", "seen.svg")
+def test_an_attack_says_both_releases_and_saves_its_picture(forked):
+    done = forked("attack", "bayes", "--plot", "seen.svg")
     assert done.status == 0, done.err
     shown = done.out
     assert "unprotected" in shown
@@ -66,8 +66,8 @@ def test_what_is_typed_wrong_is_explained_before_anything_runs(arguments, told, 
     assert told in capsys.readouterr().err
 
 
-def test_a_seed_below_zero_is_refused(fresh):
-    done = fresh("attack", "bayes", "--seed", "-1")
+def test_a_seed_below_zero_is_refused(forked):
+    done = forked("attack", "bayes", "--seed", "-1")
     assert done.status == 2
     assert "--seed" in done.err
 

@@ -1,4 +1,5 @@
-"""Every command as a stranger runs it: the installed ``dither``, in a new interpreter, doing its work.
+"""Every command as a stranger runs it: the installed ``dither``, in a process that has loaded nothing of it, doing its
+work; at night, and some by day, in a new interpreter.
 
 Most are run so by the documentation, whose commands tests/docs runs. The rest is run here. A command that neither does
 has no test in a process of its own, and fails the first test.
@@ -13,6 +14,7 @@ import duckdb
 import pytest
 
 from dither.cli.commands import SUMMARIES, loaded
+from support.sizes import NIGHTLY
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMAT_1 = ROOT / "tests" / "ledger" / "format1" / "zcdp"
@@ -132,6 +134,9 @@ RUN_HERE = {
     "local aggregate": survey,
 }
 
+# by day in a new interpreter, too
+ANEW = (rebind, survey)
+
 
 def test_every_command_is_run_in_a_process_of_its_own():
     assert documented() | RUN_HERE.keys() | STARTED.keys() == commands()
@@ -141,11 +146,11 @@ def test_every_command_is_run_in_a_process_of_its_own():
 
 
 @pytest.mark.parametrize("story", dict.fromkeys(RUN_HERE.values()), ids=lambda story: story.__name__)
-def test_what_no_page_runs(story, shop, installed):
-    ran = []
+def test_what_no_page_runs(story, shop, installed, fresh):
+    run, ran = installed.run if NIGHTLY or story in ANEW else fresh, []
 
     def dither(*arguments):
-        done = installed.run(*arguments, cwd=shop)
+        done = run(*arguments)
         assert done.status == 0, (arguments, done.err)
         ran.append(" ".join(map(str, arguments)))
         return done

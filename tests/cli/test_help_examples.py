@@ -13,9 +13,9 @@ EXAMPLE = re.compile(r"Example:  dither (.*?)(?:\n\s*\n|\Z)", re.DOTALL)
 
 
 @pytest.fixture
-def run(fresh):
+def run(forked):
     def typed(arguments):
-        done = fresh(*arguments)
+        done = forked(*arguments)
         assert done.status == 0, (arguments, done.out, done.err)
         return done.out
 

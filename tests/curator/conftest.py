@@ -1,5 +1,6 @@
 """A small shop for the whole path: policy, engine, ledger and curator, made anew where a test needs its own."""
 
+import shutil
 import threading
 from types import SimpleNamespace
 
@@ -92,6 +93,16 @@ def shop(tmp_path_factory):
     return directory
 
 
+@pytest.fixture(scope="session")
+def open_shop(tmp_path_factory, shop):
+    """The same, for those who open it with one thread: it stays open, so that they share it in half the time."""
+    directory = tmp_path_factory.mktemp("open")
+    shutil.copy(shop / "shop.duckdb", directory)
+    policy = Policy.parse(policy_text(), base=directory)
+    with DuckDBEngine.open(policy.source.location, policy.schema, threads=1):
+        yield directory
+
+
 def policy_text(*, version="1", budget="10", delta="1e-6", most="5", adjacency="add_remove", unit=BY_UNIT, more=""):
     return POLICY.format(
         version=version, budget=budget, delta=delta, most=most, adjacency=adjacency, unit=unit, more=more
@@ -135,11 +146,11 @@ class Watched:
 
 
 @pytest.fixture
-def opened(shop):
+def opened(open_shop):
     """Make curators on the shop; ``opened(budget="1").curator``."""
     made = []
 
-    def make(*, ledger=None, directory=shop, engine=None, **settings):
+    def make(*, ledger=None, directory=open_shop, engine=None, **settings):
         policy = Policy.parse(policy_text(**settings), base=directory)
         engine = engine or Watched(DuckDBEngine.open(policy.source.location, policy.schema, threads=1))
         curator = Curator(policy, engine, ledger or memory_ledger(policy))

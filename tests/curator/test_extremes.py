@@ -13,6 +13,7 @@ from dither.curator.answers.shape import shape
 from dither.errors import DitherError, Refused
 from dither.query.aggregates.mode import ModeChoice
 from dither.query.sql import bind
+from support.sizes import short_or_full
 
 LEVEL = Fraction(19, 20)
 TRIED = 100
@@ -83,7 +84,7 @@ def aggregate(maker):
     return f"{function}({both}{bounds})"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(short_or_full(1, 4)))
 def test_what_can_be_priced_can_be_shaped_whatever_its_constants(answered, seed):
     maker, shaped = random.Random(seed), 0
     for _ in range(TRIED):

@@ -18,6 +18,7 @@ from dither.query.arrow import TYPES
 from dither.query.kinds import Column, Kind
 from dither.query.plan.plan import Output, Shape
 from support.schemas import SHOP
+from support.sizes import some
 
 CORPUS = Path(__file__).resolve().parents[1] / "sql"
 SQL_TYPES = {
@@ -64,7 +65,7 @@ def curator(tmp_path_factory, ledger_of):
         yield opened
 
 
-@pytest.mark.parametrize("sql", list(questions()))
+@pytest.mark.parametrize("sql", some(list(questions()), 3))
 def test_the_quote_has_the_names_and_types_of_the_answer(curator, sql):
     quote = curator.price(sql)
     runs = len(list(curator.ledger.entries()))

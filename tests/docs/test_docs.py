@@ -5,10 +5,10 @@ line, for any lines. Noise is never compared.
 
 - In a ```python block a comment ``# → value`` states what the statement before it shows: the repr of an expression, or
   one printed line each. What has no such comment is only run.
-- In a ```console block ``$ dither …`` is run as it is installed, in a process of its own; lines that begin with ``> ``
-  go on with a command. What is shown below is compared, blanks apart, and where nothing is shown the command is only
-  run. Numbers and bars in lines with `` ± `` are noise. A command must succeed, unless it shows ``dither: …`` or
-  ``error: …``: then it must fail with status 1.
+- In a ```console block ``$ dither …`` is run as it is installed, in a process of its own that has loaded nothing of
+  dither, at night in a new interpreter; lines that begin with ``> `` go on with a command. What is shown below is
+  compared, blanks apart, and where nothing is shown the command is only run. Numbers and bars in lines with `` ± `` are
+  noise. A command must succeed, unless it shows ``dither: …`` or ``error: …``: then it must fail with status 1.
 - A ```toml block that begins with ``# dither.toml`` is written to that file, in place of what was there.
 - A script beside a page can be imported by its blocks, as by somebody who starts Python in that folder.
 - A page that says `dither demo --keep shop` in its prose, but not in a console, begins in the directory that it leaves.
@@ -22,12 +22,15 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import dither as dp
+from support.sizes import NIGHTLY, at_night
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -92,14 +95,29 @@ def commands(source):
     return [(number, "\n".join(text), "\n".join(shown).strip()) for number, text, shown in found]
 
 
-def execute(text, installed):
+@pytest.fixture
+def dither(fresh, installed):
+    """``dither(…)`` is the command, as it is typed; ``dither(…, program=…)`` a Python file, as a reader runs it."""
+
+    def anew(*arguments, program=None):
+        if program is None:
+            return installed.run(*arguments, stderr=subprocess.STDOUT)
+        command = [sys.executable, *map(str, (program, *arguments))]
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "encoding": "utf-8"}
+        done = subprocess.run(command, check=False, env=installed.environment(), **options)
+        return SimpleNamespace(status=done.returncode, out=done.stdout)
+
+    return anew if NIGHTLY else partial(fresh, together=True)
+
+
+def execute(text, dither):
     """Run one command where we are; its status and all that it wrote."""
     name, *arguments = shlex.split(text, comments=True)
     if name in ("cd", "mkdir"):
         getattr(os, {"cd": "chdir"}.get(name, name))(*arguments)
         return 0, ""
     assert name == "dither", f"only dither, cd and mkdir are run; got {name}"
-    done = installed.run(*arguments, stderr=subprocess.STDOUT)
+    done = dither(*arguments)
     return done.status, done.out
 
 
@@ -123,19 +141,26 @@ def shows(expected, output):
     return re.fullmatch("".join(parts), lines.strip(), re.DOTALL) is not None
 
 
-def run_console(source, name, installed):
+def run_console(source, name, dither):
     for number, text, expected in commands(source):
-        status, output = execute(text, installed)
+        status, output = execute(text, dither)
         wanted = 1 if FAILS.search(expected) else 0
         assert status == wanted, f"{name}:{number} ended with {status}, not {wanted}:\n{output}"
         assert not expected or shows(expected, output), f"{name}:{number} shows\n{output}\nstated\n{expected}"
 
 
+# Pages of attacks that take seconds, and that tests/attacks runs by day.
+LONG = ("docs/guides/attacks/ratings.md", "docs/guides/attacks/reconstruction.md")
+
+
 def documents_to_run():
-    """All of them; those that use other libraries are marked."""
+    """All of them; those that use other libraries, and those that take long, are marked."""
     for document in DOCUMENTS:
         uses_others = OTHERS_USED.search(document.read_text(encoding="utf-8"))
-        yield pytest.param(document, marks=[pytest.mark.oracle] if uses_others else [])
+        marks = [pytest.mark.oracle] if uses_others else []
+        if document.relative_to(ROOT).as_posix() in LONG:
+            marks.append(at_night)
+        yield pytest.param(document, marks=marks)
 
 
 @pytest.fixture
@@ -156,20 +181,20 @@ def sure_audits(monkeypatch):
 
 @pytest.mark.usefixtures("away", "audits_by_processor_time", "sure_audits")
 @pytest.mark.parametrize("document", list(documents_to_run()), ids=lambda path: str(path.relative_to(ROOT)))
-def test_snippets_run_and_show_what_they_say(document, installed, monkeypatch):
+def test_snippets_run_and_show_what_they_say(document, dither, monkeypatch):
     monkeypatch.syspath_prepend(document.parent)
     name = str(document.relative_to(ROOT))
     namespace = {"__name__": f"snippets_of_{document.stem}"}
     text = document.read_text(encoding="utf-8")
     if LEAVES_A_SHOP in text and f"$ {LEAVES_A_SHOP}" not in text:
-        run_console(f"$ {LEAVES_A_SHOP}\n$ cd shop", name, installed)
+        run_console(f"$ {LEAVES_A_SHOP}\n$ cd shop", name, dither)
     for language, source in blocks(document):
         for library in OTHERS_USED.findall(source):
             pytest.importorskip(library)
         if language == "python":
             run_block(source, name, namespace)
         elif language == "console":
-            run_console(source, name, installed)
+            run_console(source, name, dither)
         elif source.lstrip().startswith(f"# {POLICY_FILE}\n"):
             Path(POLICY_FILE).write_text(source.lstrip(), encoding="utf-8")
     for value in namespace.values():
@@ -184,32 +209,20 @@ def test_snippets_are_written_the_one_way(document):
         assert not re.search(r"#\s*(->|=>)", source), "shown values are marked with →"
 
 
-def run_script(installed, script, *arguments, cwd=None):
-    """A Python file as a reader runs it."""
-    return subprocess.run(
-        [sys.executable, str(script), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        cwd=cwd,
-        env=installed.environment(),
-    )
-
-
 @pytest.mark.parametrize("example", [e for e in EXAMPLES if e.name != "composition_picture.py"], ids=lambda e: e.name)
-def test_examples_run(example, installed):
-    done = run_script(installed, example, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+def test_examples_run(example, dither, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    done = dither(program=example)
+    assert done.status == 0, done.out
+    assert done.out.strip()
 
 
-def test_the_picture_is_the_one_that_the_script_draws(tmp_path, installed):
+def test_the_picture_is_the_one_that_the_script_draws(tmp_path, dither):
     drawn = tmp_path / "composition.svg"
     script = ROOT / "examples" / "composition_picture.py"
-    done = run_script(installed, script, drawn)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    done = dither(drawn, program=script)
+    assert done.status == 0, done.out
+    assert done.out.strip()
     old, new = (path.read_text(encoding="utf-8") for path in (PICTURE, drawn))
     number = re.compile(r"-?\d+\.\d+")
     assert number.split(old) == number.split(new)
@@ -227,9 +240,9 @@ def test_the_runner_notices_a_wrong_value():
 
 
 @pytest.mark.usefixtures("away")
-def test_the_runner_notices_a_wrong_command_or_output(installed):
-    run_console("$ mkdir new\n$ cd new\n$ dither budget\ndither: dither.toml: this file …", "right", installed)
-    run_console("$ dither price 'SELECT\n> 1'\ndither: …\n…", "right", installed)
+def test_the_runner_notices_a_wrong_command_or_output(dither):
+    run_console("$ mkdir new\n$ cd new\n$ dither budget\ndither: dither.toml: this file …", "right", dither)
+    run_console("$ dither price 'SELECT\n> 1'\ndither: …\n…", "right", dither)
     for wrong in (
         "$ dither budget",
         "$ dither budget\nall is well",
@@ -239,7 +252,7 @@ def test_the_runner_notices_a_wrong_command_or_output(installed):
         "output without a command",
     ):
         with pytest.raises(AssertionError):
-            run_console(wrong, "wrong", installed)
+            run_console(wrong, "wrong", dither)
 
 
 def test_noise_is_not_compared_and_everything_else_is():

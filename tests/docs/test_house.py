@@ -1,6 +1,7 @@
 """Rules of the house that no linter knows: lengths, proof notes, complete lists, links that resolve."""
 
 import ast
+import inspect
 import re
 import tomllib
 from collections import defaultdict
@@ -93,6 +94,36 @@ def test_the_reference_lists_the_public_names_and_nothing_else():
     listed = re.findall(r"^\| \[`dp\.(\w+)`\]\(", read("docs", "reference.md"), re.MULTILINE)
     assert len(listed) == len(set(listed))
     assert set(listed) == set(dither.__all__)
+
+
+def functions_of(name, found, *, whole):
+    """A public function, or the methods of a public class with its bases, each with those that it overrides."""
+    if inspect.ismodule(found) and whole:
+        for inner in getattr(found, "__all__", ()):
+            yield from functions_of(f"{name}.{inner}", getattr(found, inner), whole=False)
+    elif inspect.isfunction(found):
+        yield name, [found]
+    elif inspect.isclass(found) and whole:
+        for method in sorted({m for base in found.__mro__ if base.__module__.startswith("dither") for m in vars(base)}):
+            kin = [vars(base)[method] for base in found.__mro__ if method in vars(base)]
+            plain = [getattr(one, "__func__", one) for one in kin]
+            if not method.startswith("_") and inspect.isfunction(plain[0]):
+                yield f"{name}.{method}", plain
+
+
+def test_public_functions_tell_their_arguments():
+    """Each by itself, or as what it overrides, where the parameters are the same."""
+    untold = {}
+    for public in dither.__all__:
+        for name, (function, *overridden) in functions_of(f"dp.{public}", getattr(dither, public), whole=True):
+            wanted = set(inspect.signature(function).parameters) - {"self", "cls"}
+            for one in (function, *overridden):
+                told = (inspect.getdoc(one) or "").partition("Args:")[2]
+                if wanted <= set(re.findall(r"^ +\*{0,2}(\w+):", told, re.MULTILINE)):
+                    break
+            else:
+                untold[name] = sorted(wanted)
+    assert untold == {}
 
 
 def test_every_decision_is_listed():

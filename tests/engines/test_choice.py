@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dither.engines.duckdb.engine import MOST_ADDED, add_up, keep_groups, sample_bins
+from support.sizes import examples
 
 KEYS = st.sampled_from(["a", "b", "c", "d", None])
 IDS = st.sampled_from([-(2**63), -1, 0, 1, 2, 3, 2**63 - 1])
@@ -130,6 +131,7 @@ def kept_rows(draw):
     return pa.table(found), len(types)
 
 
+@examples(30, 100)
 @given(made=kept_rows())
 def test_sums_are_those_of_the_database(made):
     kept, number = made

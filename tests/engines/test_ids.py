@@ -13,6 +13,7 @@ from dither.query.intake import Intake
 from dither.query.kinds import Column, Kind
 from dither.query.plan.plan import JoinKind, JoinRows
 from support import duckdb_files
+from support.sizes import some
 
 make, measure, scan, schema, table, write, SALT = (
     getattr(duckdb_files, name) for name in ("make", "measure", "scan", "schema", "table", "write", "SALT")
@@ -47,22 +48,22 @@ def units(engine, facts):
     return int(engine.run(one, salt=SALT).totals[0][0])
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    ("kind", "ids", "people"),
-    [
-        (Kind.TEXT, ["u1", "u1 ", " u1", "u2"], 2),
-        (Kind.TEXT, ["a long name", "a long name ", " a long name", "a  long name"], 2),
-        (Kind.TEXT, ["NA", "nan", "u1", "none", "nobody", "nil", "0", "-"], 5),
-        (Kind.TEXT, NOTHING, 0),
-        (Kind.TEXT, ["é", "é ", "É"], 2),
-        (Kind.INTEGER, ["7", "07", " 7 ", "8", "x", "NA"], 2),
-        (Kind.DOUBLE, ["7", "7.0", "7e0", " 7", "-0", "0.0", "NaN", "x", "1e999"], 2),
-        (Kind.DATE, ["2024-01-05", "2024-01-05 ", "2024-01-06", "x"], 2),
-        (Kind.TIMESTAMP, ["2024-01-05", "2024-01-05 00:00", "2024-01-05T00:00:00", "NA"], 1),
-        (Kind.BOOLEAN, ["true", "TRUE", "false", "NA"], 2),
-    ],
-)
+IDS = [
+    (Kind.TEXT, ["u1", "u1 ", " u1", "u2"], 2),
+    (Kind.TEXT, ["a long name", "a long name ", " a long name", "a  long name"], 2),
+    (Kind.TEXT, ["NA", "nan", "u1", "none", "nobody", "nil", "0", "-"], 5),
+    (Kind.TEXT, NOTHING, 0),
+    (Kind.TEXT, ["é", "é ", "É"], 2),
+    (Kind.INTEGER, ["7", "07", " 7 ", "8", "x", "NA"], 2),
+    (Kind.DOUBLE, ["7", "7.0", "7e0", " 7", "-0", "0.0", "NaN", "x", "1e999"], 2),
+    (Kind.DATE, ["2024-01-05", "2024-01-05 ", "2024-01-06", "x"], 2),
+    (Kind.TIMESTAMP, ["2024-01-05", "2024-01-05 00:00", "2024-01-05T00:00:00", "NA"], 1),
+    (Kind.BOOLEAN, ["true", "TRUE", "false", "NA"], 2),
+]
+
+
+# by day every second of them: each form with half of the ids, and each ids in half of the forms
+@pytest.mark.parametrize(("kind", "ids", "people", "form"), some([(*ids, form) for ids in IDS for form in FORMS], 2))
 def test_one_person_is_one_unit_however_the_id_is_written(tmp_path, form, kind, ids, people):
     facts = table(who=kind, n=Kind.INTEGER)
     with_engine = opened(form, tmp_path, facts, ids)

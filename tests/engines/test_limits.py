@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dither.engines import DuckDBEngine, ReferenceEngine
-from dither.engines.duckdb import engine as duckdb_engine
+from dither.engines.duckdb import connections, engine as duckdb_engine
 from dither.engines.duckdb.functions import DUCKDB
 from dither.engines.reference.functions import evaluate
 from dither.query.kinds import LONGEST_TEXT, NOTHING, Call, Column, Kind, Literal
 from dither.query.measure.measures import Bins, DistinctValues
 from dither.query.plan.plan import Gridded, PlanField, Project
 from support import duckdb_files
+from support.sizes import examples
 
 ORDERS, SALT = duckdb_files.ORDERS, duckdb_files.SALT
 make, measure, scan, schema = duckdb_files.make, duckdb_files.measure, duckdb_files.scan, duckdb_files.schema
@@ -34,18 +35,23 @@ def replaced(text, old, new):
 # ------------------------------------------------------------------ texts
 
 
-def on_both(expression, text):
-    """The value by DuckDB, which must be the reference's."""
-    sql = DUCKDB.expression(expression, {"c1": "r.t"})
-    with duckdb.connect(":memory:") as connection:
+@pytest.fixture(scope="module")
+def on_both():
+    """``on_both(expression, text)`` is the value by DuckDB, which must be the reference's."""
+
+    def value(expression, text):
+        sql = DUCKDB.expression(expression, {"c1": "r.t"})
         found = connection.execute(f"SELECT {sql} FROM (SELECT CAST(? AS VARCHAR) AS t) AS r", [text]).fetchone()[0]
-    assert found == evaluate(expression, {"c1": text})
-    return found
+        assert found == evaluate(expression, {"c1": text})
+        return found
+
+    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+        yield value
 
 
 @pytest.mark.parametrize("letter", ["a", "ä", "𝄞", "e\u0301"])
 @pytest.mark.parametrize("size", [0, 1, 1365, 2048, 4095, 4096, 4097, 9000])
-def test_texts_that_expressions_make_are_cut(letter, size):
+def test_texts_that_expressions_make_are_cut(on_both, letter, size):
     text = (letter * size)[:size]
     assert on_both(Call("concat", (NAME, NAME), T), text) == (text + text)[:LONGEST_TEXT]
     assert on_both(Call("concat", (Literal("q", T), NAME, Literal("z", T)), T), text) == f"q{text}z"[:LONGEST_TEXT]
@@ -62,11 +68,12 @@ def test_texts_that_expressions_make_are_cut(letter, size):
         assert len(wanted) <= LONGEST_TEXT
 
 
+@examples(40, 100)
 @given(
     text=st.text("ab", max_size=12).map(lambda part: part * 600),
     steps=st.lists(st.tuples(st.text("ab", max_size=3), st.text("abc", max_size=9), st.booleans()), max_size=5),
 )
-def test_nested_texts_stay_short(text, steps):
+def test_nested_texts_stay_short(on_both, text, steps):
     expression = NAME
     for old, new, doubled in steps:
         expression = replaced(expression, old, new)
@@ -170,24 +177,54 @@ def test_many_units_with_a_large_bound_need_little_memory(tmp_path):
 
 # ------------------------------------------------------------------ what DuckDB keeps of queries that have ended
 
-# in DuckDB's source: a list is looked at with every 4,096th note, and cleaned from 32,768 on
-MOST_NOTES = 32_768 + 4_096
+LISTS = "SELECT sum(approximate_size), sum(total_insertions) FROM duckdb_eviction_queues()"
+LIMIT = "SELECT current_setting('memory_limit')"
 
 
-def test_what_is_noted_of_ended_queries_has_a_bound(tables):
-    """DuckDB notes the blocks of memory that a query used, in several lists; none of them grows for ever."""
-    with tables[300]._cursor() as cursor:
-        if not cursor.execute("FROM duckdb_functions() WHERE function_name = 'duckdb_eviction_queues'").fetchall():
-            pytest.skip("this version of DuckDB doesn't tell")
-        counts = "SELECT approximate_size, total_insertions FROM duckdb_eviction_queues()"
-        # each sort by another window notes hundreds of blocks
-        windows = ", ".join(f"count(*) OVER (PARTITION BY i % {n})" for n in (400, 97, 96))
-        longest = noted = 0
-        while noted < 2 * MOST_NOTES:
-            before = noted
-            for _ in range(10):
-                cursor.execute(f"SELECT {windows} FROM range(1200) AS t(i)").fetchnumpy()
-            found = cursor.execute(counts).fetchall()
-            longest, noted = max(longest, *(size for size, _ in found)), max(all_of for _, all_of in found)
-            assert noted > before
-    assert 4_096 < longest <= MOST_NOTES
+def told(engine, sql):
+    try:
+        return engine._opened.connection.execute(sql).fetchone()
+    except duckdb.CatalogException:
+        pytest.skip("this version of DuckDB doesn't tell")
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Lists are cleaned after fewer queries than otherwise."""
+    monkeypatch.setattr(connections, "CLEANED_AFTER", 10)
+    return 10
+
+
+@pytest.mark.parametrize("limit", [None, "300MiB"])
+def test_lists_of_used_blocks_are_cleaned(tmp_path, few, limit):
+    path = make(
+        tmp_path / "noted.duckdb",
+        "CREATE TABLE orders AS SELECT i * 1000003 AS who, 'p' || (i % 3) AS place, 1.0 AS amount FROM range(500) t(i)",
+    )
+    with DuckDBEngine.open(path, schema(ORDERS), memory_limit=limit, threads=1) as engine:
+        before, limited = told(engine, LISTS), told(engine, LIMIT)
+        answers = {tuple(engine.run(measure(scan(ORDERS), NAME), salt=SALT).totals[0]) for _ in range(10 * few)}
+        after = told(engine, LISTS)
+        assert after[1] - before[1] >= 10 * few
+        assert after[0] < before[0] + 5 * few
+        assert len(answers) == 1
+        if limit is not None:
+            assert told(engine, LIMIT) == limited
+
+
+def test_lists_are_not_cleaned_while_a_query_may_run(tables, few):
+    engine = tables[300]
+    with engine._cursor() as cursor:
+        cursor.execute("SELECT who, place, count(*) FROM orders GROUP BY who, place").fetchall()
+        held = told(engine, LISTS)[0]
+        for _ in range(3 * few):
+            engine.run(measure(scan(ORDERS), NAME), salt=SALT)
+        assert told(engine, LISTS)[0] >= held + 3 * few
+    assert told(engine, LISTS)[0] < 3 * few
+
+
+def test_the_limit_on_memory_is_the_only_exception_of_the_lock(tables):
+    cursor = tables[300]._opened.connection.cursor()
+    for attempt in ("SET allowed_configs = ['threads']", "RESET allowed_configs", "SET threads = 1"):
+        with pytest.raises(duckdb.Error):
+            cursor.execute(attempt)

@@ -25,6 +25,7 @@ from dither.privacy import (
 from dither.privacy.distributions.lattice import _convex
 from dither.privacy.kinds import KINDS
 from dither.privacy.sampling import PoissonSampled
+from support.sizes import short_or_full
 
 from .enumeration import Truth, approximate, binary, discrete_laplace, kary, pure
 
@@ -106,7 +107,7 @@ def wrong_brackets(truth: Truth) -> list[str]:
     return out
 
 
-@pytest.mark.parametrize("seed", range(100, 124))
+@pytest.mark.parametrize("seed", range(100, short_or_full(108, 124)))
 def test_random_sampled_compositions_are_bracketed(seed):
     truth = random_truth(seed)
     assert wrong_brackets(truth) == []

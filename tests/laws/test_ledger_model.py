@@ -34,6 +34,7 @@ from dither.ledger import (
     Verified,
 )
 from dither.privacy import Adjacency, PureLoss, ZcdpLoss
+from support.sizes import short_or_full
 
 # ------------------------------------------------------------------ the model
 
@@ -560,4 +561,4 @@ class Comparison(RuleBasedStateMachine):
 
 def test_any_sequence_of_calls_agrees_with_the_model(tmp_path):
     Comparison.directory = tmp_path
-    run_state_machine_as_test(Comparison, settings=settings(max_examples=40, stateful_step_count=30))
+    run_state_machine_as_test(Comparison, settings=settings(max_examples=short_or_full(20, 40), stateful_step_count=30))

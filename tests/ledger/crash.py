@@ -1,8 +1,9 @@
 """Processes that die: run as a script by the tests, so that everything is imported once and workers are forked.
 
-    crash.py points DIRECTORY [MUTANT]   SIGKILL before and after every change, commit, write and flush of one question
-    crash.py fuzz DIRECTORY KILLS        several workers, killed at random moments
-    crash.py rush DIRECTORY              four processes, 200 requests, a budget for ten
+    crash.py points DIRECTORY EVERY [MUTANT]   SIGKILL before and after every change, commit, write and flush of one
+                                               question, or at every so many, and at the first of each name
+    crash.py fuzz DIRECTORY KILLS              several workers, killed at random moments
+    crash.py rush DIRECTORY                    four processes, 200 requests, a budget for ten
 
 Prints one JSON object. More kills by command: ``python tests/ledger/crash.py fuzz /some/directory 5000``.
 """
@@ -63,15 +64,19 @@ def in_child(work):
 
 
 class Fuse:
-    """Kills the process at the n-th step; steps are changes, commits, head writes and flushes, before and after."""
+    """Kills the process at the n-th step; steps are changes, commits, head writes and flushes, before and after.
+
+    All names are logged, a line each.
+    """
 
     def __init__(self, steps, log):
         self.left, self.log = steps, log
 
     def step(self, name):
+        # names are the beginnings of statements, which may have several lines
+        os.write(self.log, f"{' '.join(name.split())}\n".encode())
         self.left -= 1
         if self.left == 0:
-            os.write(self.log, name.encode())
             os.kill(os.getpid(), signal.SIGKILL)
 
     def around(self, name, act):
@@ -150,34 +155,43 @@ def head_first(directory, out):
 MUTANTS = {"": one_question, "charge_late": charge_late, "release_early": release_early, "head_first": head_first}
 
 
-def points(root, mutant=""):
-    """Die at every step in turn; after each death the next process must find everything in order."""
+def points(root, every, mutant=""):
+    """Die at steps in turn; after each death the next process must find everything in order."""
+    (root / "before").mkdir()
+    # what a process learns once, children have from here
+    open_ledger(root / "before").close()
+    steps, died, _ = die(root / "none", 0, mutant)
+    assert not died
     # what the mutants get wrong comes after the tables are made
-    names, step = [], 0 if not mutant else 85
-    while True:
-        step += 1
-        directory = root / f"point-{step}"
-        directory.mkdir()
-        read, write = os.pipe()
-        log_read, log_write = os.pipe()
+    first = 85 if mutant else 1
+    places = {first + 1 + steps[first:].index(name) for name in steps[first:]} | {*range(first, len(steps) + 1, every)}
+    for place in sorted(places):
+        directory = root / f"point-{place}"
+        names, died, left = die(directory, place, mutant)
+        assert died
+        assert names == steps[:place]
+        inspect(directory, names[-1], left)
+    return {"steps": Counter(steps), "names": Counter(steps[place - 1] for place in places)}
 
-        def doomed(step=step, directory=directory, write=write, log_write=log_write):
-            Fuse(step, log_write).light()
-            MUTANTS[mutant](directory, write)
 
-        _, status = os.waitpid(in_child(doomed), 0)
-        os.close(log_write)
-        name = os.read(log_read, 100).decode()
-        died = os.WIFSIGNALED(status)
-        assert died or status == 0, status
-        os.close(write)
-        left = os.read(read, 1000).decode()
-        os.close(read)
-        os.close(log_read)
-        inspect(directory, name, left)
-        if not died:
-            return {"steps": step - 1, "names": Counter(names)}
-        names.append(name)
+def die(directory, place, mutant):
+    """A question in a process that dies at this step: the names of its steps, whether it died, and what had left."""
+    directory.mkdir()
+    read, write = os.pipe()
+    log = os.open(directory / "steps", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+    def doomed():
+        Fuse(place, log).light()
+        MUTANTS[mutant](directory, write)
+
+    _, status = os.waitpid(in_child(doomed), 0)
+    os.close(log)
+    died = os.WIFSIGNALED(status)
+    assert died or status == 0, status
+    os.close(write)
+    left = os.read(read, 1000).decode()
+    os.close(read)
+    return (directory / "steps").read_text().splitlines(), died, left
 
 
 def inspect(directory, name, left):
@@ -358,7 +372,7 @@ def inherited(root):
 if __name__ == "__main__":
     command, place, more = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
     commands = {
-        "points": points,
+        "points": lambda root, every, *mutant: points(root, int(every), *mutant),
         "rush": rush,
         "inherited": inherited,
         "fuzz": lambda root, kills: fuzz(root, int(kills)),

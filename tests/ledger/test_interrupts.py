@@ -16,6 +16,7 @@ import dither.ledger
 from dither.errors import LedgerBusy, LedgerError, LedgerUncertain
 from dither.ledger import Account, Amount, Currency, EntryKind, Limit, MemoryLedger, SqliteLedger
 from dither.privacy import Adjacency, PureLoss
+from support.sizes import short_or_full
 
 SHOP, ANA = Account(("shop",)), Account(("shop", "ana"))
 PRICE = 10**9
@@ -115,7 +116,8 @@ def test_an_interrupt_at_every_place_of_a_question(in_memory):
         asked = ask(in_memory, question)
         in_memory.record(asked, b"x")
 
-    assert sweep(in_memory, whole, first=1, stride=2) > 100
+    stride = short_or_full(14, 2)
+    assert sweep(in_memory, whole, first=1, stride=stride) > 200 // stride
 
 
 def test_an_interrupt_at_every_place_of_a_failure(in_memory):
@@ -123,7 +125,8 @@ def test_an_interrupt_at_every_place_of_a_failure(in_memory):
         in_memory.fail(ask(in_memory, question), "cause")
         in_memory.balances()
 
-    assert sweep(in_memory, whole, first=2, stride=2) > 80
+    stride = short_or_full(14, 2)
+    assert sweep(in_memory, whole, first=2, stride=stride) > 160 // stride
 
 
 def test_an_interrupt_anywhere_on_disk(on_disk):
@@ -131,7 +134,8 @@ def test_an_interrupt_anywhere_on_disk(on_disk):
         asked = ask(on_disk, question)
         on_disk.record(asked, b"x")
 
-    assert sweep(on_disk, whole, first=1, stride=7) > 30
+    stride = short_or_full(28, 7)
+    assert sweep(on_disk, whole, first=1, stride=stride) > 210 // stride
     assert on_disk.head.read().seq == len(list(on_disk.entries()))
 
 
@@ -188,7 +192,8 @@ def test_whoever_works_for_others_and_is_interrupted_leaves_nobody_waiting(on_di
             assert not worker.is_alive()
 
     asked = 0
-    for places in range(1, 10**6, 23):
+    stride = short_or_full(92, 23)
+    for places in range(1, 10**6, stride):
         leaders.clear()
         interrupt = Interrupt(places)
         with interrupt:
@@ -200,7 +205,7 @@ def test_whoever_works_for_others_and_is_interrupted_leaves_nobody_waiting(on_di
         asked += 2
         if through:
             break
-    assert len(outcomes) == asked // 2 > 10
+    assert len(outcomes) == asked // 2 > 230 // stride
     assert {balance.spent.main for balance in on_disk.balances()} == {asked * PRICE}
     on_disk.verify()
 

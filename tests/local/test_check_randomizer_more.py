@@ -15,6 +15,7 @@ from dither.local.frequency.kary import Kary
 from dither.local.frequency.unary import Unary
 from dither.local.rappor.protocol import Rappor
 from dither.privacy import Adjacency, PureLoss
+from support.sizes import at_night
 
 
 def failed(protocol, **options):
@@ -36,7 +37,7 @@ class WithClient(Kary):
 @pytest.mark.parametrize(
     "protocol",
     [
-        Rappor(bits=8, hashes=1, cohorts=4, f="1/2", p="1/4", q="3/4"),
+        pytest.param(Rappor(bits=8, hashes=1, cohorts=4, f="1/2", p="1/4", q="3/4"), marks=at_night),
         Rappor(bits=16, hashes=2, cohorts=1, f="1/2"),
     ],
 )

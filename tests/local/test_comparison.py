@@ -11,6 +11,7 @@ from dither.local.frequency.unary import Unary
 from dither.local.lab.catalogue import PROTOCOLS, Purpose, Wanted, known_protocol
 from dither.local.lab.comparison import HEADINGS, central_epsilon, compare
 from dither.local.lab.simulation import simulate, zipf_shares
+from support.sizes import at_night
 
 
 def test_every_protocol_that_can_be_described_is_listed_but_several_attributes():
@@ -35,7 +36,11 @@ def test_labels_bounds_and_permanent_noise_are_passed_on():
         known_protocol("hadamar")
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize(
+    # test_fragments.py finds words by day
+    "name",
+    [pytest.param(name, marks=[at_night] if name == "fragments" else []) for name in PROTOCOLS],
+)
 def test_trials_find_what_is_there(name):
     users = 4_000 if PROTOCOLS[name].purpose is Purpose.VECTOR else 20_000
     tried = simulate(PROTOCOLS[name], Wanted.of(4, domain=10), users=users, seed=3, confidence=1 - 1e-9)

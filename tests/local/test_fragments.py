@@ -21,6 +21,7 @@ from dither.local.core.protocol import aggregator_of, protocol_of
 from dither.local.sketches.count_mean import CountMeanSketch
 from dither.local.sketches.fragments import LOWER_CASE, SequenceFragments, _spelled
 from dither.local.sketches.hadamard import HadamardSketch
+from support.sizes import at_night
 
 SEED = "00112233445566778899aabbccddeeff"
 OTHER_SEED = "ffeeddccbbaa99887766554433221100"
@@ -226,6 +227,7 @@ def test_words_are_found():
     assert list(found.shares.values) == sorted(found.shares.values, reverse=True)
 
 
+@at_night
 def test_nothing_is_found_where_everybody_has_another_word():
     generator = np.random.default_rng(3)
     protocol = SequenceFragments.for_epsilon(8, alphabet="abcdef", length=8, hashes=128)

@@ -22,6 +22,7 @@ from dither.local.core.protocol import load, protocol_of
 from dither.local.means.choose import HybridMean, LaplaceMean, OneBitMean, PiecewiseMean, best_mean
 from dither.local.means.mean import chernoff_error, chernoff_interval, normal_factors
 from dither.privacy import Adjacency, PrivacyLoss
+from support.sizes import at_night, some
 
 ALPHA = 1e-9
 UNIT = (0, 1)
@@ -154,7 +155,7 @@ def p_value(protocol, law, value, people=100_000):
     return chi_square_counts(counted.astype(float), np.array([float(law[y]) for y in range(protocol.outputs)]))
 
 
-@pytest.mark.parametrize("name", sorted(SMALL))
+@pytest.mark.parametrize("name", some(sorted(SMALL), 2))
 def test_simulation_has_the_law_of_the_client(name):
     """Catches a value that is a twentieth of the range off; drawn from a seed."""
     protocol = SMALL[name]
@@ -213,7 +214,7 @@ def misses(protocol, *, people, surveys, confidence, shrink=1.0):
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=IDS)
-@pytest.mark.parametrize(("people", "surveys"), [(60, 300), (4000, 300)])
+@pytest.mark.parametrize(("people", "surveys"), [(60, 300), pytest.param(4000, 300, marks=at_night)])
 def test_intervals_cover(make, people, surveys):
     protocol = make(UNIT, 2)
     assert proportion_at_most(misses(protocol, people=people, surveys=surveys, confidence=0.8), surveys, 0.2) > ALPHA

@@ -31,6 +31,7 @@ from dither.local.ranges.hierarchical import (
     make_tree_consistent,
 )
 from dither.privacy import Adjacency, PrivacyLoss
+from support.sizes import at_night
 
 ALPHA = 1e-9
 TREE = HierarchicalRanges(4, branching=2, oracles=(Kary(2, "3/4"), Unary(4, keep="1/2", noise="1/4")))
@@ -182,7 +183,7 @@ def test_the_proxy_of_a_coin_is_enough_and_not_too_much():
         WaveletRanges.for_epsilon(100, 1),
         WaveletRanges(["low", "middle", "high"], keep="3/4"),
         HierarchicalRanges.for_epsilon(100, 1),
-        HierarchicalRanges.for_epsilon(30, 1, branching=5),
+        pytest.param(HierarchicalRanges.for_epsilon(30, 1, branching=5), marks=at_night),
         TREE,
     ],
     ids=["wavelet", "labels", "binary tree", "tree of five", "small tree"],

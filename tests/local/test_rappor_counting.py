@@ -16,6 +16,7 @@ from dither.local.clients.rappor import bloom_places
 from dither.local.clients.wire import Dropped
 from dither.local.core.protocol import aggregator_of, load
 from dither.local.rappor.protocol import Rappor, RapporAggregator
+from support.sizes import at_night
 
 ALPHA = 1e-9
 PAPER = {"f": Fraction(1, 2), "p": Fraction(1, 2), "q": Fraction(3, 4)}
@@ -29,7 +30,7 @@ def filter_of(protocol, value, cohort):
 
 
 @pytest.mark.parametrize("setting", [PAPER, SYMMETRIC, ONE_TIME, HALF_OPEN])
-@pytest.mark.parametrize(("bits", "hashes", "cohorts"), [(2, 1, 3), (4, 2, 1)])
+@pytest.mark.parametrize(("bits", "hashes", "cohorts"), [(2, 1, 3), pytest.param(4, 2, 1, marks=at_night)])
 def test_law_of_the_client_is_the_product_of_its_bits(setting, bits, hashes, cohorts):
     protocol = Rappor(bits=bits, hashes=hashes, cohorts=cohorts, **setting)
     for value in ("a", 17):

@@ -20,6 +20,7 @@ from dither.local.frequency.unary import Unary
 from dither.local.rappor.protocol import Rappor
 from dither.local.shuffling.curve import Randomiser, ShuffledCurve, half_binomial
 from dither.local.shuffling.shuffle import ShuffledLoss, shuffled
+from support.sizes import at_night
 
 THREE, QUARTER = Fraction(3), Fraction(1, 4)
 
@@ -245,7 +246,7 @@ def any_randomiser(odds, seed):
     return [dict(enumerate(row)) for row in table * np.maximum(least, 0)]
 
 
-@pytest.mark.parametrize("odds", [Fraction(6, 5), Fraction(3), Fraction(30)])
+@pytest.mark.parametrize("odds", [Fraction(6, 5), pytest.param(Fraction(3), marks=at_night), Fraction(30)])
 def test_no_randomiser_of_an_epsilon_is_further_apart_than_claimed_for_it(odds):
     """Every local randomiser is made from those whose reports have one of two probabilities for each value."""
     for seed in range(8):
@@ -274,7 +275,7 @@ def summed(odds, weight, users, epsilon):
 
 
 @pytest.mark.parametrize(("users", "epsilon"), [(1_000, 0.1), (20_000, 0.02), (20_000, 0.03), (40_000, 0.015)])
-@pytest.mark.parametrize("categories", [2, 20])
+@pytest.mark.parametrize("categories", [2, pytest.param(20, marks=at_night)])
 def test_many_users_against_a_plain_sum(users, epsilon, categories):
     odds = Fraction(math.e)
     weight = 1 / (odds + categories - 1)

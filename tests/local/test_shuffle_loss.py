@@ -20,6 +20,7 @@ from dither.local.shuffling.shuffle import ShuffledLoss, local_epsilon_for, shuf
 from dither.mechanisms.kary_response import KaryResponseLoss
 from dither.mechanisms.randomized_response import RandomizedResponseLoss
 from dither.privacy import Adjacency, ApproximateLoss, Direction, PrivacyLoss, PureLoss, without_replacement
+from support.sizes import at_night
 
 THREE, QUARTER = Fraction(3), Fraction(1, 4)
 
@@ -151,7 +152,7 @@ def exact_epsilon(law, delta):
     return low
 
 
-@pytest.mark.parametrize("delta", ["0.1", "0.01", "0.003"])
+@pytest.mark.parametrize("delta", [pytest.param("0.1", marks=at_night), "0.01", pytest.param("0.003", marks=at_night)])
 def test_bounds_hold_the_exact_law_of_a_small_crowd(delta):
     """By itself, twice over, and sampled: chords lie above the curve, and no lower bound may rest on them."""
     local = known(3, "1/8", "1/10", "1/2", "1/5")

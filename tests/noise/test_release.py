@@ -126,7 +126,9 @@ def test_noise_has_the_size_that_the_budget_and_the_bounds_ask_for(statistics, k
         noise = cell - exact
         assert statistics.fit(noise, law(scale), scale) > statistics.alpha
         for wrong in (0.97, 1 / groups, 1 / math.sqrt(groups), 1 / rows, 1 / 2, 2, math.sqrt(2)):
-            assert statistics.fit(noise, law(scale / wrong), scale / wrong) < statistics.alpha
+            # all but the first are gross
+            seen = noise if wrong == 0.97 else noise[:100_000]
+            assert statistics.fit(seen, law(scale / wrong), scale / wrong) < statistics.alpha
     assert abs(stats.spearmanr(released.cells[0], released.cells[1]).statistic) < 6.2 / 1000
     assert statistics.pairs(released.cells[0]) > statistics.alpha
 

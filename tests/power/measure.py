@@ -52,6 +52,8 @@ def record(tests: list[str], path: Path, runs: int) -> None:
     with tempfile.TemporaryDirectory() as cache:
         # assertions are rewritten with the hook that the recorder needs, in a cache of their own
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "PYTHONPYCACHEPREFIX": cache}
+        # the table tells of the full form
+        environment["DITHER_NIGHTLY"] = "1"
         options = ["-p", "recorder", "-o", "enable_assertion_pass_hook=true", "-p", "no:cacheprovider", "-q"]
         command = [sys.executable, "-m", "pytest", *options, f"--power={path}", f"--power-runs={runs}", *tests]
         subprocess.run(command, cwd=ROOT, env=environment, check=False)

@@ -22,6 +22,7 @@ from dither.server.auth.identity import Identity, Scope
 from dither.server.service import AskedQuestion
 from dither.server.workers import pool as crews
 from dither.server.workers.pool import Crew
+from support.sizes import at_night
 
 ANA = Identity(analyst="ana", scope=Scope.ASK, token="1")
 POISONED = """
@@ -193,7 +194,7 @@ SERVE = """
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=at_night)])
 def test_a_server_can_be_stopped_while_it_starts(shop, number):
     command = [sys.executable, "-c", textwrap.dedent(SERVE), str(shop / "dither.toml")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

@@ -18,6 +18,7 @@ from schemathesis.specs.openapi.checks import (
 from dither.server.app import OPENAPI, make_app
 from dither.server.limits import ServerLimits
 from dither.server.service import Service
+from support.sizes import short_or_full
 
 CHECKS = (
     not_a_server_error,
@@ -43,7 +44,7 @@ def statuses(operation, headers):
     seen = set()
 
     @hypothesis.settings(
-        max_examples=15,
+        max_examples=short_or_full(6, 15),
         deadline=None,
         database=None,
         suppress_health_check=list(hypothesis.HealthCheck),

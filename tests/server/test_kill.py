@@ -21,11 +21,12 @@ from dither.ledger import Amount, EntryKind
 from dither.policy import Policy
 from dither.server.auth.tokens import TokenFile
 from dither.server.run import access_path
+from support.sizes import short_or_full
 
 NURSERY = Path(__file__).parents[1] / "support" / "nursery.py"
 SQL = "SELECT city, COUNT(*) AS n, SUM(amount) AS total FROM orders GROUP BY city"
 CLIENTS = 6
-KILLS = 12
+KILLS = short_or_full(5, 12)
 
 
 class Nursery:

@@ -12,6 +12,7 @@ import pytest
 
 from dither.errors import OutOfBudget
 from support import web_browser
+from support.sizes import at_night
 
 PATIENCE, expect, priced, run = web_browser.PATIENCE, web_browser.expect, web_browser.priced, web_browser.run
 site, browser, visitor = web_browser.site, web_browser.browser, web_browser.visitor
@@ -331,7 +332,7 @@ EDGES = """() => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=at_night), "dark"])
 def test_texts_stand_out_and_nothing_is_wider_than_a_phone(visitor, site, scheme, tmp_path):
     long = "SELECT city, COUNT(*) AS " + "a_very_long_name_" * 6 + " FROM orders GROUP BY city"
     number = site.curator.sql(long, epsilon="0.015", analyst="owner").receipt.number

@@ -23,6 +23,7 @@ from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile
 from dither.server.limits import ServerLimits
 from dither.server.run import Address, access_path, background
+from support.sizes import short_or_full
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
 HTTP_ONLY = Address(port=0, pg_port=None)
@@ -167,14 +168,14 @@ async def rushed(served, who, bodies):
 
 
 def test_a_thousand_at_once_and_a_budget_for_ten(shop_with):
+    """By day three hundred."""
     # pure ε, so that ten questions of 0.1 are exactly the budget
     shop = shop_with(budget=100, ana=1)
     path = shop / "dither.toml"
     path.write_text(path.read_text().replace("delta_budget = 1e-6", "delta_budget = 0"), encoding="utf-8")
     limits = ServerLimits(rate=1e6, burst=10**6, connections=2000, strangers=1000, each_address=1000, waiting=2000)
-    questions = [
-        {"sql": f"SELECT COUNT(*) AS n FROM orders WHERE amount < {1 + i % 50}", "epsilon": "0.1"} for i in range(1000)
-    ]
+    counts = [f"SELECT COUNT(*) AS n FROM orders WHERE amount < {1 + i}" for i in range(50)]
+    questions = [{"sql": counts[i % 50], "epsilon": "0.1"} for i in range(short_or_full(300, 1000))]
     with people(shop, HTTP_ONLY, limits) as served:
         found = asyncio.run(rushed(served, "ana", questions))
         answered = {question["sql"] for question, (status, _) in zip(questions, found, strict=True) if status == 200}

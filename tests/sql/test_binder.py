@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from dither.engines.reference.functions import evaluate
 from dither.errors import Refused
@@ -31,6 +31,7 @@ from dither.query.plan.plan import (
 from dither.query.schema import Schema
 from dither.query.sql import bind
 from support.schemas import SHOP
+from support.sizes import examples
 
 HERE = Path(__file__).resolve().parent
 
@@ -174,7 +175,7 @@ def constants(draw, name, position):
 
 
 @given(columns_and_rows(), st.data())
-@settings(max_examples=300)
+@examples(100, 300)
 def test_facts_hold_for_every_value(made, data):
     """Random expressions over declared columns: the value is within the derived bounds and among the derived values."""
     pool, row = made
@@ -424,7 +425,7 @@ ROWS = [
 
 
 @given(CONDITIONS, CONDITIONS)
-@settings(max_examples=200)
+@examples(66, 200)
 def test_expressions_with_one_normal_form_have_one_value(one, other):
     """The normal form never changes a value, so two expressions that share it are the same function."""
     for row in ROWS:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from dither.errors import Refused
 from dither.query.expressions.functions import FUNCTIONS
@@ -26,6 +26,7 @@ from dither.query.plan.plan import (
 from dither.query.sql import CODES, bind
 from dither.query.sql.queries import _bound
 from support.schemas import SHOP
+from support.sizes import examples
 
 HERE = Path(__file__).resolve().parent
 
@@ -211,20 +212,20 @@ def test_corpus_plans_hold_together(number):
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=150)
+@examples(50, 150)
 def test_any_text(text):
     ask(text)
 
 
 @given(st.lists(st.sampled_from([*WORDS, *LEAKS]), min_size=1, max_size=40))
-@settings(max_examples=300)
+@examples(100, 300)
 def test_any_words(words):
     ask(" ".join(words))
     ask("SELECT " + " ".join(words) + " FROM orders")
 
 
 @given(st.integers(0, 2**32), st.sampled_from(CORPUS))
-@settings(max_examples=600)
+@examples(200, 600)
 def test_mutated_questions(seed, text):
     chance = random.Random(seed)
     parts = re.findall(r"\s+|\w+|'[^']*'|[^\w\s]", text)

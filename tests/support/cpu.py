@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
+# what processes spent that have ended, but whose parent, a child of this process, goes on
+elsewhere: list[float] = []
+
 
 def spent():
-    """Processor seconds of this process so far, and of its children that have ended."""
+    """Processor seconds of this process so far, and of processes below it that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
+    return time.process_time() + children.ru_utime + children.ru_stime + sum(elsewhere)
 
 
 class CpuByFolder:
@@ -52,6 +55,8 @@ class CpuByFolder:
         return folders.most_common()
 
     def pytest_terminal_summary(self, terminalreporter):
+        if path := os.environ.get("DITHER_CPU"):
+            Path(path).write_text("".join(f"{seconds:.2f}\t{test}\n" for test, seconds in self.tests.most_common()))
         folders = self.by_folder()
         whole = sum(seconds for _, seconds in folders)
         if whole < 60:
@@ -61,5 +66,3 @@ class CpuByFolder:
             if seconds >= whole / 200:
                 terminalreporter.write_line(f"{seconds:7.0f}  {folder}")
         terminalreporter.write_line(f"{whole:7.0f}  in all: {whole / 60:.1f} minutes")
-        if path := os.environ.get("DITHER_CPU"):
-            Path(path).write_text("".join(f"{seconds:.2f}\t{test}\n" for test, seconds in self.tests.most_common()))

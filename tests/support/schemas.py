@@ -82,5 +82,18 @@ MEMBERS = table("members", column("user_id", Kind.TEXT), column("since", Kind.DA
 MIXED_CASE = table(
     "Exams", column("Pupil", Kind.INTEGER), column("Mark", Kind.INTEGER, between=between(1, 6)), unit_column="Pupil"
 )
+# From Christmas 2023 (19,716 days after 1970) to 10 February 2024, both included: some rows lie outside.
+BOOKINGS = table(
+    "bookings",
+    column("user_id", Kind.INTEGER),
+    column("day", Kind.DATE, between=between(19_716, 19_763)),
+    column("ts", Kind.TIMESTAMP, between=between(19_716 * 86_400_000_000, 19_764 * 86_400_000_000 - 1)),
+    column("seconds", Kind.DOUBLE, between=between(0, 60), step=Fraction(1, 2)),
+    column("score", Kind.INTEGER, between=between(-20, 50)),
+    unit_column="user_id",
+    groups=4,
+    rows=10,
+)
 
-SHOP = Schema({t.name: t for t in (ORDERS, USERS, CLICKS, PRODUCTS, HOLIDAYS, VISITS, LOGINS, MEMBERS, MIXED_CASE)})
+_TABLES = (ORDERS, USERS, CLICKS, PRODUCTS, HOLIDAYS, VISITS, LOGINS, MEMBERS, MIXED_CASE, BOOKINGS)
+SHOP = Schema({t.name: t for t in _TABLES})

@@ -1,5 +1,7 @@
 """A small made-up shop: its policy and its data."""
 
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -70,9 +72,18 @@ CITIES = (
 
 def make_shop(directory: Path, *, more: str = "", budget: float = 100, ana: float = 50) -> Path:
     """Write the shop's data and policy into a directory; ``more`` are further lines of its [budget]."""
-    with duckdb.connect(str(directory / "shop.duckdb")) as database:
-        database.execute(ORDERS)
-        database.execute(CITIES)
+    (directory / "shop.duckdb").write_bytes(_data())
     path = directory / "dither.toml"
     path.write_text(POLICY.format(more=more, budget=budget, ana=ana), encoding="utf-8")
     return path
+
+
+@cache
+def _data() -> bytes:
+    """The shop's DuckDB file, made once."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "shop.duckdb"
+        with duckdb.connect(str(path)) as database:
+            database.execute(ORDERS)
+            database.execute(CITIES)
+        return path.read_bytes()

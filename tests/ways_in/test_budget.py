@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dither.errors import DitherError, LedgerMismatch, LedgerRolledBack, OutOfBudget, Refused
+from support.sizes import short_or_full
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
 STORM = textwrap.dedent(
@@ -33,13 +34,17 @@ STORM = textwrap.dedent(
 
 
 def test_c26_a_thousand_at_once_for_a_budget_of_ten(shop, make):
-    """C26: two processes of eight threads, a thousand different questions, a budget for ten: ten answers."""
+    """C26: two processes of eight threads, a thousand different questions, a budget for ten: ten answers.
+
+    By day two hundred questions.
+    """
+    each = str(short_or_full(100, 500))
     one = shop(make.crowd(), epsilon_budget="1")
     one.close()
     # the last bit of the dataset's budget is not the analyst's: both are full after ten
     workers = [
         subprocess.Popen(
-            [sys.executable, "-c", STORM, str(one.policy), str(number), "500"],
+            [sys.executable, "-c", STORM, str(one.policy), str(number), each],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

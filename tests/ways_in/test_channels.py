@@ -133,7 +133,7 @@ def test_c23_a_table_the_policy_does_not_name_is_unknown(shop, make):
         again.close()
 
 
-def test_c17_no_exact_count_is_shown_anywhere(shop, make, fresh):
+def test_c17_no_exact_count_is_shown_anywhere(shop, make, forked):
     """C17: not in quotes, EXPLAIN, errors, the command line's check, price, budget and ledger."""
     one = shop(make.crowd(MANY), **ZCDP)
     shown = []
@@ -158,7 +158,7 @@ def test_c17_no_exact_count_is_shown_anywhere(shop, make, fresh):
         ["ledger", "list"],
         ["ledger", "verify"],
     ):
-        done = fresh(*command, "-p", one.policy)
+        done = forked(*command, "-p", one.policy)
         assert done.status == 0, done.err
         shown += [done.out, done.err]
     keys = {"".join(c for c in text if c.isdigit() or c in " .\n,=(") for text in shown}

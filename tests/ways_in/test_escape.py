@@ -270,14 +270,14 @@ def test_keys_cannot_write_html(nasty):
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json", "str"])
-def test_keys_cannot_steer_a_terminal(nasty, form, fresh):
+def test_keys_cannot_steer_a_terminal(nasty, form, forked):
     """Besides: no escape sequence, bell, or reversal of writing from a key reaches the screen as such."""
     sql = 'SELECT product AS "[bold]x", COUNT(*) AS n FROM orders GROUP BY product'
     if form == "str":
         shown = str(nasty.curator.sql(sql, epsilon=100))
     else:
         nasty.close()
-        done = fresh("ask", sql, "-e", "100", "--format", form, "-p", nasty.policy)
+        done = forked("ask", sql, "-e", "100", "--format", form, "-p", nasty.policy)
         assert done.status == 0, done.err
         shown = done.out
     if form == "csv":

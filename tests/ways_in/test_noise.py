@@ -290,12 +290,12 @@ KILLED = textwrap.dedent(
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_c26_a_killed_question_stays_charged(shop, make, moment):
+def test_c26_a_killed_question_stays_charged(shop, make, moment, fresh, tmp_path):
     """C26: the debit is on disk before data is read; the same question redeems it, once."""
     one = shop(make.crowd())
     one.close()
-    done = subprocess.run([sys.executable, "-c", KILLED, str(one.policy), moment], check=False, capture_output=True)
-    assert done.returncode == -signal.SIGKILL
+    (tmp_path / "killed.py").write_text(KILLED, encoding="utf-8")
+    assert fresh(one.policy, moment, program=tmp_path / "killed.py").status == -signal.SIGKILL
     again = make.open_shop(one.directory)
     try:
         assert again.spent()["shop"] == (10**12, 0)

@@ -7,10 +7,11 @@ from fractions import Fraction
 import pytest
 
 from dither.mechanisms import DiscreteGaussian
+from support.sizes import short_or_full
 
 CITIES = ["Bern", "Lyon", "Oslo"]
 SALT = b"a salt of sixteen"
-SEEDS = range(4)
+SEEDS = range(short_or_full(2, 4))
 QUESTIONS = [
     "SELECT COUNT(*) AS n FROM orders",
     "SELECT city, COUNT(*) AS n, SUM(amount) AS s FROM orders GROUP BY city",

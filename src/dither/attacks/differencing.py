@@ -225,9 +225,15 @@ def differencing(
 ) -> Outcome:
     """Find how each member of a parliament voted and what they earn, from counts and averages with and without them.
 
-    Each private attack spends a budget of ``epsilon`` of its own; ``pairs`` is how many times the two questions are
-    reworded, ``worlds`` in how many made-up worlds the textbook attack is repeated. Questions by seat are asked about
-    ten such parliaments, so that chance moves their figures less.
+    Questions by seat are asked about ten such parliaments, so that chance moves their figures less.
+
+    Args:
+        seed: Makes the data; noise is always fresh.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        members: How many seats the parliament has.
+        epsilon: The budget of each private attack.
+        pairs: How many times the two questions are reworded.
+        worlds: In how many made-up worlds the textbook attack is repeated.
     """
     positive_int(members, "members", least=10)
     positive_int(pairs, "pairs")

@@ -248,7 +248,18 @@ def genomes(
     epsilon: Number = 1,
     delta: Number = "1e-5",
 ) -> Outcome:
-    """Find the participants of a study in its allele counts, published exactly and with noise."""
+    """Find the participants of a study in its allele counts, published exactly and with noise.
+
+    Args:
+        seed: Makes the data; noise is always fresh.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        people: How many take part in the study.
+        snps: In how many places of the genome alleles are counted.
+        participants: How many of them are tested.
+        others: How many who didn't take part are tested beside them.
+        epsilon: Of the private counts, together.
+        delta: Of the private counts, together.
+    """
     guarantee = Guarantee(epsilon=epsilon, delta=delta)
     watch(0.0, "drawing genomes")
     study = make_study(seed=seed, people=people, snps=snps, participants=participants, others=others)

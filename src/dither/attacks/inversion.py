@@ -242,7 +242,17 @@ def inversion(
     epsilon: Number = 1,
     delta: Number = "1e-5",
 ) -> Outcome:
-    """Name the genotypes of patients by dosing models: overfitted, plain, and private."""
+    """Name the genotypes of patients by dosing models: overfitted, plain, and private.
+
+    Args:
+        seed: Makes the data; noise is always fresh.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        patients: How many a model is fitted to.
+        items: How many yes/no items without influence the overfitted model has besides.
+        rounds: How often all of it is done anew; results are averages.
+        epsilon: Of the private model.
+        delta: Of the private model.
+    """
     guarantee = Guarantee(epsilon=epsilon, delta=delta)
     plan = dosing_plan(guarantee)
     rng = np.random.default_rng(seed)

@@ -233,7 +233,13 @@ def linkage(
 ) -> Outcome:
     """Join a hospital table with a voter list, then attack the same hospital's counts with ε.
 
-    ``people`` live around the hospital and are simulated one by one; uniqueness is computed for a whole ``country``.
+    Args:
+        seed: Makes the data; noise is always fresh.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        people: How many live around the hospital, simulated one by one.
+        patients: How many of them it has treated.
+        epsilon: What the private counts cost.
+        country: For how many people uniqueness is computed.
     """
     if not epsilon > 0:
         raise InvalidParameter(f"epsilon must be above 0; got {epsilon}")

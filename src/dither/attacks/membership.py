@@ -226,7 +226,16 @@ def membership(
     epsilon: Number = 1,
     delta: Number = "1e-5",
 ) -> Outcome:
-    """Find the training data of an overfitted classifier, and of its private twin."""
+    """Find the training data of an overfitted classifier, and of its private twin.
+
+    Args:
+        seed: Makes the data; noise is always fresh.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        pool: How many people may be in the training data, each with probability ½.
+        models: How many are trained; each is attacked with all others as shadow models.
+        epsilon: Of each private model.
+        delta: Of each private model.
+    """
     guarantee = Guarantee(epsilon=epsilon, delta=delta)
     world = make_world(seed=seed, pool=pool, models=models)
     plan = noisy_plan(guarantee)

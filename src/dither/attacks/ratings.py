@@ -272,7 +272,17 @@ def ratings(
     delta: Number = "1e-6",
     kept: int = 20,
 ) -> Outcome:
-    """Find subscribers in a table of ratings without names, then try to find them in totals with (ε, δ)."""
+    """Find subscribers in a table of ratings without names, then try to find them in totals with (ε, δ).
+
+    Args:
+        seed: Makes the data; noise is always fresh.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        subscribers: How many there are.
+        targets: How many of them are looked for.
+        epsilon: Of the private totals.
+        delta: Of the private totals.
+        kept: How many ratings of one subscriber count in them.
+    """
     if not 20 <= targets <= subscribers // 4:
         raise InvalidParameter(f"there must be between 20 targets and a quarter of the subscribers; got {targets}")
     maker = np.random.default_rng(seed)

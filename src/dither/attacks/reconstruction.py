@@ -226,7 +226,12 @@ def reconstruction(
 ) -> Outcome:
     """Reconstruct a secret column from subset counts, without protection and through a curator until it refuses.
 
-    The curator's budget is ``epsilon``, spent evenly on ``questions`` questions; more are tried.
+    Args:
+        seed: Makes the data; noise is always fresh.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        people: How many, each with a secret bit.
+        questions: On how many questions the budget is spent evenly; more are tried.
+        epsilon: The curator's budget.
     """
     positive_int(people, "people", least=16)
     positive_int(questions, "questions", least=16)

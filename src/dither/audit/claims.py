@@ -95,6 +95,9 @@ class Claim:
 def claim_of(claim: Claimable | Claim) -> Claim:
     """The claim that somebody means by a loss, a guarantee (ε, δ), or a number, which is a pure ε.
 
+    Args:
+        claim: A loss, a guarantee, a number or a text such as "1/4"; a claim stays what it is.
+
     Example:
         >>> claim_of(Guarantee(epsilon=1, delta=1e-6)).epsilon(1e-6)
         1.0

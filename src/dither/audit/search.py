@@ -138,6 +138,13 @@ def query_patterns(length: int, *, change: float = 1.0) -> list[tuple[list[float
     The patterns of Ding et al. (2018), which bring out the known faults of noisy maxima and sparse vectors: one query
     moves, all do, half of them go up and half down, one goes against all others.
 
+    Args:
+        length: How many queries.
+        change: By how much one unit moves each.
+
+    Returns:
+        Pairs of exact answers on two neighbours.
+
     Example:
         >>> query_patterns(2)[0]
         ([1.0, 1.0], [2.0, 1.0])

@@ -21,6 +21,11 @@ def chi_square(values: Floats, cdf: Callable[[Floats], Floats], cells: int = 200
 
     Cells are cut at quantiles of one half of the draws, so that the test needn't know the scale; the other half
     is counted. With two million draws it notices a Laplace scale that is 1% off, with 200 000 one that is 3% off.
+
+    Args:
+        values: The draws.
+        cdf: The distribution function of the law that they should have.
+        cells: How many cells the line is cut into.
     """
     half = values.size // 2
     edges = np.unique(np.quantile(values[:half], np.linspace(0, 1, cells + 1)[1:-1]))
@@ -55,7 +60,13 @@ def _pearson(counted: Floats, expected: Floats) -> float:
 
 
 def proportion_at_most(successes: int, trials: int, claimed: float) -> float:
-    """The p-value of "the true proportion is at most ``claimed``", from the exact binomial law."""
+    """The p-value of "the true proportion is at most ``claimed``", from the exact binomial law.
+
+    Args:
+        successes: How often it happened.
+        trials: Of so many.
+        claimed: The largest probability that it may have.
+    """
     return float(stats.binom.sf(successes - 1, trials, claimed))
 
 
@@ -82,9 +93,18 @@ def largest_gap(
 ) -> tuple[float, str]:
     """By how much P(S) − e^ε·Q(S) surely exceeds the claimed δ(ε), over events chosen on an eighth of the draws.
 
-    ``first`` and ``second`` are outputs on two neighbours, numbers or indices. Events: half lines at quantiles and
-    single outcomes that repeat. All Clopper–Pearson bounds hold together with probability 1 − α; a positive result is a
-    violation. With two million draws of each it notices Laplace noise 3% too small at ε = 1.
+    Events: half lines at quantiles and single outcomes that repeat. All Clopper–Pearson bounds hold together with
+    probability 1 − α. With two million draws of each it notices Laplace noise 3% too small at ε = 1.
+
+    Args:
+        first: Outputs on one input, numbers or indices.
+        second: Outputs on its neighbour.
+        claimed: The claimed δ for an ε.
+        epsilons: Where the claim is looked at.
+        alpha: The chance that any bound fails.
+
+    Returns:
+        The excess, above 0 for a violation, and the event in words.
     """
     p_draws, q_draws = first[first.size // 8 :], second[second.size // 8 :]
     events = _events(first[: first.size // 8], second[: second.size // 8])

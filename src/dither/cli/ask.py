@@ -78,6 +78,7 @@ def ask(
             show_answer(answer, screen)
         elif form is Format.CSV:
             arrow_csv.write_csv(_with_bars(answer), sys.stdout.buffer)
+            sys.stdout.flush()
             # the table has no place for them
             for note in answer.notes:
                 say(f"note: {note}")

@@ -21,7 +21,7 @@ QUESTIONS: tuple[tuple[str, str, dict[str, str]], ...] = (
         {"epsilon": "0.5"},
     ),
     (
-        "The average order: AVG is centred, and its interval needs no second question.",
+        "The average order: AVG is measured from both ends, and its interval needs no second question.",
         "SELECT city, AVG(amount) AS average FROM orders GROUP BY city",
         {"epsilon": "0.5"},
     ),

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
-from dither.curator.answers.release import Released
+from dither.curator.answers.release import Released, public_groups
 from dither.curator.answers.shape import shape
 from dither.curator.approval.approvals import Approvals
 from dither.curator.approval.preview import Outlook, outlook_of
@@ -73,6 +73,8 @@ class AnalystView:
             prepared = self._prepare(sql, terms)
             if prepared.question.explain:
                 return explained(self._vault.quoting.quote(prepared))
+            if prepared.question.listing:
+                return self._listed(prepared)
             self._approve(prepared)
             answer = self._deliver(prepared, self._recorded(prepared))
             self.remember(sql, terms, answer)
@@ -92,6 +94,19 @@ class AnalystView:
             )
             assert reservation.answer is not None
             return given(reservation.answer, older=vault.execution.older(data_of(reservation.answer)))
+
+    def _listed(self, prepared: Prepared) -> Answer:
+        """Public values: nothing is charged, run or recorded."""
+        vault, confidence = self._vault, prepared.terms.confidence
+        table, bars = shape(public_groups(prepared.priced), prepared.question.shape, (), confidence)
+        return Answer(
+            table=table,
+            bars=bars,
+            confidence=float(confidence),
+            receipt=None,
+            cost=Cost(epsilon=0.0, delta=0.0, charged=False, left=vault.accounts.left(self.who)),
+            notes=vault.quoting.notes(prepared.question),
+        )
 
     def _prepare(self, sql: str, terms: Terms) -> Prepared:
         """Bind and price: free, of public facts alone."""
@@ -142,6 +157,7 @@ class AnalystView:
             for place, found in bounds.items()
         )
         older = vault.execution.older(stored.data)
+        nothing = vault.quoting.nothing_shown(priced) if released.size == 0 else ()
         return Answer(
             table=table,
             bars=bars,
@@ -153,7 +169,7 @@ class AnalystView:
                 charged=reservation.charged.main > 0 or reservation.charged.delta > 0,
                 left=vault.accounts.left(self.who),
             ),
-            notes=(*([OLDER] if older else []), *found, *vault.quoting.notes(prepared.question)),
+            notes=(*([OLDER] if older else []), *nothing, *found, *vault.quoting.notes(prepared.question)),
             older_than_data=older,
         )
 
@@ -195,7 +211,7 @@ class AnalystView:
         if charge is None or not (charge.account == who.account or who.reads_all):
             raise unknown_receipt()
         sql, settled = terms_of(charge)
-        prepared = vault.pricing.prepare(sql, settled.terms, who, again=settled)
+        prepared = vault.pricing.prepare(sql, settled.terms, who, again=settled, charged=charge.key)
         first_version = charge.note.get("key_version") is None
         if first_version and charge.note.get("policy") == vault.protected["policy"]:
             # its terms are all in the note, so nothing has to be computed again to know it
@@ -332,7 +348,11 @@ class Curator:
         return curator
 
     def analyst(self, name: str) -> AnalystView:
-        """The curator as one analyst sees it; Refused if the policy doesn't let this name ask."""
+        """The curator as one analyst sees it; Refused if the policy doesn't let this name ask.
+
+        Args:
+            name: As the policy has it.
+        """
         return AnalystView(self._vault, name)
 
     @property
@@ -353,7 +373,14 @@ class Curator:
     ) -> Quote:
         """What a question would cost, the error of every column, and what would be left; reads no data and is free.
 
-        The arguments are those of ``sql``.
+        Args:
+            sql: As for ``sql``.
+            epsilon: As for ``sql``.
+            error: As for ``sql``.
+            analyst: Who would pay; the owner by default.
+            weights: As for ``sql``.
+            confidence: As for ``sql``.
+            noise: As for ``sql``.
 
         Raises:
             Refused: for public reasons, with a code, a hint and the place in the text.
@@ -404,20 +431,38 @@ class Curator:
     ) -> AnswerPage:
         """Questions that were paid for, newest first: an analyst's own; everybody's for the owner, or if all share.
 
-        ``search`` keeps those whose text holds it, ``before`` is the receipt number at which the last page ended.
+        Args:
+            analyst: Who asks; the owner by default.
+            search: Only those whose text holds this.
+            before: The receipt number at which the last page ended.
+            count: How many at most.
         """
         return self.analyst(analyst).answers(search=search, before=before, count=count)
 
     def past(self, number: str, *, analyst: str = OWNER) -> Past:
-        """What was asked under a receipt number; Refused where there is none that this analyst may see."""
+        """What was asked under a receipt number; Refused where there is none that this analyst may see.
+
+        Args:
+            number: Of the receipt.
+            analyst: Who asks; the owner by default.
+        """
         return self.analyst(analyst).past(number)
 
     def answer(self, number: str, *, analyst: str = OWNER) -> Answer:
-        """The answer of a receipt again, free; Refused where there is none, or none that this analyst may read."""
+        """The answer of a receipt again, free; Refused where there is none, or none that this analyst may read.
+
+        Args:
+            number: Of the receipt.
+            analyst: Who asks; the owner by default.
+        """
         return self.analyst(analyst).answer(number)
 
     def history(self, analyst: str = OWNER) -> tuple[Spending, ...]:
-        """How spending grew: of every account for the owner, of their own for an analyst."""
+        """How spending grew: of every account for the owner, of their own for an analyst.
+
+        Args:
+            analyst: Who asks; the owner by default.
+        """
         return self.analyst(analyst).history()
 
     def guarantee(self, analyst: str = OWNER) -> Guarantee:
@@ -425,11 +470,19 @@ class Curator:
 
         Where answers are shared, an analyst's own account bounds what they caused and not what they may read: that is
         bounded by the dataset's.
+
+        Args:
+            analyst: Whose answers; everybody's for the owner.
         """
         return self.analyst(analyst).guarantee()
 
     def records(self, *, count: int = 50, before: int | None = None) -> tuple[Record, ...]:
-        """The entries of the ledger, newest first; ``before`` is the number of an entry. For the owner alone."""
+        """The entries of the ledger, newest first; for the owner alone.
+
+        Args:
+            count: How many at most.
+            before: Only entries with smaller numbers than this.
+        """
         return self.owner.records(count=count, before=before)
 
     def verify(self) -> Verified:
@@ -450,24 +503,56 @@ class Curator:
         confidence: Number = CONFIDENCE,
         noise: str | None = None,
     ) -> Request:
-        """Ask the owner to approve a question that costs more than the analyst may ask without; free."""
+        """Ask the owner to approve a question that costs more than the analyst may ask without; free.
+
+        Args:
+            sql: The question.
+            analyst: Who wants to ask it.
+            why: What the owner should know.
+            epsilon: As for ``sql``.
+            error: As for ``sql``.
+            weights: As for ``sql``.
+            confidence: As for ``sql``.
+            noise: As for ``sql``.
+        """
         terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, noise=noise)
         return self.analyst(analyst).request_question(sql, terms, why=why)
 
     def request_budget(self, analyst: str, *, epsilon: Number, why: str = "") -> Request:
-        """Ask the owner to raise the analyst's own budget by ``epsilon``."""
+        """Ask the owner to raise the analyst's own budget by ``epsilon``.
+
+        Args:
+            analyst: Whose budget.
+            epsilon: By how much.
+            why: What the owner should know.
+        """
         return self.analyst(analyst).request_budget(epsilon, why=why)
 
     def requests(self, analyst: str = OWNER, *, waiting_only: bool = False) -> tuple[Request, ...]:
-        """What was asked of the owner, newest first: everybody's for the owner, their own for an analyst."""
+        """What was asked of the owner, newest first: everybody's for the owner, their own for an analyst.
+
+        Args:
+            analyst: Who asks; the owner by default.
+            waiting_only: Leave out what was decided.
+        """
         return self.analyst(analyst).requests(waiting_only=waiting_only)
 
     def outlook(self, request: Request) -> Outlook:
-        """What approving a request would bring, in words; for the owner alone."""
+        """What approving a request would bring, in words; for the owner alone.
+
+        Args:
+            request: One of ``requests``.
+        """
         return self.owner.outlook(request)
 
     def decide(self, number: str, *, approve: bool, why: str = "") -> Request:
-        """Approve or refuse a request; for the owner alone. A budget that is raised stays so."""
+        """Approve or refuse a request; for the owner alone. A budget that is raised stays so.
+
+        Args:
+            number: Of the request.
+            approve: Whether it is granted.
+            why: What the analyst is told.
+        """
         return self.owner.decide(number, approve=approve, why=why)
 
     # ------------------------------------------------------------------ computations
@@ -480,6 +565,10 @@ class Curator:
 
         Raises Refused if its loss is stated for another adjacency or is more than a question may cost, OutOfBudget if
         it doesn't fit in the budget any more, and Failed, with the receipt, if it fails after the charge.
+
+        Args:
+            computation: What is to be run, with the loss that it states.
+            analyst: Who pays; the owner by default.
         """
         return self.analyst(analyst).run(computation)
 
@@ -526,11 +615,19 @@ class Curator:
         )
 
     def most_epsilon(self, analyst: str = OWNER) -> Fraction:
-        """The most that one question of this analyst may cost."""
+        """The most that one question of this analyst may cost.
+
+        Args:
+            analyst: Who would ask; the owner by default.
+        """
         return self.analyst(analyst).who.most_epsilon
 
     def budget(self, analyst: str = OWNER) -> tuple[BudgetLine, ...]:
-        """What was spent and what is left: every account for the owner, their own for an analyst."""
+        """What was spent and what is left: every account for the owner, their own for an analyst.
+
+        Args:
+            analyst: Who asks; the owner by default.
+        """
         return self.analyst(analyst).budget()
 
     @property

@@ -68,6 +68,8 @@ class Cost:
 
     def __str__(self) -> str:
         price = f"ε = {self.epsilon:.4g}" + (f", δ = {self.delta:.2g}" if self.delta else "")
+        if not self.charged and not self.epsilon:
+            return "nothing"
         return price if self.charged else f"nothing (asked before; it had cost {price})"
 
 
@@ -135,7 +137,11 @@ class Answer:
         return halves
 
     def interval(self, column: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """(low, high) of each value of a column, at the answer's confidence."""
+        """(low, high) of each value of a column, at the answer's confidence.
+
+        Args:
+            column: The name of a column that has intervals.
+        """
         bars = self.bars.get(column)
         if bars is None or bars.low is None or bars.high is None:
             known = ", ".join(self.error) or "none"
@@ -172,14 +178,23 @@ class Answer:
     def chart(self, kind: ChartKind | None = None, *, width: int = 680) -> Drawing:
         """The noisy columns with their intervals, drawn; the kind is chosen by the keys unless it is given.
 
-        A line needs keys with places, such as times and numbers: others get dots. ``width`` is in pixels.
+        A line needs keys with places, such as times and numbers: others get dots.
+
+        Args:
+            kind: Which one, where it isn't left to the keys.
+            width: In pixels.
         """
         from dither.drawings.charts import draw
 
         return draw(self.table, self.bars, confidence=self.confidence, kind=kind, width=width)
 
     def texts(self, column: str, most: int | None = None) -> list[ValueText]:
-        """The first values of a column as people read them, in the digits that the noise leaves."""
+        """The first values of a column as people read them, in the digits that the noise leaves.
+
+        Args:
+            column: The name of a column.
+            most: How many values; all by default.
+        """
         return column_texts(self.table.column(column), self.bars.get(column), most)
 
     def __len__(self) -> int:

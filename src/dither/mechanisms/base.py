@@ -48,22 +48,42 @@ class NoiseMechanism(ABC):
 
     @abstractmethod
     def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
-        """What one release costs, before any data is touched."""
+        """What one release costs, before any data is touched.
+
+        Args:
+            sensitivity: How far one unit moves the exact answer.
+        """
 
     @abstractmethod
     def error(self, confidence: Number = 0.95) -> float:
-        """The absolute error that one coordinate doesn't exceed with this confidence."""
+        """The absolute error that one coordinate doesn't exceed with this confidence.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+        """
 
     @abstractmethod
     def release(self, exact: Any) -> Any:
-        """The answer plus noise; scalars and arrays."""
+        """The answer plus noise; scalars and arrays.
+
+        Args:
+            exact: The exact answer: a number or an array.
+        """
 
     def law(self, exact: float) -> RealLaw | None:  # noqa: ARG002
-        """The closed form of what ``release(exact)`` gives for a number, where one is known."""
+        """The closed form of what ``release(exact)`` gives for a number, where one is known.
+
+        Args:
+            exact: The exact answer.
+        """
         return None
 
     def worst_pair(self, sensitivity: Sensitivity) -> tuple[Any, Any]:
-        """Exact answers of two neighbours, as far apart as the sensitivity allows."""
+        """Exact answers of two neighbours, as far apart as the sensitivity allows.
+
+        Args:
+            sensitivity: How far one unit moves the exact answer.
+        """
         return 0.0, float(sensitivity.bound)
 
 

@@ -212,7 +212,12 @@ class DiscreteGaussian(NoiseMechanism):
         return ZcdpLoss(squared / (2 * variance), adjacency)
 
     def error(self, confidence: Number = 0.95, *, coordinates: int = 1) -> float:
-        """The smallest m with Pr[|error| > m] ≤ 1 − confidence, for all coordinates together."""
+        """The smallest m with Pr[|error| > m] ≤ 1 − confidence, for all coordinates together.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+            coordinates: How many numbers it is to hold for at once.
+        """
         failure = per_coordinate(failure_probability(confidence), positive_int(coordinates, "coordinates"))
         variance = self.scale**2
         if variance > LARGEST_SUMMED_SCALE**2:
@@ -227,7 +232,12 @@ class DiscreteGaussian(NoiseMechanism):
         return float(enough[0]) if enough.size else float(tail.size)
 
     def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
-        """The answer plus noise: an int for a whole number, an int64 array for an integer array."""
+        """The answer plus noise: an int for a whole number, an int64 array for an integer array.
+
+        Args:
+            exact: The exact answer: a number or an array.
+            source: Source of randomness; anything but the default is for tests.
+        """
         return release_whole(exact, self._noise, source)
 
     def law(self, exact: float) -> RealLaw | None:

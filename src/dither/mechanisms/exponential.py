@@ -195,7 +195,11 @@ class ScoreMechanism(ABC):
     @staticmethod
     @abstractmethod
     def largest(guarantee: Guarantee) -> Fraction:
-        """The largest length of the interval of losses, as a multiple of 1/scale, that meets a guarantee."""
+        """The largest length of the interval of losses, as a multiple of 1/scale, that meets a guarantee.
+
+        Args:
+            guarantee: The (ε, δ) to be met.
+        """
 
     @classmethod
     def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
@@ -209,7 +213,11 @@ class ScoreMechanism(ABC):
         return cls(score_range(sensitivity, monotone=monotone) / cls.largest(guarantee), monotone=monotone)
 
     def worst_pair(self, sensitivity: Sensitivity) -> tuple[Floats, Floats]:
-        """Two candidates that change places, as far apart as the sensitivity allows."""
+        """Two candidates that change places, as far apart as the sensitivity allows.
+
+        Args:
+            sensitivity: How far one unit moves a score: ``Sensitivity.linf``.
+        """
         step = fraction_down(sensitivity.linf_bound())
         if self.monotone and sensitivity.adjacency is Adjacency.ADD_REMOVE:
             return np.array([0.0, step / 2]), np.array([step, step / 2])
@@ -241,14 +249,23 @@ class Exponential(ScoreMechanism):
     """
 
     def loss(self, sensitivity: Sensitivity) -> BoundedRangeLoss:
-        """All losses lie in an interval of length 2Δ∞/scale, or Δ∞/scale for monotone scores under add_remove."""
+        """All losses lie in an interval of length 2Δ∞/scale, or Δ∞/scale for monotone scores under add_remove.
+
+        Args:
+            sensitivity: How far one unit moves a score: ``Sensitivity.linf``.
+        """
         return BoundedRangeLoss(score_range(sensitivity, monotone=self.monotone) / self.scale, sensitivity.adjacency)
 
     def error(self, confidence: Number = 0.95, *, candidates: int, optimal: int = 1) -> float:
         """How far below the best score the choice falls at most, with this confidence.
 
-        With weights, ``candidates`` and ``optimal`` are the total weight and that of the best. In the worst case all
-        others score exactly x less: (n−k)e^−x/(k + (n−k)e^−x) = β, in scales. The usual ln(n/k) + ln(1/β) is larger.
+        In the worst case all others score exactly x less: (n−k)e^−x/(k + (n−k)e^−x) = β, in scales. The usual
+        ln(n/k) + ln(1/β) is larger.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+            candidates: How many there are to choose from. With weights, their total.
+            optimal: How many of them have the best score. With weights, that of the best.
         """
         others, best = checked_counts(candidates, optimal)
         if others == 0:
@@ -261,7 +278,12 @@ class Exponential(ScoreMechanism):
         return largest_range(guarantee)
 
     def expected_shortfall(self, *, candidates: int, optimal: int = 1) -> float:
-        """The largest E[best − score]: scale·W((n−k)/(ke)), Lambert's W; below the usual scale·ln(n/k)."""
+        """The largest E[best − score]: scale·W((n−k)/(ke)), Lambert's W; below the usual scale·ln(n/k).
+
+        Args:
+            candidates: How many there are to choose from.
+            optimal: How many of them have the best score.
+        """
         others, best = checked_counts(candidates, optimal)
         log_ratio = math.log(others) - math.log(best) if others else -math.inf
         if log_ratio > 600:
@@ -328,7 +350,12 @@ class Exponential(ScoreMechanism):
                 return candidate
 
     def law(self, scores: Any, *, weights: npt.NDArray[Any] | Sequence[int] | None = None) -> FiniteLaw:
-        """The probability of each index."""
+        """The probability of each index.
+
+        Args:
+            scores: One for each candidate; −inf is never chosen.
+            weights: How many candidates each score stands for; one by default.
+        """
         logs = score_array(scores) / float(self.scale)
         if weights is not None:
             logs = logs + np.array([math.log(int(w)) if w else -math.inf for w in weights])

@@ -184,14 +184,24 @@ class Gaussian(NoiseMechanism):
         return GaussianLoss(share, sensitivity.adjacency)
 
     def error(self, confidence: Number = 0.95, *, coordinates: int = 1) -> float:
-        """The absolute error that none of ``coordinates`` coordinates exceeds with this confidence."""
+        """The absolute error that none of ``coordinates`` coordinates exceeds with this confidence.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+            coordinates: How many numbers it is to hold for at once.
+        """
         k = positive_int(coordinates, "coordinates")
         failure = per_coordinate(failure_probability(confidence), k)
         wide = fraction_up(self.scale * grid.L2_GRID.widening(k))
         return up(-wide * float(ndtri(failure / 2))) + math.ldexp(1.0, self._exponent)
 
     def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
-        """The answer plus noise: a float for a number, a float64 array of the same shape for an array."""
+        """The answer plus noise: a float for a number, a float64 array of the same shape for an array.
+
+        Args:
+            exact: The exact answer: a number or an array.
+            source: Source of randomness; anything but the default is for tests.
+        """
         return grid.L2_GRID.release(exact, self._sampler, self._scalar, self._exponent, source)
 
     def law(self, exact: float) -> RealLaw:
@@ -201,7 +211,12 @@ class Gaussian(NoiseMechanism):
 
     @classmethod
     def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity) -> Self:
-        """The smallest scale for (ε, δ): solves the exact curve, for every ε (Balle & Wang 2018)."""
+        """The smallest scale for (ε, δ): solves the exact curve, for every ε (Balle & Wang 2018).
+
+        Args:
+            guarantee: The (ε, δ) to be met.
+            sensitivity: How far one unit moves the exact answer.
+        """
         if guarantee.delta == 0:
             raise NotPrivate("Gaussian noise is never private with δ = 0: give the guarantee a delta, or use Laplace")
         delta, epsilon = float(guarantee.delta), np.array([float(guarantee.epsilon)])

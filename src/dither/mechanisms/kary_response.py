@@ -174,7 +174,12 @@ class KaryResponse:
 
     @classmethod
     def for_epsilon(cls, categories: int | Sequence[Hashable], epsilon: Number) -> Self:
-        """The most honest response whose loss is no more than ``epsilon``: ``keep`` is rounded down."""
+        """The most honest response whose loss is no more than ``epsilon``: ``keep`` is rounded down.
+
+        Args:
+            categories: How many answers there are, or the answers themselves.
+            epsilon: The most that one answer may cost.
+        """
         odds = odds_for_epsilon(epsilon)
         return cls(categories, odds / (odds + _size(_checked(categories)) - 1))
 
@@ -207,7 +212,12 @@ class KaryResponse:
         return KaryResponseLoss(self.keep / self.other, self.size)
 
     def release(self, truth: Any, *, source: Source = SYSTEM) -> Any:
-        """The randomised answer: an array for a list or an array, one answer for anything else."""
+        """The randomised answer: an array for a list or an array, one answer for anything else.
+
+        Args:
+            truth: The true answer, or a list or an array of such.
+            source: Source of randomness; anything but the default is for tests.
+        """
         indices = self._indices(truth)
         kept = bernoulli_many(self.keep, indices.size, source).reshape(indices.shape)
         # always drawn, so that time doesn't tell which answers are lies
@@ -240,12 +250,20 @@ class KaryResponse:
         return np.array(found, dtype=np.int64).reshape(array.shape)
 
     def probabilities(self, truth: Any) -> tuple[Fraction, ...]:
-        """The exact law of the answer, category by category."""
+        """The exact law of the answer, category by category.
+
+        Args:
+            truth: The true answer.
+        """
         place = int(self._indices(truth))
         return tuple(self.keep if i == place else self.other for i in range(self.size))
 
     def law(self, exact: Any) -> FiniteLaw:
-        """The law of the answer as floats."""
+        """The law of the answer as floats.
+
+        Args:
+            exact: The true answer.
+        """
         labels = None if isinstance(self.categories, int) else self.categories
         return FiniteLaw(np.array([float(p) for p in self.probabilities(exact)]), outcomes=labels)
 

@@ -113,14 +113,24 @@ class Laplace(NoiseMechanism):
         return LaplaceLoss(share, sensitivity.adjacency)
 
     def error(self, confidence: Number = 0.95, *, coordinates: int = 1) -> float:
-        """The absolute error that none of ``coordinates`` coordinates exceeds with this confidence."""
+        """The absolute error that none of ``coordinates`` coordinates exceeds with this confidence.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+            coordinates: How many numbers it is to hold for at once.
+        """
         k = positive_int(coordinates, "coordinates")
         failure = per_coordinate(failure_probability(confidence), k)
         wide = fraction_up(self.scale * grid.L1_GRID.widening(k))
         return up(-wide * math.log(failure)) + math.ldexp(1.0, self._exponent)
 
     def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
-        """The answer plus noise: a float for a number, a float64 array of the same shape for an array."""
+        """The answer plus noise: a float for a number, a float64 array of the same shape for an array.
+
+        Args:
+            exact: The exact answer: a number or an array.
+            source: Source of randomness; anything but the default is for tests.
+        """
         return grid.L1_GRID.release(exact, self._sampler, self._scalar, self._exponent, source)
 
     def law(self, exact: float) -> RealLaw:
@@ -135,7 +145,12 @@ class Laplace(NoiseMechanism):
 
     @classmethod
     def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity) -> Self | None:
-        """Scale Δ₁/ε; with δ > 0 the curve 1 − e^{(ε−Δ₁/scale)/2} = δ allows Δ₁/scale = ε − 2·ln(1−δ)."""
+        """Scale Δ₁/ε; with δ > 0 the curve 1 − e^{(ε−Δ₁/scale)/2} = δ allows Δ₁/scale = ε − 2·ln(1−δ).
+
+        Args:
+            guarantee: The (ε, δ) to be met.
+            sensitivity: How far one unit moves the exact answer.
+        """
         epsilon = guarantee.epsilon
         if guarantee.delta:
             # loss() answers in floats that are rounded up by a few units: stay clear of that
@@ -224,7 +239,12 @@ class DiscreteLaplace(NoiseMechanism):
         return DiscreteLaplaceLoss(self.scale, sensitivity.integer_l1(), sensitivity.adjacency)
 
     def error(self, confidence: Number = 0.95, *, coordinates: int = 1) -> float:
-        """The smallest m with Pr[|error| > m] ≤ 1 − confidence, for all coordinates together."""
+        """The smallest m with Pr[|error| > m] ≤ 1 − confidence, for all coordinates together.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+            coordinates: How many numbers it is to hold for at once.
+        """
         failure = per_coordinate(failure_probability(confidence), positive_int(coordinates, "coordinates"))
         scale = fraction_up(self.scale)
         # 2q^{m+1}/(1+q) ≤ β
@@ -232,7 +252,12 @@ class DiscreteLaplace(NoiseMechanism):
         return float(max(0, math.ceil(up(need, 2.0**-40))))
 
     def release(self, exact: Any, *, source: Source = SYSTEM) -> Any:
-        """The answer plus noise: an int for a whole number, an int64 array for an integer array."""
+        """The answer plus noise: an int for a whole number, an int64 array for an integer array.
+
+        Args:
+            exact: The exact answer: a number or an array.
+            source: Source of randomness; anything but the default is for tests.
+        """
         return release_whole(exact, self._noise, source)
 
     def law(self, exact: float) -> RealLaw:

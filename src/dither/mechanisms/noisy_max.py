@@ -61,7 +61,11 @@ class NoisyMax(ScoreMechanism):
         return self.scale * grid.L1_GRID.widening(1)
 
     def loss(self, sensitivity: Sensitivity) -> PureLoss:
-        """ε = 2Δ∞/scale, or Δ∞/scale for monotone scores under add_remove; a Δ∞ below 2^-16 scales counts as that."""
+        """ε = 2Δ∞/scale, or Δ∞/scale for monotone scores under add_remove; a Δ∞ below 2^-16 scales counts as that.
+
+        Args:
+            sensitivity: How far one unit moves a score: ``Sensitivity.linf``.
+        """
         sides = score_range(sensitivity, monotone=self.monotone) / sensitivity.linf_bound()
         return PureLoss(sides * max(sensitivity.linf_bound() / self.scale, grid.LEAST_SHARE), sensitivity.adjacency)
 
@@ -70,6 +74,11 @@ class NoisyMax(ScoreMechanism):
 
         A union bound: each of the worse candidates against one of the best. Scores beyond ±2^44 scales are clamped, and
         then compared as such.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+            candidates: How many there are to choose from.
+            optimal: How many of them have the best score.
         """
         others, _ = checked_counts(candidates, optimal)
         if others == 0:
@@ -84,7 +93,12 @@ class NoisyMax(ScoreMechanism):
         return up(fraction_up(self._wide) * gap, 2.0**-38) + math.ldexp(1.0, self._exponent)
 
     def release(self, scores: Any, *, source: Source = SYSTEM) -> int:
-        """The index of the largest noisy score."""
+        """The index of the largest noisy score.
+
+        Args:
+            scores: One for each candidate.
+            source: Source of randomness; anything but the default is for tests.
+        """
         values = score_array(scores)
         open_ones = np.flatnonzero(values > -math.inf)
         noise = np.empty(open_ones.size, dtype=np.int64)
@@ -99,7 +113,13 @@ class NoisyMax(ScoreMechanism):
 
     @classmethod
     def calibrated(cls, guarantee: Guarantee, sensitivity: Sensitivity, *, monotone: bool = False) -> Self:
-        """The smallest scale for which ε'-privacy implies (ε, δ)."""
+        """The smallest scale for which ε'-privacy implies (ε, δ).
+
+        Args:
+            guarantee: The (ε, δ) to be met.
+            sensitivity: How far one unit moves a score: ``Sensitivity.linf``.
+            monotone: Whether all scores move the same way when a unit is added.
+        """
         epsilon = cls.largest(guarantee)
         width = score_range(sensitivity, monotone=monotone)
         least = width / sensitivity.linf_bound() * grid.LEAST_SHARE

@@ -118,7 +118,11 @@ class PartitionSelection:
         object.__setattr__(self, "_ladder", certified_ladder(exact / keys, chance / keys))
 
     def loss(self, sensitivity: Sensitivity | None = None) -> ApproximateLoss:
-        """(ε, δ) as stated; a sensitivity, if given, must be a contribution that was provided for."""
+        """(ε, δ) as stated; a sensitivity, if given, must be a contribution that was provided for.
+
+        Args:
+            sensitivity: In how many keys one unit counts, to be compared with what the mechanism is for.
+        """
         if sensitivity is not None:
             keys, per_key = key_contribution(sensitivity)
             if keys > self.groups or per_key != 1:
@@ -134,16 +138,28 @@ class PartitionSelection:
         return len(self._ladder.steps) - 1
 
     def keep_probability(self, units: int) -> Fraction:
-        """The exact probability of keeping a key that ``units`` units hold."""
+        """The exact probability of keeping a key that ``units`` units hold.
+
+        Args:
+            units: How many units hold the key.
+        """
         n = min(positive_int(units, "units", least=0), self.certain)
         return Fraction(self._ladder.steps[n], 1 << self._ladder.bits)
 
     def keep_chances(self, units: Ints) -> Floats:
-        """``keep_probability`` of many numbers of units at once, to a float's accuracy; for planning."""
+        """``keep_probability`` of many numbers of units at once, to a float's accuracy; for planning.
+
+        Args:
+            units: How many units hold each key.
+        """
         return self._ladder.words[np.minimum(units, self.certain)] / 2.0**WORD
 
     def threshold(self, confidence: Number = 0.95) -> int:
-        """How many units a key needs to be kept with probability ``confidence``."""
+        """How many units a key needs to be kept with probability ``confidence``.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+        """
         exact = as_fraction(confidence, "confidence")
         if not 0 < exact <= 1:
             raise InvalidParameter(f"confidence must be above 0 and at most 1; got {confidence!r}")
@@ -151,7 +167,12 @@ class PartitionSelection:
         return bisect.bisect_left(self._ladder.steps, wanted)
 
     def release(self, counts: Any, *, source: Source = SYSTEM) -> Any:
-        """Which keys to keep, given how many units hold each: a bool for a number, a bool array for an array."""
+        """Which keys to keep, given how many units hold each: a bool for a number, a bool array for an array.
+
+        Args:
+            counts: How many units hold each key: a number or an array.
+            source: Source of randomness; anything but the default is for tests.
+        """
         units = unit_counts(counts)
         flat = np.minimum(units.ravel(), self.certain)
         kept = self._keep(flat, source)
@@ -170,12 +191,20 @@ class PartitionSelection:
         return kept
 
     def law(self, exact: int) -> FiniteLaw:
-        """(not kept, kept)."""
+        """(not kept, kept).
+
+        Args:
+            exact: How many units hold the key.
+        """
         kept = float(self.keep_probability(exact))
         return FiniteLaw(np.array([1 - kept, kept]))
 
     def worst_pair(self, sensitivity: Sensitivity | None = None) -> tuple[int, int]:  # noqa: ARG002
-        """A key that nobody holds and one that a single unit holds: here δ is used up."""
+        """A key that nobody holds and one that a single unit holds: here δ is used up.
+
+        Args:
+            sensitivity: Makes no difference.
+        """
         return 0, 1
 
 
@@ -267,11 +296,20 @@ class _Threshold:
         object.__setattr__(self, "threshold", positive_int(threshold, "threshold"))
 
     def error(self, confidence: Number = 0.95) -> float:
-        """The absolute error of the noisy count of a key, shown or not, at this confidence."""
+        """The absolute error of the noisy count of a key, shown or not, at this confidence.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+        """
         return self._noise.error(confidence)
 
     def release(self, counts: Any, *, source: Source = SYSTEM) -> tuple[Bools, Ints]:
-        """(which keys to show, their noisy counts); the entry of a key that isn't shown is 0."""
+        """(which keys to show, their noisy counts); the entry of a key that isn't shown is 0.
+
+        Args:
+            counts: The exact count of each key: an array.
+            source: Source of randomness; anything but the default is for tests.
+        """
         units = unit_counts(counts, dimensions=1)
         noisy = self._noise.release(units, source=source)
         shown = (noisy >= self.threshold) & (units > 0)
@@ -320,13 +358,21 @@ class LaplaceThreshold(_Threshold):
         return cls(scale, high)
 
     def loss(self, sensitivity: Sensitivity) -> GivenAwayLoss:
-        """The noise's own curve, and beside it the chance that a key held by one unit alone is shown."""
+        """The noise's own curve, and beside it the chance that a key held by one unit alone is shown.
+
+        Args:
+            sensitivity: In how many keys one unit counts, and with how much: ``Sensitivity.contribution``.
+        """
         keys, per_key = key_contribution(sensitivity)
         chance = _shown_alone(self.scale, self.threshold, keys, per_key)
         return GivenAwayLoss(self._noise.loss(Sensitivity.l1(keys * per_key)), chance)
 
     def keep_probability(self, units: int) -> float:
-        """The probability of showing a key with this count."""
+        """The probability of showing a key with this count.
+
+        Args:
+            units: The key's exact count.
+        """
         n = positive_int(units, "units", least=0)
         return 0.0 if n == 0 else fraction_up(_laplace_tail_up(self.scale, self.threshold - n))
 

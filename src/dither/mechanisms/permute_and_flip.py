@@ -40,7 +40,11 @@ class PermuteAndFlip(ScoreMechanism):
     """
 
     def loss(self, sensitivity: Sensitivity) -> PureLoss:
-        """ε = 2Δ∞/scale, or Δ∞/scale for monotone scores under add_remove."""
+        """ε = 2Δ∞/scale, or Δ∞/scale for monotone scores under add_remove.
+
+        Args:
+            sensitivity: How far one unit moves a score: ``Sensitivity.linf``.
+        """
         return PureLoss(score_range(sensitivity, monotone=self.monotone) / self.scale, sensitivity.adjacency)
 
     def error(self, confidence: Number = 0.95, *, candidates: int, optimal: int = 1) -> float:
@@ -48,6 +52,11 @@ class PermuteAndFlip(ScoreMechanism):
 
         With all others at gap x and q = e^{−x/scale}, one of the k best is taken with probability at least
         (1 − q/(k+1))^{n−k}; and the bound of the exponential mechanism holds too.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+            candidates: How many there are to choose from.
+            optimal: How many of them have the best score.
         """
         others, best = checked_counts(candidates, optimal)
         if others == 0:
@@ -58,17 +67,30 @@ class PermuteAndFlip(ScoreMechanism):
         return min(exponential, up(fraction_up(self.scale) * own, 2.0**-40))
 
     def expected_shortfall(self, *, candidates: int, optimal: int = 1) -> float:
-        """A bound of E[best − score]: that of the exponential mechanism."""
+        """A bound of E[best − score]: that of the exponential mechanism.
+
+        Args:
+            candidates: How many there are to choose from.
+            optimal: How many of them have the best score.
+        """
         return Exponential(self.scale).expected_shortfall(candidates=candidates, optimal=optimal)
 
     def release(self, scores: Any, *, source: Source = SYSTEM) -> int:
-        """The index of the choice."""
+        """The index of the choice.
+
+        Args:
+            scores: One for each candidate.
+            source: Source of randomness; anything but the default is for tests.
+        """
         return permute_and_flip(score_array(scores), self.scale, source)
 
     def law(self, scores: Any) -> FiniteLaw:
         """The probability of each index: p_i·∫₀¹ Π_{j≠i}(1 − p_j·x) dx with p = e^{(score − best)/scale}.
 
         The integrand is a polynomial of degree n − 1, which Gauss–Legendre integrates exactly with n/2 nodes.
+
+        Args:
+            scores: One for each candidate.
         """
         values = score_array(scores)
         heads = np.exp((values - values.max()) / float(self.scale))

@@ -95,7 +95,12 @@ class Quantile:
         return self.q if isinstance(self.q, tuple) else (self.q,)
 
     def loss(self, adjacency: Adjacency = Adjacency.ADD_REMOVE, *, rows: int = 1) -> PrivacyLoss:
-        """The cost of one release, for units of at most ``rows`` values each."""
+        """The cost of one release, for units of at most ``rows`` values each.
+
+        Args:
+            adjacency: Which databases are neighbours.
+            rows: How many values one unit may have.
+        """
         return compose((BoundedRangeLoss(move / self.scale, adjacency), 1) for move in self._ranges(adjacency, rows))
 
     def _ranges(self, adjacency: Adjacency, rows: int) -> list[Fraction]:
@@ -106,12 +111,21 @@ class Quantile:
         return [2 * most * rank_sensitivity(q, adjacency) for q in self.quantiles]
 
     def error(self, confidence: Number = 0.95) -> float:
-        """The rank error that no quantile exceeds with this confidence; known before any data is touched."""
+        """The rank error that no quantile exceeds with this confidence; known before any data is touched.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+        """
         failure = per_coordinate(failure_probability(confidence), len(self.quantiles))
         return Exponential(self.scale).error(1 - Fraction(failure), candidates=self._steps + 1)
 
     def release(self, values: Any, *, source: Source = SYSTEM) -> float | tuple[float, ...]:
-        """The estimate, or as many as there are quantiles, in ascending order (sorting costs nothing and errs less)."""
+        """The estimate, or as many as there are quantiles, in ascending order (sorting costs nothing and errs less).
+
+        Args:
+            values: The exact values; what lies outside the bounds is clamped.
+            source: Source of randomness; anything but the default is for tests.
+        """
         return self._draw(*self._pieces(values), source)
 
     def release_counts(self, places: Any, counts: Any, *, source: Source = SYSTEM) -> float | tuple[float, ...]:
@@ -141,7 +155,11 @@ class Quantile:
         return points if isinstance(self.q, tuple) else points[0]
 
     def law(self, values: Any) -> FiniteLaw:
-        """The probability of each point of the grid, for one quantile on a grid small enough to list."""
+        """The probability of each point of the grid, for one quantile on a grid small enough to list.
+
+        Args:
+            values: The exact values.
+        """
         if isinstance(self.q, tuple) or self._steps >= LARGEST_LAW:
             raise InvalidParameter(f"the law is listed for one quantile and at most {LARGEST_LAW} points only")
         starts, lengths, low, high, total = self._pieces(values)
@@ -156,6 +174,9 @@ class Quantile:
         """Two tables that move one score up and another down by as much as any two neighbours can.
 
         All values are in the middle but for one: it comes to one end, or goes from one end to the other.
+
+        Args:
+            adjacency: Which databases are neighbours.
         """
         q = self.quantiles[0]
         odds = max((1 - q) / q, q / (1 - q))

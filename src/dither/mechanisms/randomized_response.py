@@ -126,7 +126,11 @@ class RandomizedResponse:
 
     @classmethod
     def for_epsilon(cls, epsilon: Number) -> Self:
-        """The most honest response whose loss is no more than ``epsilon``: the lie is rounded up."""
+        """The most honest response whose loss is no more than ``epsilon``: the lie is rounded up.
+
+        Args:
+            epsilon: The most that one answer may cost.
+        """
         return cls(1 / (1 + odds_for_epsilon(epsilon)))
 
     @classmethod
@@ -151,7 +155,12 @@ class RandomizedResponse:
         return RandomizedResponseLoss(self.truth / self.lie)
 
     def release(self, truth: Any, *, source: Source = SYSTEM) -> Any:
-        """The randomised answer: a bool for a bool, 0 or 1 for 0 or 1, and arrays of the same shape and type."""
+        """The randomised answer: a bool for a bool, 0 or 1 for 0 or 1, and arrays of the same shape and type.
+
+        Args:
+            truth: The true answer, or an array of such.
+            source: Source of randomness; anything but the default is for tests.
+        """
         array = np.asarray(truth)
         if array.dtype.kind not in "biu" or (array.dtype.kind != "b" and not ((array == 0) | (array == 1)).all()):
             raise InvalidData("answers must be truth values, or the whole numbers 0 and 1; nothing was drawn")
@@ -162,11 +171,19 @@ class RandomizedResponse:
         return array ^ lies.astype(array.dtype)
 
     def probabilities(self, truth: bool) -> tuple[Fraction, Fraction]:  # noqa: FBT001
-        """The exact law of the answer: Pr[no], Pr[yes]."""
+        """The exact law of the answer: Pr[no], Pr[yes].
+
+        Args:
+            truth: The true answer.
+        """
         return (self.lie, self.truth) if truth else (self.truth, self.lie)
 
     def law(self, exact: bool) -> FiniteLaw:  # noqa: FBT001
-        """The law of the answer as floats."""
+        """The law of the answer as floats.
+
+        Args:
+            exact: The true answer.
+        """
         return FiniteLaw(np.array([float(p) for p in self.probabilities(exact)]))
 
     def worst_pair(self) -> tuple[bool, bool]:

@@ -193,11 +193,19 @@ class ParticipationResponse:
 
     @classmethod
     def for_epsilon(cls, epsilon: Number) -> Self:
-        """The most honest response whose loss is no more than ``epsilon``: ``keep`` is rounded down."""
+        """The most honest response whose loss is no more than ``epsilon``: ``keep`` is rounded down.
+
+        Args:
+            epsilon: The most that one report may cost.
+        """
         return cls(KaryResponse.for_epsilon(len(Slot), epsilon).keep)
 
     def loss(self, *, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> KaryResponseLoss:
-        """The exact pair of two slots, for either adjacency."""
+        """The exact pair of two slots, for either adjacency.
+
+        Args:
+            adjacency: Which databases are neighbours.
+        """
         return KaryResponseLoss(self._response.loss().odds, len(Slot), adjacency)
 
     @staticmethod
@@ -205,6 +213,10 @@ class ParticipationResponse:
         """One slot for every invitee, in the order of the list.
 
         Answers of people who are not on the list are left out: to refuse them would tell that they took part.
+
+        Args:
+            answers: What those said who took part, by the name on the list.
+            invitees: The public list.
         """
         if len(set(invitees)) != len(invitees):
             raise InvalidParameter("every invitee must be on the list once")
@@ -214,15 +226,28 @@ class ParticipationResponse:
         return np.array([Slot.ABSENT if a is None else Slot.YES if a else Slot.NO for a in found], dtype=np.int64)
 
     def release(self, slots: Any, *, source: Source = SYSTEM) -> Any:
-        """The randomised slots: one for every slot passed in, which must be one for every invitee."""
+        """The randomised slots: one for every slot passed in, which must be one for every invitee.
+
+        Args:
+            slots: As ``slots`` makes them.
+            source: Source of randomness; anything but the default is for tests.
+        """
         return self._response.release(slots, source=source)
 
     def probabilities(self, slot: int) -> tuple[Fraction, ...]:
-        """The exact law of one report: Pr[no], Pr[yes], Pr[absent]."""
+        """The exact law of one report: Pr[no], Pr[yes], Pr[absent].
+
+        Args:
+            slot: The true slot.
+        """
         return self._response.probabilities(int(slot))
 
     def law(self, exact: int) -> FiniteLaw:
-        """The law of one report as floats."""
+        """The law of one report as floats.
+
+        Args:
+            exact: The true slot.
+        """
         return self._response.law(int(exact))
 
     def worst_pair(self) -> tuple[int, int]:

@@ -166,7 +166,11 @@ class SparseVector:
             wider *= 1 + grid.LEAST_SHARE
 
     def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
-        """ε₁ + ε₂ for the comparisons and one Laplace loss for each numeric answer, known before any data."""
+        """ε₁ + ε₂ for the comparisons and one Laplace loss for each numeric answer, known before any data.
+
+        Args:
+            sensitivity: How far one unit moves each query's answer.
+        """
         test = PureLoss(sum(self._costs(sensitivity)[:2]), sensitivity.adjacency)
         if self._numeric is None:
             return test
@@ -195,6 +199,10 @@ class SparseVector:
 
         |ρ| and all |νᵢ| are bounded together, with the failure probability split in proportion to the scales, which
         minimises the sum.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+            queries: How many are asked.
         """
         k = positive_int(queries, "queries")
         failure = failure_probability(confidence)
@@ -205,13 +213,22 @@ class SparseVector:
         return up(-rho * math.log(first) - nu * math.log(second), 2.0**-40) + 4 * math.ldexp(1.0, self._exponent)
 
     def numeric_error(self, confidence: Number = 0.95) -> float:
-        """The absolute error that none of the ``count`` numeric answers exceeds with this confidence."""
+        """The absolute error that none of the ``count`` numeric answers exceeds with this confidence.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+        """
         if self._numeric is None:
             raise InvalidParameter("this mechanism gives no numeric answers: give it a numeric_scale")
         return self._numeric.error(confidence, coordinates=self.count)
 
     def start(self, threshold: Number, *, source: Source = SYSTEM) -> SparseVectorSession:
-        """A session that answers until ``count`` answers lay above the public ``threshold``; paid for in full now."""
+        """A session that answers until ``count`` answers lay above the public ``threshold``; paid for in full now.
+
+        Args:
+            threshold: What answers are compared with; public.
+            source: Source of randomness; anything but the default is for tests.
+        """
         units = as_fraction(threshold, "threshold") / Fraction(2) ** self._exponent
         level = units.numerator // units.denominator + self._threshold_noise.one(source)
         return SparseVectorSession(self.count, level, self._query_noise, self._exponent, self._numeric, source)

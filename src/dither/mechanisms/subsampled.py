@@ -63,11 +63,19 @@ class Subsampled:
         return SubsampledWithoutReplacement(mechanism, sample, population)
 
     def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
-        """The cost of one release from a fresh sample; ``sensitivity`` is that of the query on the sample."""
+        """The cost of one release from a fresh sample; ``sensitivity`` is that of the query on the sample.
+
+        Args:
+            sensitivity: How far one unit of the sample moves the query's answer on it.
+        """
         return poisson(self.mechanism.loss(sensitivity), self.rate)
 
     def error(self, confidence: Number = 0.95) -> float:
-        """The error of the sample's answer, that is of the noise alone."""
+        """The error of the sample's answer, that is of the noise alone.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+        """
         return self.mechanism.error(confidence)
 
     def scaled_error(self, confidence: Number = 0.95, *, bound: Number, rows: int) -> float:

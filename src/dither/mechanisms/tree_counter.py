@@ -105,7 +105,11 @@ class TreeCounter:
         return self.horizon.bit_length()
 
     def loss(self, sensitivity: Sensitivity) -> PrivacyLoss:
-        """What all ``horizon`` answers together cost."""
+        """What all ``horizon`` answers together cost.
+
+        Args:
+            sensitivity: How many increments one unit moves, and how far: a contribution.
+        """
         steps = _steps(sensitivity, self.step)
         make = Sensitivity.l1 if self.noise == "laplace" else Sensitivity.l2
         return self.levels * self._mechanism.loss(make(steps, adjacency=sensitivity.adjacency))
@@ -114,6 +118,10 @@ class TreeCounter:
         """The absolute error of the answer at ``time`` (default: the worst time) not exceeded with this confidence.
 
         It is that of the noise: increments that aren't whole steps, or exceed ``bound``, lose what is cut off besides.
+
+        Args:
+            confidence: How sure it is, between 0 and 1.
+            time: Of the answer, from 1; the worst by default.
         """
         failure = failure_probability(confidence)
         if time is None:
@@ -133,7 +141,11 @@ class TreeCounter:
         return up(_laplace_sum_quantile(scale, ones, failure) * step)
 
     def start(self, *, source: Source = SYSTEM) -> CounterSession:
-        """A fresh counter at time 0; all ``horizon`` answers are paid for now."""
+        """A fresh counter at time 0; all ``horizon`` answers are paid for now.
+
+        Args:
+            source: Source of randomness; anything but the default is for tests.
+        """
         return CounterSession(self.horizon, self._mechanism, self.step, self.bound, source)
 
 

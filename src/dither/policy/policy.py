@@ -62,17 +62,30 @@ class Policy:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """The policy in a file; raises InvalidPolicy with every problem. Reads nothing but this file."""
+        """The policy in a file; raises InvalidPolicy with every problem. Reads nothing but this file.
+
+        Args:
+            path: Of the policy, a TOML file.
+        """
         return cls.of(read_file(path))
 
     @classmethod
     def parse(cls, text: str, base: str | Path = ".") -> Self:
-        """The policy in a text; paths in it are relative to ``base``."""
+        """The policy in a text; paths in it are relative to ``base``.
+
+        Args:
+            text: A policy as TOML.
+            base: The folder that paths in it are relative to.
+        """
         return cls.of(read(text, Path(base)))
 
     @classmethod
     def of(cls, reading: PolicyReading) -> Self:
-        """The policy that was read; raises InvalidPolicy if there is anything to mend."""
+        """The policy that was read; raises InvalidPolicy if there is anything to mend.
+
+        Args:
+            reading: What ``read_file`` found.
+        """
         if reading.errors:
             raise InvalidPolicy([str(problem) for problem in reading.errors])
         assert reading.source is not None
@@ -98,7 +111,11 @@ class Policy:
         return _read_again, (self.reading.text, self.reading.base, self.reading.file)
 
     def analyst(self, name: str) -> Analyst:
-        """What an analyst may lose; raises Refused if the policy doesn't let this name ask."""
+        """What an analyst may lose; raises Refused if the policy doesn't let this name ask.
+
+        Args:
+            name: Who would ask.
+        """
         normal = unicodedata.normalize("NFC", name)
         if normal in self.analysts:
             return self.analysts[normal]

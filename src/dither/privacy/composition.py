@@ -40,6 +40,9 @@ SEEN_AT = (0.5, 1e-3, 1e-8, 1e-14, 1e-22)
 def compose(parts: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
     """The loss of running every part as often as its count says.
 
+    Args:
+        parts: Losses, each with how often it is run.
+
     Example:
         >>> from dither.privacy import PureLoss
         >>> compose([(PureLoss(1), 3), (PureLoss("1/2"), 2)]).pure()

@@ -20,6 +20,9 @@ from dither.privacy.unit import Adjacency
 def as_replace(loss: PrivacyLoss) -> PrivacyLoss:
     """An add_remove loss read for the replace adjacency: replacing is removing one unit and adding another.
 
+    Args:
+        loss: Stated for add_remove.
+
     Example:
         >>> from dither.privacy import PureLoss
         >>> as_replace(PureLoss(1)).pure(), as_replace(PureLoss(1)).adjacency.value

@@ -32,7 +32,11 @@ class Guarantee:
         object.__setattr__(self, "delta", exact)
 
     def met_by(self, loss: PrivacyLoss) -> bool:
-        """Whether a loss is surely no worse than this guarantee."""
+        """Whether a loss is surely no worse than this guarantee.
+
+        Args:
+            loss: Of what is to be released.
+        """
         expect_loss(loss)
         if self.delta == 0:
             return math.isfinite(loss.pure()) and loss.pure_exactly() <= self.epsilon
@@ -50,6 +54,13 @@ class Guarantee:
             fail: outside an event of probability ``failure`` > δ (default 2δ) the odds change by at most e^{±(ε+t)}
             with e^t = (failure + δe^−ε)/(failure − δ). For Pr[loss > ε+t]·(1 − e^−t) ≤ δ in either direction, and odds
             that fall as far have the likelihood of the other direction times e^{−(ε+t)}.
+
+        Args:
+            prior: How likely it was held to be before, from 0 to 1.
+            failure: The probability of the event outside of which the bounds hold, above δ; 2δ by default.
+
+        Returns:
+            The least and the most that it may be held to be afterwards.
         """
         exact = as_fraction(prior, "prior")
         if not 0 <= exact <= 1:
@@ -81,6 +92,9 @@ class Guarantee:
 
         The suspicion is about what the adjacency hides: that somebody is in the data (add_remove), or what it says of
         them (replace). With δ it may fail with a chance of 100 δ: there the bounds are nearly those of ε alone.
+
+        Args:
+            prior: How likely it was held to be before.
         """
         failure = min(100 * self.delta, Fraction(1)) if self.delta else None
         low, high = self.posterior(prior, failure=failure)

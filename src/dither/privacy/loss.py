@@ -64,7 +64,12 @@ class PrivacyLoss(ABC):
 
     @abstractmethod
     def profile(self, epsilon: Array, direction: Direction) -> Array:
-        """H(ε) = sup_S P(S) − e^ε·Q(S) for every real ε of the array, rounded up."""
+        """H(ε) = sup_S P(S) − e^ε·Q(S) for every real ε of the array, rounded up.
+
+        Args:
+            epsilon: Where, also below 0.
+            direction: From which neighbour the output came.
+        """
 
     def profile_down(self, epsilon: Array, direction: Direction) -> Array:
         """The same curve from below.
@@ -72,6 +77,10 @@ class PrivacyLoss(ABC):
         A curve in closed form is exact up to its rounding, and needs nothing more than this. Where ``profile`` is more
         than that above the curve (a polygon, a sum that was cut off, another loss's bound), and in every loss that is
         made of others, state it: a transformed upper bound is no lower bound.
+
+        Args:
+            epsilon: Where, also below 0.
+            direction: From which neighbour the output came.
         """
         beyond = epsilon + np.abs(epsilon) * ROUNDING
         known = np.nan_to_num(self.profile(beyond, direction), nan=0.0) * (1 - ROUNDING) - self.allowance
@@ -100,7 +109,11 @@ class PrivacyLoss(ABC):
         return Fraction(self.zcdp())
 
     def renyi(self, order: float) -> float:
-        """An upper bound of the Rényi divergence of this order (> 1), for both directions."""
+        """An upper bound of the Rényi divergence of this order (> 1), for both directions.
+
+        Args:
+            order: Above 1.
+        """
         return pure_renyi(self.pure(), order)
 
     def zcdp(self) -> float:
@@ -131,16 +144,34 @@ class PrivacyLoss(ABC):
         """Masses of the loss between edges, where they are known to full relative accuracy.
 
         Optional: with it the lower bound of a composition is much tighter.
+
+        Args:
+            edges: In ascending order.
+            direction: From which neighbour the output came.
+
+        Returns:
+            Masses under P and under Q, or None where they aren't known.
         """
         return None
 
     @classmethod
     def merge(cls, parts: list[tuple[PrivacyLoss, int]]) -> list[tuple[PrivacyLoss, int]]:
-        """Composed losses of one class, with a closed form if there is one (Gaussians merge into one)."""
+        """Composed losses of one class, with a closed form if there is one (Gaussians merge into one).
+
+        Args:
+            parts: Losses of this class, each with how often it is run.
+
+        Returns:
+            As few such pairs as there is a closed form for.
+        """
         return parts
 
     def grouped(self, size: int) -> PrivacyLoss:
-        """The loss towards ``size`` units together."""
+        """The loss towards ``size`` units together.
+
+        Args:
+            size: How many units are in the group.
+        """
         k = positive_int(size, "size")
         several: PrivacyLoss = self if k == 1 else class_of("grouped")(self, k, self.adjacency)
         return several
@@ -156,7 +187,11 @@ class PrivacyLoss(ABC):
 
     @classmethod
     def from_parameters(cls, parameters: Json) -> Self:
-        """The inverse of ``parameters``."""
+        """The inverse of ``parameters``.
+
+        Args:
+            parameters: What ``parameters`` wrote.
+        """
         given = [read(parameters[name], name) for _, name, read in _stored_fields(cls)]
         # every loss takes its own fields in their order, and then the adjacency
         make: Callable[..., Self] = cls
@@ -170,7 +205,11 @@ class PrivacyLoss(ABC):
         return (Direction.REMOVE,) if self.symmetric else (Direction.REMOVE, Direction.ADD)
 
     def delta(self, epsilon: Number) -> float:
-        """An upper bound of the smallest δ for which this is (ε, δ)-private."""
+        """An upper bound of the smallest δ for which this is (ε, δ)-private.
+
+        Args:
+            epsilon: Where the curve is read.
+        """
         value = fraction_down(as_fraction(epsilon, "epsilon"))
         if value >= self.pure():
             return 0.0
@@ -178,6 +217,9 @@ class PrivacyLoss(ABC):
 
     def epsilon(self, delta: Number) -> float:
         """An upper bound of the smallest ε ≥ 0 for which this is (ε, δ)-private.
+
+        Args:
+            delta: At least 0 and below 1.
 
         Example:
             >>> from dither.privacy import PureLoss
@@ -193,6 +235,9 @@ class PrivacyLoss(ABC):
 
         A loss whose curve is exact (Laplace, Gaussian, randomised response and what is composed or sampled from
         them) has its true ε in between; a curve that is itself a bound brackets that bound.
+
+        Args:
+            delta: At least 0 and below 1.
         """
         exact = checked_delta(delta)
         high = self.epsilon(exact)
@@ -204,7 +249,12 @@ class PrivacyLoss(ABC):
         return min(self._epsilon_down(rounded), high), high
 
     def pld(self, direction: Direction = Direction.REMOVE, step: float | None = None) -> Pld:
-        """The privacy loss distribution on a grid, rounded towards more loss."""
+        """The privacy loss distribution on a grid, rounded towards more loss.
+
+        Args:
+            direction: From which neighbour the output came.
+            step: The distance of two points of the grid; one that is fine enough by default.
+        """
         return Pld.of(self, direction, step)
 
     def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
@@ -235,7 +285,11 @@ class PrivacyLoss(ABC):
 
     @staticmethod
     def from_json(form: object) -> PrivacyLoss:
-        """The loss that ``to_json`` wrote, by this or an earlier version."""
+        """The loss that ``to_json`` wrote, by this or an earlier version.
+
+        Args:
+            form: As ``to_json`` wrote it.
+        """
         if not isinstance(form, dict) or form.get("version") != JSON_VERSION:
             raise InvalidParameter(f"expected the JSON form of a loss, version {JSON_VERSION}; got {form!r}")
         known = PrivacyLoss._class_of(str(form.get("kind")))
@@ -306,7 +360,12 @@ class PrivacyLoss(ABC):
         return 1.0 if any(math.isnan(value) for value in values) else max(values)
 
     def reach(self, tail: float, direction: Direction) -> float:
-        """An ε at which the curve of this direction has fallen to ``tail``, or is as low as it gets up to e^600."""
+        """An ε at which the curve of this direction has fallen to ``tail``, or is as low as it gets up to e^600.
+
+        Args:
+            tail: How low the curve is to be.
+            direction: From which neighbour the output came.
+        """
         pure = self.pure()
         if pure <= 1.0:
             return pure

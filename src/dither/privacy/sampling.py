@@ -37,6 +37,10 @@ Mix: TypeAlias = Callable[[PrivacyLoss, float, Array, Direction], Array]
 def poisson(loss: PrivacyLoss, rate: Number) -> PrivacyLoss:
     """The loss of a mechanism that sees each unit with probability ``rate``, independently.
 
+    Args:
+        loss: Of the mechanism on the sample, for add_remove.
+        rate: Above 0 and at most 1.
+
     Example:
         >>> from dither.privacy import PureLoss
         >>> poisson(PureLoss(1), rate=0.01).pure()  # ln(1 + 0.01 (e − 1))

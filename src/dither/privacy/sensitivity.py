@@ -67,17 +67,32 @@ class Sensitivity:
 
     @classmethod
     def l1(cls, bound: Number, *, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> Self:
-        """The sum of absolute changes over all coordinates is at most ``bound``."""
+        """The sum of absolute changes over all coordinates is at most ``bound``.
+
+        Args:
+            bound: By so much at most, between any two neighbours.
+            adjacency: Which databases are neighbours.
+        """
         return cls(Norm.L1, as_fraction(bound, "sensitivity"), adjacency)
 
     @classmethod
     def l2(cls, bound: Number, *, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> Self:
-        """The Euclidean length of the change is at most ``bound``."""
+        """The Euclidean length of the change is at most ``bound``.
+
+        Args:
+            bound: By so much at most, between any two neighbours.
+            adjacency: Which databases are neighbours.
+        """
         return cls(Norm.L2, as_fraction(bound, "sensitivity"), adjacency)
 
     @classmethod
     def linf(cls, bound: Number, *, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> Self:
-        """Every coordinate (or score) changes by at most ``bound``."""
+        """Every coordinate (or score) changes by at most ``bound``.
+
+        Args:
+            bound: By so much at most, between any two neighbours.
+            adjacency: Which databases are neighbours.
+        """
         return cls(Norm.LINF, as_fraction(bound, "sensitivity"), adjacency)
 
     @classmethod

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from typing import TypeAlias
@@ -122,12 +122,16 @@ class Facts:
     ``bounds`` is None where nothing is known. ``step`` says that values are whole multiples of it.
     ``keys`` lists the public values in ascending order; None means that they are not public.
     ``auto`` names the columns ((table, column) pairs) whose bounds must be searched before ``bounds`` can be known.
+    ``for_keys`` is what is known of group keys where that is more: from a calendar, or from WHERE. It is apart from the
+    rest, because the normal forms of aggregates list the rest. ``dated`` says how dates become the values.
     """
 
     bounds: Interval | None = None
     step: Fraction | None = None
     keys: tuple[Value, ...] | None = _Keys()  # type: ignore[assignment]
     auto: frozenset[tuple[str, str]] = frozenset()
+    for_keys: Facts | None = field(default=None, compare=False, repr=False)
+    dated: Dated | None = field(default=None, compare=False, repr=False)
 
     __repr__ = brief
 
@@ -179,6 +183,30 @@ class Call:
 
 
 Expression: TypeAlias = Column | Literal | Call
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Calendar:
+    """The values of one column of dates or timestamps, both ends included; each place that reads it has its own."""
+
+    kind: Kind
+    first: dt.date
+    last: dt.date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dated:
+    """An expression over one column of dates, in rows where all ``conditions`` on the same column are true.
+
+    The column has any name, as there is no other. ``nullable`` says that values may be NULL besides, as after a LEFT
+    JOIN. ``size`` is how many parts expression and conditions have.
+    """
+
+    calendar: Calendar
+    expression: Expression
+    conditions: tuple[Expression, ...] = ()
+    nullable: bool = False
+    size: int = 1
 
 
 def walk(expression: Expression) -> Iterator[Expression]:

@@ -35,7 +35,7 @@ CODES: Mapping[str, str] = MappingProxyType(
         "table_function": "something other than a table of the policy after FROM",
         "public_only": "the question reads no private table",
         "rows_shown": "rows of a private table would be shown",
-        "nothing_to_ask": "only public values would be shown",
+        "nothing_to_ask": "no aggregate and no group",
         "not_grouped": "a column that is neither a group key nor inside an aggregate",
         "aggregate": "an aggregate that can't be answered privately, or not here",
         "bounds_missing": "an aggregate needs bounds that nobody stated",

@@ -8,11 +8,13 @@ besides, so that no run differs from another.
 
 import pytest
 
+from support.sizes import at_night, some
+
 from .choice import QUESTIONS, Seen, check
 from .choice_mutants import MUTANTS
 
 # Groups and rows that a unit may have, by the number of the world: (1, 1), (2, 1), (3, 1), (1, 2), (2, 2) …
-WORLDS = range(9)
+WORLDS = some(range(9), 4)
 # Two in three pairs are a unit that leaves; in the third one its like comes for it, which may hide in the same groups.
 LEAVING = 2 / 3
 
@@ -27,7 +29,8 @@ def test_every_choice_is_within_its_claim_and_uses_it_up(world):
 
 
 @pytest.mark.parametrize(("mutant", "only", "claims"), MUTANTS, ids=lambda each: getattr(each, "__name__", ""))
-@pytest.mark.parametrize("world", [4, 8])
+# in the night also how surely
+@pytest.mark.parametrize("world", [pytest.param(4, marks=at_night), 8])
 def test_a_wrong_choice_is_noticed(mutant, only, claims, world, monkeypatch):
     mutant(monkeypatch)
     seen = Seen()

@@ -6,9 +6,10 @@ both sides. Aggregates are written by two hands: nothing here reads a plan, a gr
 
 import math
 from dataclasses import dataclass
+from datetime import timedelta
 from fractions import Fraction
 
-from .tables import LISTED, ROWS
+from .tables import DAYS, LISTED, MOMENTS, ROWS
 
 B, I, D, T = "boolean", "integer", "double", "text"  # noqa: E741
 
@@ -147,6 +148,13 @@ CONDITIONS = (
     *("{a}m > 100", "{a}m = 0 OR {a}h % 2 = 1", "{a}y * 2 > 5", "{a}i / 3 > 1", "coalesce({a}i, 0) = 0"),
     *("year({a}d) = 2024", "starts_with({a}g, 'B')", "{a}w <> 7.25", "lower({a}g) = 'é'", "{a}g <> 'x;--'"),
 )
+# what is within the bounds of d and s
+_DAYS = tuple(DAYS[0] + timedelta(days=n) for n in range((DAYS[1] - DAYS[0]).days + 1))
+_MONTHS = sorted({day.replace(day=1) for day in _DAYS})
+_HOURS = tuple(MOMENTS[0] + timedelta(hours=n) for n in range(int((MOMENTS[1] - MOMENTS[0]) / timedelta(hours=1)) + 1))
+_DATES = tuple(sorted({hour.date() for hour in _HOURS}))
+# a midnight is a day, whatever it was cut to
+_HOURS = tuple(hour if hour.hour else hour.date() for hour in _HOURS)
 # text; its values, where they are public
 KEYS = (
     ("{a}k", LISTED),
@@ -159,18 +167,34 @@ KEYS = (
     ("upper({a}k)", None),
     ("coalesce({a}k, '?')", ("?", *LISTED)),
     ("CASE WHEN {a}x > 0 THEN 'above' WHEN {a}x <= 0 THEN 'below' END", ("above", "below", None)),
-    ("month({a}d)", tuple(range(1, 13))),
-    ("date_trunc('month', {a}d)", None),
-    ("{a}d", None),
+    ("month({a}d)", (1, 12)),
+    ("date_trunc('month', {a}d)", tuple(_MONTHS)),
+    ("{a}d", _DAYS),
     ("{a}g || '!'", None),
-    ("{a}x", None),
+    ("{a}x", tuple(n / 100 for n in range(-1000, 1001))),
     ("{a}w", None),
     ("{a}n", None),
     ("left({a}g, 1)", None),
     ("{a}i > {a}h", (True, False)),
     ("floor({a}x)", tuple(map(float, range(-10, 11)))),
-    ("year({a}d) * 100 + month({a}d)", None),
+    ("year({a}d) * 100 + month({a}d)", tuple(day.year * 100 + day.month for day in _MONTHS)),
+    ("hour({a}s)", tuple(range(24))),
+    ("CAST({a}s AS DATE)", _DATES),
+    ("date_trunc('hour', {a}s)", _HOURS),
 )
+# the values beside a key that isn't public: only what doesn't follow from a calendar or a step
+BESIDE = {
+    "month({a}d)": tuple(range(1, 13)),
+    **dict.fromkeys(("date_trunc('month', {a}d)", "{a}d", "{a}x", "year({a}d) * 100 + month({a}d)")),
+    **dict.fromkeys(("CAST({a}s AS DATE)", "date_trunc('hour', {a}s)")),
+}
+
+
+def _listed(keys):
+    """The public values of each key; as many as there are only if all keys are public."""
+    if all(values is not None for _, values in keys):
+        return tuple(values for _, values in keys)
+    return tuple(BESIDE.get(text, values) for text, values in keys)
 
 
 def clean(text, kind):
@@ -353,9 +377,9 @@ class Asking:
         return Asked(
             sides[0],
             sides[1],
-            tuple(values for _, values in keys),
+            _listed(keys),
             tuple(one[2] for one in listed),
-            filtered=bool(having),
+            filtered=bool(having or where or text != f"FROM {text.split()[1]} AS a"),
         )
 
     def _per_group(self):

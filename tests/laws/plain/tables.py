@@ -17,6 +17,9 @@ B, I, D, T, DATE, TS = Kind.BOOLEAN, Kind.INTEGER, Kind.DOUBLE, Kind.TEXT, Kind.
 ROWS, GROUPS = 80, 64
 LISTED = ("O'Brien", '"q"', "%_", "\U0001f600", "é", "Bern")
 TEXTS = (*LISTED, "", " ", " a ", "É", "ß", "\\", "NULL", "1", "x;--", "a\tb", "e\u0301", "Bern ", "\u00a0a")
+DAYS = date(2023, 12, 10), date(2024, 1, 20)
+MOMENTS = datetime(2024, 2, 28), datetime(2024, 3, 1, 11)  # noqa: DTZ001
+EPOCH, MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)  # noqa: DTZ001
 TYPES = {
     "id": "BIGINT",
     "u": "BIGINT",
@@ -59,8 +62,11 @@ COLUMNS = {
         ColumnFacts(name="w", kind=D),
         ColumnFacts(name="m", kind=D, between=_between(0, 500), step=Fraction(1, 100)),
         ColumnFacts(name="n", kind=I),
-        ColumnFacts(name="d", kind=DATE),
-        ColumnFacts(name="s", kind=TS),
+        # the values of both go beyond their bounds
+        ColumnFacts(name="d", kind=DATE, between=_between(*((day - date(1970, 1, 1)).days for day in DAYS))),
+        ColumnFacts(
+            name="s", kind=TS, between=_between(*((at - EPOCH) // timedelta(microseconds=1) for at in MOMENTS))
+        ),
     )
 }
 # t and v belong to units, r to nobody but its rows, p is public

@@ -14,6 +14,7 @@ from dither.query.aggregates.base import ChosenValue
 from dither.query.aggregates.mean import Ends
 from dither.query.aggregates.moments import MomentsRecipe
 from dither.query.kinds import Column, Kind
+from support.sizes import some
 
 from .corpus import FOUND, ONE_ROW, SHOP, accepted, moved_quantiles, plain_database, plain_text, rows, uncut, write
 from .harness import Tally, answer, run_tables
@@ -24,7 +25,8 @@ SETS = 12
 PARTS = 4
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+# by day those in which every wrong edit shows
+@pytest.mark.parametrize("part", some(range(PARTS), 3))
 def test_answers_are_those_of_plain_duckdb(part):
     tally = Tally()
     for seed in range(part, SETS, PARTS):
@@ -100,9 +102,12 @@ def shop(tmp_path_factory):
 def _split(row, places):
     """The keys of a row, at most once each, and the rest."""
     keys = tuple(value for value, place in zip(row, places, strict=True) if place is not None)
-    # a date cut to its month is a date, and in DuckDB the midnight that begins it
-    keys = tuple(key.date() if isinstance(key, datetime) and key.time() == time() else key for key in keys)
-    return keys, [value for value, place in zip(row, places, strict=True) if place is None]
+    return tuple(map(_plain_day, keys)), [value for value, place in zip(row, places, strict=True) if place is None]
+
+
+def _plain_day(key):
+    """A date cut to its month is a date, and in DuckDB the midnight that begins it."""
+    return key.date() if isinstance(key, datetime) and key.time() == time() else key
 
 
 def _spread(rows):
@@ -138,6 +143,7 @@ def test_the_accepted_corpus(shop, name, sql):
     assert len(ours) == table.num_rows
     assert theirs
     public = [priced.aggregation.keys[place].values for place in places if place is not None]
+    public = [None if values is None else tuple(map(_plain_day, values)) for values in public]
     arguments = [a for aggregate in priced.aggregation.aggregates for a in aggregate.arguments]
     chosen = any(isinstance(recipe, ChosenValue) and recipe.values is None for recipe in priced.lowered.recipes)
     spread = any(isinstance(recipe, MomentsRecipe) for recipe in priced.lowered.recipes)

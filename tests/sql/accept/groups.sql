@@ -99,3 +99,12 @@ SELECT city, COUNT(*) FROM orders GROUP BY city HAVING SUM(amount) > 100 AND DP_
 ----
 -- keys=public columns=k,n
 SELECT t.k, t.n FROM (SELECT city, COUNT(*) FROM orders GROUP BY city) AS t(k, n)
+----
+-- keys=public values=Bern,Graz,Lyon,Oslo aggs=
+SELECT city FROM orders GROUP BY city
+----
+-- keys=public values=Bern,Graz,Lyon,Oslo aggs= columns=city
+SELECT DISTINCT city FROM orders
+----
+-- keys=public values=2024 aggs= size=1
+SELECT DISTINCT year(day) AS y FROM bookings WHERE day > DATE '2024-01-01'

@@ -20,10 +20,7 @@ SELECT category, COUNT(*) FROM products GROUP BY category
 SELECT 1
 ----
 -- nothing_to_ask | count(*)
-SELECT city FROM orders GROUP BY city
-----
--- nothing_to_ask | count(*)
-SELECT DISTINCT city FROM orders
+SELECT 1 AS one FROM orders HAVING 2 > 1
 ----
 -- not_grouped | group by
 SELECT product, COUNT(*) FROM orders GROUP BY city
@@ -324,3 +321,9 @@ SELECT AVG(q, contribution_bounds_per_row => (0, 9)) FROM (SELECT user_id, QUANT
 ----
 -- aggregate | WITHIN GROUP goes with PERCENTILE_CONT and MODE only
 SELECT MEDIAN(amount) WITHIN GROUP (ORDER BY amount) FROM orders
+----
+-- public_groups | in =
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(group_selection_strategy=PUBLIC_GROUPS) ts, COUNT(*) FROM bookings GROUP BY ts
+----
+-- public_groups | in =
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(group_selection_strategy=PUBLIC_GROUPS) year(day), COUNT(*) FROM orders GROUP BY 1

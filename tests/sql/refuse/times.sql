@@ -147,3 +147,18 @@ SELECT COUNT(*) FROM orders WHERE product = ANY(ARRAY['abc']::varchar(2)[])
 ----
 -- types | one kind
 SELECT COUNT(*) FROM orders WHERE product = ANY(ARRAY[1, 2])
+----
+-- literal | %Y
+SELECT strftime(day, '%c'), COUNT(*) FROM bookings GROUP BY 1
+----
+-- literal | %Y
+SELECT strftime(day, 'year %'), COUNT(*) FROM bookings GROUP BY 1
+----
+-- literal | %Y
+SELECT strftime(day, 'year'), COUNT(*) FROM bookings GROUP BY 1
+----
+-- types | %Y
+SELECT strftime(score, '%Y'), COUNT(*) FROM bookings GROUP BY 1
+----
+-- types | %Y
+SELECT strftime(day, strftime(ts, '%Y')), COUNT(*) FROM bookings GROUP BY 1

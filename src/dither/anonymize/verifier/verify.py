@@ -40,6 +40,15 @@ __all__ = ["Flaw", "Problem", "VerifierReport", "verify"]
 def verify(released: Any, configuration: Configuration, original: Any = None) -> VerifierReport:
     """Check a released table or file against its configuration, and against the original if that is given.
 
+    Args:
+        released: A table (Arrow, pandas, polars, a mapping of columns), or the path of a CSV or Parquet file.
+        configuration: What was promised of it: roles of columns, and models.
+        original: The table that it was made from, in any of these forms; without it the truth of what is printed
+            isn't checked.
+
+    Returns:
+        All that is wrong, and what couldn't be checked.
+
     Example:
         >>> table = pa.table({"age": ["20–29", "20–29", "30–39"], "ill": ["flu", "cold", "flu"]})
         >>> print(verify(table, Configuration.of(quasi=["age"], sensitive=["ill"], k=2)))

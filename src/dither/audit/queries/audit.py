@@ -174,6 +174,8 @@ def audit_query(
             prepared = pricing.prepare(sql, terms, who)
             if prepared.question.explain:
                 raise InvalidParameter("audit the question itself: leave EXPLAIN PRIVACY out")
+            if prepared.question.listing:
+                raise InvalidParameter("this question shows public values alone: there is nothing to audit")
             quote = quoting.quote(prepared)
             prices = _prices(pricing, prepared)
         test, pair, alone = measure_neighbours(

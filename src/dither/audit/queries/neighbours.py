@@ -82,7 +82,13 @@ def neighbour_of(
 ) -> Neighbours:
     """The tables and those without a unit's rows; with ``replacement``, other rows stand in their place.
 
-    ``unit`` is the id, or (table, row number) where every row is a unit. Rows of public tables stay.
+    Rows of public tables stay.
+
+    Args:
+        tables: All tables, by name.
+        schema: Which of them are private, and whose their rows are.
+        unit: The id, or (table, row number) where every row is a unit.
+        replacement: Rows that stand in the unit's place, by table; none by default.
     """
     after = dict(tables)
     removed = 0
@@ -140,7 +146,12 @@ def check_question(sql: str, schema: Schema, neighbours: Neighbours, *, salt: by
 
 
 def reading(relation: Relation, tables: Mapping[str, str]) -> Relation:
-    """The same relation over other tables, so that both neighbours can be tables of one database."""
+    """The same relation over other tables, so that both neighbours can be tables of one database.
+
+    Args:
+        relation: The relation of a question.
+        tables: For each table, the one to read in its place.
+    """
     match relation:
         case Scan():
             return replace(relation, table=tables.get(relation.table, relation.table))
@@ -156,7 +167,13 @@ def reading(relation: Relation, tables: Mapping[str, str]) -> Relation:
 
 
 def breaches(priced: Priced, before: Measured, after: Measured) -> tuple[Breach, ...]:
-    """Everything in which two measurements of neighbours differ by more than the price assumed."""
+    """Everything in which two measurements of neighbours differ by more than the price assumed.
+
+    Args:
+        priced: The question with its price.
+        before: What was measured with the unit.
+        after: What was measured without it, or with another in its place.
+    """
     span, adjacency = priced.lowered.span, priced.adjacency
     most = span.groups if adjacency is Adjacency.ADD_REMOVE else span.most_moved
     found: list[Breach] = []
@@ -192,7 +209,13 @@ def breaches(priced: Priced, before: Measured, after: Measured) -> tuple[Breach,
 
 
 def difference(left: Measured, right: Measured, priced: Priced) -> bool:
-    """Whether two measurements of the same data say anything different."""
+    """Whether two measurements of the same data say anything different.
+
+    Args:
+        left: One measurement.
+        right: The other.
+        priced: The question that both are of.
+    """
     if groups_of(priced, left) != groups_of(priced, right):
         return True
     numbers = [*zip(left.totals, right.totals, strict=True), *zip(left.distinct, right.distinct, strict=True)]

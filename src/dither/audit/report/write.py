@@ -42,9 +42,19 @@ code { font-size: .85em; overflow-wrap: anywhere; }
 
 
 def write_report(rows: Sequence[Row], folder: str | Path, *, confidence: float = 0.99, title: str = TITLE) -> Path:
-    """Write report.md with pictures beside it, and report.html, which holds them; returns the HTML file.
+    """Write report.md with pictures beside it, and report.html, which holds them.
 
-    ``confidence`` is that of all rows together. Raises MissingLibrary where matplotlib isn't installed.
+    Args:
+        rows: What was found, a row for each audit.
+        folder: Where to write; made if it isn't there.
+        confidence: That of all rows together.
+        title: The head of the report.
+
+    Returns:
+        The path of the HTML file.
+
+    Raises:
+        MissingLibrary: Where matplotlib isn't installed.
     """
     if not rows:
         raise InvalidParameter("there is nothing to report: audit something first")

@@ -95,7 +95,13 @@ def audit_everything(
 
     Guarantee: the chance that any row is called broken though its claim holds is at most 1 − ``confidence``.
 
-    ``found`` is called with each row as it comes, ``parts`` leaves some out.
+    Args:
+        budget_each: Wall-clock time for each.
+        confidence: That of the whole table.
+        parts: Which parts to audit; all by default.
+        workers: How many processes count at once, as for ``lower_bound``.
+        watch: Called with the share that is done and a few words; it may raise to stop.
+        found: Called with each row as it comes.
     """
     seconds = seconds_of(budget_each)
     failure_probability(confidence)

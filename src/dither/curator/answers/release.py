@@ -138,6 +138,29 @@ def _placed(exact: Ints, places: Ints, size: int) -> Ints:
     return out
 
 
+def public_groups(priced: Priced) -> Released:
+    """The public groups of a question that asks nothing about them: no data is read."""
+    values = [_public_values(key) for key in priced.aggregation.keys]
+    return Released(
+        keys=_combinations(values),
+        size=math.prod(len(array) for array in values),
+        cells=(),
+        noise=(),
+        choices=(),
+        recipes=(),
+    )
+
+
+def _combinations(values: list[pa.Array[Any]]) -> pa.Table:
+    """Every combination, ascending, NULL last."""
+    repeat = size = math.prod(len(array) for array in values)
+    columns: dict[str, pa.Array[Any]] = {}
+    for index, array in enumerate(values):
+        repeat //= len(array)
+        columns[f"k{index}"] = array if len(values) == 1 else array.take(np.arange(size) // repeat % len(array))
+    return pa.table(columns)
+
+
 def _public(priced: Priced, measured: Measured) -> tuple[pa.Table, int, Ints]:
     """Every combination of the public values, ascending, NULL last; and the place of each measured group among them."""
     keys = priced.aggregation.keys
@@ -145,20 +168,18 @@ def _public(priced: Priced, measured: Measured) -> tuple[pa.Table, int, Ints]:
         return pa.table({}), 1, np.zeros(measured.size, dtype=np.int64)
     values = [_public_values(key) for key in keys]
     size = math.prod(len(array) for array in values)
-    columns: dict[str, pa.Array[Any]] = {}
     places = np.zeros(measured.size, dtype=np.int64)
     inside = np.ones(measured.size, dtype=np.bool_)
     repeat = size
     for index, (key, array) in enumerate(zip(keys, values, strict=True)):
         repeat //= len(array)
-        columns[f"k{index}"] = array if len(keys) == 1 else array.take(np.arange(size) // repeat % len(array))
         found: Any = pc.index_in(_canonical(measured.keys.column(f"k{index}"), key.kind), value_set=array)
         if found.null_count:
             inside &= ~found.is_null().to_numpy(zero_copy_only=False)
             found = found.fill_null(0)
         places += repeat * found.to_numpy(zero_copy_only=False).astype(np.int64)
     # drop keys outside the public set, whatever the engine says
-    return pa.table(columns), size, np.where(inside, places, -1)
+    return _combinations(values), size, np.where(inside, places, -1)
 
 
 def _public_values(key: Key) -> pa.Array[Any]:

@@ -29,7 +29,7 @@ from dither.policy.settings import LARGEST_EPSILON, SMALLEST_DELTA
 from dither.privacy import ApproximateLoss, Json, PrivacyLoss, PureLoss, ZcdpLoss
 from dither.query.kinds import Column, Expression, Interval, Kind, columns
 from dither.query.measure.grids import holds_bounds
-from dither.query.plan.canonical import canonical_aggregation
+from dither.query.plan.canonical import arranged, canonical_aggregation
 from dither.query.plan.plan import Aggregate, Aggregation, BoundQuestion, Law, Shape
 from dither.query.price.noise import BudgetKind, Priced, QueryBudget, laplace_errs_less, price, price_for_error
 from dither.query.refusals import limited
@@ -79,21 +79,31 @@ ROUNDING = 1 + Fraction(1, 10**9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Bound:
-    """A question, and what follows from its text alone: the columns it waits for, and its canonical form."""
+    """A question, and what follows from its text alone: the columns it waits for, and its canonical form.
+
+    ``former`` is the same as it was read when fewer keys were public.
+    """
 
     question: BoundQuestion
     waiting: tuple[Place, ...]
     form: str
     size: int
+    former: _Bound | None = None
 
     @classmethod
     def of(cls, sql: str, schema: Schema) -> _Bound:
         question, form = bind_with_form(sql, schema)
+        former = None if question.former is None else cls._of(sql, *arranged(question.former), None)
+        return cls._of(sql, question, form, former)
+
+    @classmethod
+    def _of(cls, sql: str, question: BoundQuestion, form: str, former: _Bound | None) -> _Bound:
         aggregation = question.aggregation
         listed = [key.values for key in aggregation.keys]
         listed += [argument.facts.keys for aggregate in aggregation.aggregates for argument in aggregate.arguments]
         size = BYTES_OF_CHARACTER * len(sql) + BYTES_OF_VALUE * sum(len(values) for values in listed if values)
-        return cls(question=question, waiting=searched(aggregation), form=form, size=size)
+        size += 0 if former is None else former.size
+        return cls(question=question, waiting=searched(aggregation), form=form, size=size, former=former)
 
 
 class Pricing:
@@ -110,6 +120,7 @@ class Pricing:
         self.policy = policy
         self.version = version
         self._exchange = exchange
+        self._ledger = ledger
         self._secret = secret_of(ledger)
         self._fingerprint = policy.fingerprint()
         # by analyst, so that the time of a price doesn't tell what others asked
@@ -120,39 +131,90 @@ class Pricing:
         self._kept = Memory[tuple[Prepared, int]](KEPT, room=ROOM, size=lambda kept: kept[1])
         self._old_keys = OldKeys(ledger, self._fingerprint, self._present_key)
 
-    def prepare(self, sql: str, terms: Terms, who: Asker, *, again: Settled | None = None) -> Prepared:
+    def prepare(
+        self, sql: str, terms: Terms, who: Asker, *, again: Settled | None = None, charged: str | None = None
+    ) -> Prepared:
         """Bind and price; raises Refused for public reasons only.
 
-        ``again`` are the terms of a question that was charged before: what a question may cost doesn't matter then.
+        ``again`` are the terms of a question that was charged before, under the key ``charged``: what a question may
+        cost doesn't matter then.
         """
         if again is not None or len(sql) > LONGEST_KEPT:
-            return self._prepared(sql, terms, who, again)[0]
+            return self._prepared(sql, terms, who, again, charged)[0]
         # what an analyst asks the price of is often asked next
-        return self._kept.made(who.name, (sql, terms.signature), lambda: self._prepared(sql, terms, who, None))[0]
+        return self._kept.made(who.name, (sql, terms.signature), lambda: self._prepared(sql, terms, who))[0]
 
-    def _prepared(self, sql: str, terms: Terms, who: Asker, again: Settled | None) -> tuple[Prepared, int]:
+    def _prepared(
+        self, sql: str, terms: Terms, who: Asker, again: Settled | None = None, charged: str | None = None
+    ) -> tuple[Prepared, int]:
         """The question, and about how many bytes it takes."""
         if len(sql) > LONGEST_KEPT:
             bound = _Bound.of(sql, self.policy.schema)
         else:
             bound = self._bound.made(who.name, sql, lambda: _Bound.of(sql, self.policy.schema))
         with limited():
-            return self._priced(sql, bound, terms, who, again), bound.size
+            return self._as_paid(sql, bound, terms, who, again, charged), bound.size
+
+    def _as_paid(
+        self, sql: str, bound: _Bound, asked: Terms, who: Asker, again: Settled | None, charged: str | None
+    ) -> Prepared:
+        """The question as it was read when its keys weren't public yet, if it was paid for by who asks; else as now.
+
+        Whether others paid for it makes no difference: no price tells what others asked.
+        """
+        if bound.former is not None:
+            key = self._key_on(sql, bound.former, asked, who, again, listed_now=bound.question.listing)
+            if key is not None and (key == charged or self._ledger.paid(key, who.account)):
+                bound = bound.former
+        return self._priced(sql, bound, asked, who, again)
+
+    def _key_on(
+        self, sql: str, bound: _Bound, asked: Terms, who: Asker, again: Settled | None, *, listed_now: bool
+    ) -> str | None:
+        """The key on these terms; None where they name no price, which public values don't have."""
+        try:
+            return self._key_in_ledger(bound, self._settled(sql, bound, asked, who, again))
+        except Refused:
+            if listed_now:
+                return None
+            raise
+
+    def _settled(self, sql: str, bound: _Bound, asked: Terms, who: Asker, again: Settled | None) -> Settled:
+        """The terms with all that was left open in them."""
+        question = bound.question
+        if again is not None:
+            delta, law, most = again.delta, asked.noise, Fraction(LARGEST_EPSILON)
+        else:
+            delta, most = self._delta(question), who.most_epsilon
+            law = None
+            if not question.listing:
+                law = self._law(sql, question, self._weighted(question, asked.weights), asked, bound.waiting)
+        taken = replace(asked, noise=law)
+        if asked.error is None and not question.listing:
+            taken = replace(taken, epsilon=self._epsilon(question, asked, most))
+        return Settled(terms=taken, delta=delta, version=self.version if again is None else again.version)
+
+    def _key_in_ledger(self, bound: _Bound, settled: Settled) -> str:
+        key = self._key(bound, settled)
+        return self._old_keys.find(key, settled) or key
 
     def _priced(self, sql: str, bound: _Bound, asked: Terms, who: Asker, again: Settled | None) -> Prepared:
         question, waiting = bound.question, bound.waiting
         aggregation = self._weighted(question, asked.weights)
         most = who.most_epsilon if again is None else Fraction(LARGEST_EPSILON)
-        delta = self._delta(question) if again is None else again.delta
-        law = asked.noise if again is not None else self._law(sql, question, aggregation, asked, waiting)
-        if asked.error is not None:
+        settled = self._settled(sql, bound, asked, who, again)
+        delta, epsilon, law = settled.delta, settled.terms.epsilon, settled.terms.noise
+        if question.listing:
+            kind: BudgetKind = "zcdp" if self._exchange.currency is Currency.ZCDP else "pure"
+            # of this budget nothing is used
+            whole, cost, delta = QueryBudget(kind=kind, main=Fraction(1), delta=Fraction(0)), 0.0, Fraction(0)
+            priced = price(aggregation, whole, self.policy.schema.adjacency)
+        elif asked.error is not None:
             priced = self._for_error(question, aggregation, asked, delta, waiting, law)
             whole = priced.budget
             cost = self._exchange.epsilon_of_question(whole, delta)
-            taken = replace(asked, noise=law)
         else:
-            epsilon = self._epsilon(question, asked, most)
-            taken = replace(asked, epsilon=epsilon, noise=law)
+            assert epsilon is not None
             if law == "laplace":
                 kind, keys = self._kind(aggregation, law, delta)
                 whole, cost = QueryBudget(kind=kind, main=epsilon, delta=keys), fraction_up(epsilon)
@@ -169,9 +231,7 @@ class Pricing:
                 hint="Ask for a larger error, or for fewer columns.",
             )
         loss = self._stated(whole) if waiting else priced.loss
-        settled = Settled(terms=taken, delta=delta, version=self.version if again is None else again.version)
-        key = self._key(bound, settled)
-        key = self._old_keys.find(key, settled) or key
+        key = self._key_in_ledger(bound, settled)
         share = self._share(whole, len(waiting)) if waiting else None
         return Prepared(
             sql=sql,
@@ -425,6 +485,7 @@ class Pricing:
         """The key of a question that 0.1.0 was asked on these terms; None if it is another question now, or none."""
         try:
             bound = _Bound.of(sql, self.policy.schema)
+            bound = bound.former or bound
             return None if rounded_inwards(bound.question) else self._key(bound, settled)
         except Refused:
             return None

@@ -96,6 +96,8 @@ class Quote:
     def __str__(self) -> str:
         price = f"ε = {self.epsilon:.4g}" + (f", δ = {self.delta:.2g}" if self.delta else "")
         lines = [f"cost      {price}" + (" (already paid for: free)" if self.free else f" ({self.booked})")]
+        if self.free and not self.epsilon:
+            lines = ["cost      nothing"]
         lines += [f"protects  {self.unit}", f"groups    {self.groups}", f"left      {self.left}"]
         width = max((len(column.name) for column in self.columns), default=0)
         for column in self.columns:

@@ -23,6 +23,7 @@ from dither.query.plan.plan import Aggregation, BoundQuestion, Function
 from dither.query.price.noise import GAUSSIAN_95, LAPLACE_95, Priced
 from dither.query.sql.grouping import one_row_each
 
+LISTED = "free: the groups are public, and nothing is asked of the data"
 Approved: TypeAlias = Callable[[str, str], bool]
 
 
@@ -99,8 +100,8 @@ class Quoting:
         question, priced, who = prepared.question, prepared.priced, prepared.who
         amount = self._ledger.price(prepared.loss)
         aggregation = question.aggregation
-        free = self._ledger.paid(prepared.key, who.account)
-        room = self._accounts.room(amount, who)
+        free = question.listing or self._ledger.paid(prepared.key, who.account)
+        room = None if question.listing else self._accounts.room(amount, who)
         notes = tuple(f"bounds of {table}.{column} are searched for first" for table, column in prepared.searched)
         return Quote(
             epsilon=prepared.epsilon,
@@ -147,7 +148,21 @@ class Quoting:
 
     def notes(self, question: BoundQuestion) -> tuple[str, ...]:
         """What goes with an answer in words: what bounding may leave out, and that noise chose its rows."""
+        if question.listing:
+            return (LISTED,)
         return (*self.cut(question.aggregation), *choice_note(question.shape))
+
+    def nothing_shown(self, priced: Priced) -> tuple[str, ...]:
+        """What to do where no group was large enough; nothing where groups are public, which are always shown."""
+        if priced.selection is None:
+            return ()
+        aggregation, enough = priced.aggregation, priced.selection.enough
+        who = "rows"
+        if aggregation.units == "column":
+            who = f"people ({self.policy.schema.tables[aggregation.tables[0]].unit_column})"
+        ways = "group by coarser keys, ask with a larger ε, or have the owner list the values (in = [...])"
+        bounds = "or state bounds of dates and numbers, which makes their groups public"
+        return (f"no group reached about {enough:,} {who}, from where groups are shown: {ways}, {bounds}",)
 
     def cut(self, aggregation: Aggregation) -> tuple[str, ...]:
         """What bounding may leave out, in words: no error bar speaks of it. Nothing where nothing can be cut."""

@@ -5,11 +5,16 @@ the process closes any descriptor of it. So engines on one file share one databa
 
 After a fork the child has the parent's memory, but none of the threads that work on it. There nothing of the parent is
 touched: not its database, not its directory, and its objects are never destroyed.
+
+DuckDB notes each block of memory that a query has used, for when memory gets scarce. It takes the notes
+of queries that have ended off its lists only from 32,768 on, which are some 8 MiB in each of up to six lists, scattered
+over the heaps of all threads. So they are taken off every thousand queries, when none runs.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import shutil
 import tempfile
@@ -25,6 +30,11 @@ from dither.errors import SourceError
 
 _Key: TypeAlias = tuple[Path, int, int]
 
+# after so many queries DuckDB's lists are cleaned
+CLEANED_AFTER = 1000
+# which may be changed although the configuration is locked: to clean the lists, and it opens no way out
+CHANGEABLE = "memory_limit"
+
 _guard = threading.RLock()  # a finaliser may run in a thread that holds it
 _handles: set[duckdb.DuckDBPyConnection] = set()
 _by_file: dict[_Key, Database] = {}
@@ -34,14 +44,15 @@ _of_parent: set[Path] = set()
 class Database:
     """An open database, held by one engine, or by several on the same file; make one with ``open_database``."""
 
-    __slots__ = ("_base", "_holders", "_key", "_options", "_own", "_process", "scratch")
+    __slots__ = ("_base", "_holders", "_key", "_options", "_own", "_process", "_queries", "_resting", "scratch")
 
     def __init__(
         self, base: duckdb.DuckDBPyConnection, scratch: Path, options: Mapping[str, str], key: _Key | None
     ) -> None:
         self._base, self.scratch, self._options, self._key = base, scratch, dict(options), key
         self._process, self._holders = os.getpid(), 1
-        self._own = {base}
+        self._own, self._resting = {base}, {base}
+        self._queries: float = 0
         keep_from_children(base)
 
     @property
@@ -57,14 +68,43 @@ class Database:
             keep_from_children(made)
             return made
 
+    def rest(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """A connection that is kept, and on which nothing runs from now on."""
+        with _guard:
+            self._resting.add(connection)
+
     def drop(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Close a connection."""
         if self.forked:
             return
         with _guard:
             self._own.discard(connection)
+            self._resting.discard(connection)
             _handles.discard(connection)
         connection.close()
+        with _guard:
+            self._queries += 1
+            if self._queries >= CLEANED_AFTER and self._own and self._own <= self._resting:
+                self._clean()
+
+    def _clean(self) -> None:
+        """Have DuckDB go through its lists: it does where it is to need less memory than it can do with.
+
+        Whoever holds the lock knows that no query runs: those that begin wait for it. Pages of tables are let go of
+        too, and read again by the next query.
+        """
+        self._queries = 0
+        limit = self._options.get(CHANGEABLE)
+        try:
+            self._base.execute(f"SET {CHANGEABLE} = '0B'")
+        except duckdb.OutOfMemoryException:
+            return  # the usual end: something is always in use, and the limit stays as it was
+        except duckdb.Error:
+            self._queries = -math.inf  # an older version, whose lock has no exceptions
+            return
+        finally:
+            with suppress(duckdb.Error):
+                self._base.execute(f"RESET {CHANGEABLE}" if limit is None else f"SET {CHANGEABLE} = '{limit}'")
 
     def release(self, connection: duckdb.DuckDBPyConnection | None = None) -> None:
         """One holder and its connection less; the last one closes the database and removes the directory."""
@@ -80,6 +120,7 @@ class Database:
                 return
             _handles.difference_update(self._own)
             self._own.clear()
+            self._resting.clear()
             if self._key is not None:
                 del _by_file[self._key]
             with suppress(duckdb.Error):

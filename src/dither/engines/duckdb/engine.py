@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from dither.engines.base import SHORTEST_SALT, EngineBroken, EngineFailure
 from dither.engines.bounding import KEPT, LARGEST_CELL, CellsSql, Sampling, Steps
-from dither.engines.duckdb.behaviour import expect_behaviour
+from dither.engines.duckdb.behaviour import expect_behaviour, is_known_to_behave
 from dither.engines.duckdb.functions import DUCKDB, rank
 from dither.engines.duckdb.rows import rows_sql
 from dither.engines.duckdb.sources import Opened, Origin, fingerprint, open_sources, state_of
@@ -298,8 +298,18 @@ def share_of_memory(engines: int) -> str:
     return f"{max(_LEAST_MEMORY, int(size / engines)) >> 20}MiB"
 
 
+# the settings that worked on an empty database of this process
+_tried: set[frozenset[tuple[str, str]]] = set()
+
+
 def _check_settings(settings: Mapping[str, str]) -> None:
-    """Try the settings, and DuckDB itself, on an empty database: an error on the owner's file is one of the file."""
+    """Try the settings, and DuckDB itself, on an empty database: an error on the owner's file is one of the file.
+
+    Once for each process: what worked there works again.
+    """
+    these = frozenset(settings.items())
+    if these in _tried and is_known_to_behave():
+        return
     try:
         probe = duckdb.connect(":memory:", config=dict(settings))
     except duckdb.Error:
@@ -308,6 +318,7 @@ def _check_settings(settings: Mapping[str, str]) -> None:
         expect_behaviour(probe)
     finally:
         probe.close()
+    _tried.add(these)
 
 
 def _totals(cursor: duckdb.DuckDBPyConnection, cells: CellsSql, measurement: Measurement, read: Read) -> pa.Table:

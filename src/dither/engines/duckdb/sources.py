@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import duckdb
 
-from dither.engines.duckdb.connections import Database, open_database
+from dither.engines.duckdb.connections import CHANGEABLE, Database, open_database
 from dither.engines.duckdb.functions import DUCKDB, FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, ZERO
 from dither.engines.duckdb.intake import CHANGED, TableReader, is_csv, key_of_table, key_of_version, look_at, reader_of
 from dither.engines.duckdb.spellings import id_of, read_text
@@ -269,6 +269,7 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         database.release(connection)
         _let_go(readers)
         raise
+    database.rest(connection)
     opened = Opened(
         database=database,
         connection=connection,
@@ -341,6 +342,8 @@ def _lock(connection: duckdb.DuckDBPyConnection, allowed: Sequence[Path]) -> Non
         listed = ", ".join(text_literal(str(path)) for path in allowed)
         connection.execute(f"SET allowed_paths = [{listed}]")
     connection.execute("SET enable_external_access = false")
+    with suppress(duckdb.CatalogException):  # the lock of older versions has no exceptions
+        connection.execute(f"SET allowed_configs = [{text_literal(CHANGEABLE)}]")
     connection.execute("SET lock_configuration = true")
     wanted = {"enable_external_access": "false", "lock_configuration": "true", "autoload_known_extensions": "false"}
     names = ", ".join(text_literal(name) for name in wanted)

@@ -121,6 +121,9 @@ def client_of(description: object) -> Client:
     """The client of a collection's description.
 
     Raises InvalidParameter for a protocol that isn't known or parameters that can't be right.
+
+    Args:
+        description: As ``Protocol.describe`` made it, also where it was read from JSON.
     """
     name = description.get("protocol") if isinstance(description, Mapping) else None
     if not isinstance(description, Mapping) or not isinstance(name, str):

@@ -32,9 +32,11 @@ class SystemCoins:
 
     def chance(self, p: Fraction) -> bool:
         """True with probability exactly ``p``: a uniform number below the denominator against the numerator."""
-        if not 0 <= p <= 1:
+        # whole numbers are compared in a fraction of the time that fractions take
+        top, bottom = p.numerator, p.denominator
+        if not 0 <= top <= bottom:
             raise InvalidParameter(f"a probability lies between 0 and 1; got {p}")
-        return secrets.randbelow(p.denominator) < p.numerator
+        return secrets.randbelow(bottom) < top
 
     def below(self, n: int) -> int:
         """A uniform whole number from 0 to n − 1."""
@@ -72,23 +74,30 @@ class _Scripted:
     """Coins that fall as a script says and, beyond its end, the first way; the other ways are kept for later."""
 
     def __init__(self, script: tuple[int, ...]) -> None:
-        self.probability = Fraction(1)
         self.others: list[tuple[int, ...]] = []
+        # the probability of what fell so far, not yet reduced
+        self._top = self._bottom = 1
         self._script = script
         self._fallen: tuple[int, ...] = ()
 
+    @property
+    def probability(self) -> Fraction:
+        return Fraction(self._top, self._bottom)
+
     def chance(self, p: Fraction) -> bool:
-        if p in (0, 1):
-            return p == 1
+        top, bottom = p.numerator, p.denominator
+        if top in (0, bottom):
+            return top == bottom
         fell = self._next(2) == 0
-        self.probability *= p if fell else 1 - p
+        self._top *= top if fell else bottom - top
+        self._bottom *= bottom
         return fell
 
     def below(self, n: int) -> int:
         if n < 1:
             raise InvalidParameter(f"a uniform number needs at least one value; got {n}")
         fell = self._next(n)
-        self.probability /= n
+        self._bottom *= n
         return fell
 
     def _next(self, ways: int) -> int:

@@ -196,7 +196,11 @@ class Protocol(ABC):
 
 
 def protocol_of(description: object) -> Protocol:
-    """The protocol of a description. Raises InvalidParameter if it isn't known or can't be right."""
+    """The protocol of a description. Raises InvalidParameter if it isn't known or can't be right.
+
+    Args:
+        description: As ``Protocol.describe`` made it, also where it was read from JSON.
+    """
     name = description.get("protocol") if isinstance(description, Mapping) else None
     if not isinstance(description, Mapping) or not isinstance(name, str):
         raise InvalidParameter('a description of a collection is a JSON object with a "protocol"')
@@ -370,7 +374,11 @@ def _collection_of(saved: Mapping[str, Any]) -> Protocol:
 
 
 def load(path: str | Path) -> Aggregator[Any]:
-    """The aggregate that was saved in a file."""
+    """The aggregate that was saved in a file.
+
+    Args:
+        path: Where ``save`` wrote it.
+    """
     try:
         saved = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -267,7 +267,9 @@ def checked_numbers(values: Any, columns: int | None = None) -> Floats:
     shape = "a list of numbers" if columns is None else f"a table of numbers with {columns} columns"
     try:
         array = np.asarray(values)
-        if array.dtype.kind == "O" and all(isinstance(v, int | float | Fraction) for v in array.flat):
+        if array.dtype.kind == "O" and all(
+            issubclass(kind, int | float | Fraction) for kind in set(map(type, array.flat))
+        ):
             array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         array = np.zeros((), dtype=np.bool_)

@@ -183,9 +183,12 @@ def _zcdp(loss: ShuffledLoss) -> float:
 def shuffled(local: Protocol | PrivacyLoss | Number, users: int) -> PrivacyLoss:
     """The loss of one report of a local protocol (or loss, or ε) towards those who see only shuffled reports.
 
-    ``users`` is how many people send one report each. The more is known the better: of a protocol its own law is used,
-    of a loss its curve, of a number nothing but that. Several rounds, each shuffled by itself, cost
-    ``rounds * shuffled(…)``. Only pure losses gain.
+    The more is known the better: of a protocol its own law is used, of a loss its curve, of a number nothing but that.
+    Several rounds, each shuffled by itself, cost ``rounds * shuffled(…)``. Only pure losses gain.
+
+    Args:
+        local: A protocol, a loss or a pure ε: what one report costs without shuffling.
+        users: How many people send one report each.
 
     Example:
         >>> from dither.local.frequency.kary import Kary

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from dither.errors import Refused
+from dither.query.expressions.calendar_keys import called, dated_facts
 from dither.query.expressions.dates import moment
 from dither.query.expressions.public_values import public_values
 from dither.query.expressions.ranges import RULES, literal_step, point, rounded, step_of
@@ -383,6 +384,18 @@ def apply(name: str, arguments: Sequence[Typed]) -> Typed:
 
 
 def _derived(name: str, bound: tuple[Typed, ...], expressions: tuple[Expression, ...], kind: Kind) -> Facts:
+    facts = _by_rules(name, bound, expressions, kind)
+    if all(argument.facts.for_keys is None for argument in bound):
+        return facts
+    known = tuple(Typed(argument.expression, argument.facts.for_keys or argument.facts) for argument in bound)
+    for_keys = _by_rules(name, known, expressions, kind)
+    dated = called(name, [(argument.expression, argument.facts.dated) for argument in known], kind)
+    for_keys = for_keys if dated is None else dated_facts(for_keys, dated)
+    later = Later((facts,), lambda: facts.keys)
+    return Facts(bounds=facts.bounds, step=facts.step, keys=later, auto=facts.auto, for_keys=for_keys)  # type: ignore[arg-type]
+
+
+def _by_rules(name: str, bound: tuple[Typed, ...], expressions: tuple[Expression, ...], kind: Kind) -> Facts:
     bounds: Interval | None = None
     auto: frozenset[tuple[str, str]] = frozenset()
     rule = RULES.get(name) if kind.number else None

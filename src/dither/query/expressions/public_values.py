@@ -13,13 +13,11 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product
 
-from dither.query.expressions.ranges import constant
+from dither.query.expressions.ranges import EXACT_DOUBLE, MOST_VALUES, constant, whole_numbers
 from dither.query.kinds import LONGEST_TEXT, Expression, Interval, Kind, Value, ascending
 from dither.query.refusals import spend
 
-MOST_VALUES = 10_000
 LARGEST_INTEGER = 2**63 - 1
-_EXACT_DOUBLE = 2**53
 
 
 def with_null(values: tuple[Value, ...] | None) -> tuple[Value, ...] | None:
@@ -27,25 +25,13 @@ def with_null(values: tuple[Value, ...] | None) -> tuple[Value, ...] | None:
     return values if values is None or None in values else (*values, None)
 
 
-def whole_numbers(bounds: Interval | None, step: Fraction | None, kind: Kind) -> tuple[Value, ...] | None:
-    """The multiples of a whole step between the bounds, if they are few."""
-    if bounds is None or step is None or step.denominator != 1 or step <= 0:
-        return None
-    low, high = math.ceil(bounds.low / step), math.floor(bounds.high / step)
-    size = high - low + 1
-    if not 0 < size <= MOST_VALUES or max(abs(low), abs(high)) * step > _EXACT_DOUBLE:
-        return None
-    numbers = range(low * int(step), high * int(step) + 1, int(step))
-    return tuple(float(n) for n in numbers) if kind is Kind.DOUBLE else tuple(numbers)
-
-
-class _Uncertain(Exception):  # noqa: N818
+class Uncertain(Exception):  # noqa: N818
     """The value can't be told with certainty for every engine."""
 
 
 def _integer(value: int) -> int:
     if abs(value) > LARGEST_INTEGER:
-        raise _Uncertain
+        raise Uncertain
     return value
 
 
@@ -54,8 +40,8 @@ def _arithmetic(operation: Callable[[int | float, int | float], int | float]) ->
         if isinstance(a, int) and isinstance(b, int):
             return _integer(int(operation(a, b)))
         x, y = float(a), float(b)  # type: ignore[arg-type]
-        if max(abs(x), abs(y)) > _EXACT_DOUBLE:
-            raise _Uncertain
+        if max(abs(x), abs(y)) > EXACT_DOUBLE:
+            raise Uncertain
         # adding 0.0 makes one value of the two zeros
         return operation(x, y) + 0.0
 
@@ -64,20 +50,20 @@ def _arithmetic(operation: Callable[[int | float, int | float], int | float]) ->
 
 def _divide(a: Value, b: Value) -> Value:
     x, y = float(a), float(b)  # type: ignore[arg-type]
-    if y == 0 or max(abs(x), abs(y)) > _EXACT_DOUBLE:
-        raise _Uncertain
+    if y == 0 or max(abs(x), abs(y)) > EXACT_DOUBLE:
+        raise Uncertain
     return x / y + 0.0
 
 
 def _integer_divide(a: Value, b: Value) -> Value:
     if not isinstance(a, int) or not isinstance(b, int) or b == 0:
-        raise _Uncertain
+        raise Uncertain
     return _integer((abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1))
 
 
 def _modulo(a: Value, b: Value) -> Value:
     if not isinstance(a, int) or not isinstance(b, int) or b == 0:
-        raise _Uncertain
+        raise Uncertain
     return (abs(a) % abs(b)) * (-1 if a < 0 else 1)
 
 
@@ -85,8 +71,8 @@ def _whole(operation: Callable[[float], int]) -> Callable[..., Value]:
     def apply(a: Value) -> Value:
         if isinstance(a, int):
             return a
-        if not isinstance(a, float) or not abs(a) <= _EXACT_DOUBLE:
-            raise _Uncertain
+        if not isinstance(a, float) or not abs(a) <= EXACT_DOUBLE:
+            raise Uncertain
         return float(operation(a))
 
     return apply
@@ -95,49 +81,49 @@ def _whole(operation: Callable[[float], int]) -> Callable[..., Value]:
 def _ascii(text: Value) -> str:
     # engines differ in upper and lower case, blanks and characters beyond ASCII
     if not isinstance(text, str) or not text.isascii():
-        raise _Uncertain
+        raise Uncertain
     return text
 
 
 def _substring(text: Value, start: Value, length: Value) -> Value:
     if not isinstance(start, int) or not isinstance(length, int) or start < 1 or length < 0:
-        raise _Uncertain
+        raise Uncertain
     return _ascii(text)[start - 1 : start - 1 + length]
 
 
 def _left(text: Value, size: Value) -> Value:
     if not isinstance(size, int) or size < 0:
-        raise _Uncertain
+        raise Uncertain
     return _ascii(text)[:size]
 
 
 def _right(text: Value, size: Value) -> Value:
     if not isinstance(size, int) or size < 0:
-        raise _Uncertain
+        raise Uncertain
     return _ascii(text)[-size:] if size else ""
 
 
 def _replace(text: Value, old: Value, new: Value) -> Value:
     if not isinstance(old, str) or not isinstance(new, str) or not old:
-        raise _Uncertain
+        raise Uncertain
     # engines cut what could become longer
     if len(_ascii(text)) * max(1, -(-len(new) // len(old))) > LONGEST_TEXT:
-        raise _Uncertain
+        raise Uncertain
     return _ascii(text).replace(_ascii(old), _ascii(new))
 
 
 def _concat(*texts: Value) -> Value:
     if not all(isinstance(text, str) for text in texts):
-        raise _Uncertain
+        raise Uncertain
     joined = "".join(text for text in texts if isinstance(text, str))
     if len(joined) > LONGEST_TEXT:
-        raise _Uncertain
+        raise Uncertain
     return joined
 
 
 def _day(value: Value) -> dt.date:
     if not isinstance(value, dt.date) or not 1 <= value.year <= 9998:
-        raise _Uncertain
+        raise Uncertain
     return value
 
 
@@ -149,7 +135,7 @@ def _date_trunc(unit: Value, value: Value) -> Value:
         month = {"year": 1, "quarter": day.month - (day.month - 1) % 3, "month": day.month}[str(unit)]
         day = day.replace(month=month, day=1)
     elif unit != "day":
-        raise _Uncertain
+        raise Uncertain
     return day.replace(hour=0, minute=0, second=0, microsecond=0) if isinstance(day, dt.datetime) else day
 
 
@@ -158,28 +144,28 @@ def _to_text(value: Value) -> Value:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise _Uncertain
+    raise Uncertain
 
 
 def _to_integer(value: Value) -> Value:
     if isinstance(value, float):
-        if not value.is_integer() or abs(value) > _EXACT_DOUBLE:
-            raise _Uncertain
+        if not value.is_integer() or abs(value) > EXACT_DOUBLE:
+            raise Uncertain
         return int(value)
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int):
         return value
-    raise _Uncertain
+    raise Uncertain
 
 
 def _to_double(value: Value) -> Value:
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _EXACT_DOUBLE:
-        raise _Uncertain
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > EXACT_DOUBLE:
+        raise Uncertain
     return float(value)
 
 
-_EVALUATE: dict[str, Callable[..., Value]] = {
+CERTAIN: dict[str, Callable[..., Value]] = {
     "add": _arithmetic(lambda a, b: a + b),
     "subtract": _arithmetic(lambda a, b: a - b),
     "multiply": _arithmetic(lambda a, b: a * b),
@@ -207,13 +193,13 @@ _EVALUATE: dict[str, Callable[..., Value]] = {
 
 
 def _mapped(name: str, keys: Sequence[tuple[Value, ...]]) -> tuple[Value, ...] | None:
-    evaluate, size = _EVALUATE.get(name), math.prod(len(values) for values in keys)
+    evaluate, size = CERTAIN.get(name), math.prod(len(values) for values in keys)
     if evaluate is None or size > MOST_VALUES:
         return None
     spend(size)
     try:
         results = [None if None in row else evaluate(*row) for row in product(*keys)]
-    except (_Uncertain, OverflowError):
+    except (Uncertain, OverflowError):
         return None
     return ascending(results)
 

@@ -11,9 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias
 
 from dither.query.kinds import Call, Expression, Interval, Kind, Literal, Value
+
+# A list of public values is no longer than this.
+MOST_VALUES = 10_000
+# Whole doubles up to this are exact.
+EXACT_DOUBLE = 2**53
 
 Known: TypeAlias = Sequence[Interval | None]
 BoundsRule: TypeAlias = Callable[[Known, Sequence[Expression]], Interval | None]
@@ -309,3 +315,28 @@ def step_of(
     if kind is Kind.INTEGER:
         return step if step is not None and step > 0 and step.denominator == 1 else Fraction(1)
     return step if step else None
+
+
+def whole_numbers(bounds: Interval | None, step: Fraction | None, kind: Kind) -> tuple[Value, ...] | None:
+    """The multiples of a whole step between the bounds, if they are few."""
+    if bounds is None or step is None or step.denominator != 1 or step <= 0:
+        return None
+    low, high = math.ceil(bounds.low / step), math.floor(bounds.high / step)
+    size = high - low + 1
+    if not 0 < size <= MOST_VALUES or max(abs(low), abs(high)) * step > EXACT_DOUBLE:
+        return None
+    numbers = range(low * int(step), high * int(step) + 1, int(step))
+    return tuple(float(n) for n in numbers) if kind is Kind.DOUBLE else tuple(numbers)
+
+
+# what a policy declares is asked for with every question
+@lru_cache(maxsize=64)
+def steps_between(bounds: Interval | None, step: Fraction | None) -> tuple[Value, ...] | None:
+    """The doubles next to the multiples of any step between the bounds, if they are few."""
+    if bounds is None or step is None or step <= 0:
+        return None
+    low, high = math.ceil(bounds.low / step), math.floor(bounds.high / step)
+    if not 0 < high - low + 1 <= MOST_VALUES or max(abs(low), abs(high)) > EXACT_DOUBLE:
+        return None
+    found = tuple(place * step.numerator / step.denominator for place in range(low, high + 1))
+    return found if len(set(found)) == len(found) else None

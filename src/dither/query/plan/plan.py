@@ -7,7 +7,7 @@ keeps that property, so sensitivity never depends on join fan-out: contributions
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 from typing import Literal as OneOf, TypeAlias
@@ -319,11 +319,18 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundQuestion:
-    """A bound question: the private aggregation, the shape of the answer, and its options."""
+    """A bound question: the private aggregation, the shape of the answer, and its options.
+
+    ``listing`` says that it asks for public values alone, which needs no data: SELECT DISTINCT over public keys.
+    ``former`` is the same question as dither 0.1 and 0.2 read it, if more keys are public now: who paid for that has
+    its answer.
+    """
 
     aggregation: Aggregation
     shape: Shape
     options: Options
     explain: bool = False
+    listing: bool = False
+    former: BoundQuestion | None = field(default=None, repr=False)
 
     __repr__ = brief

@@ -270,7 +270,7 @@ class _Grouping:
         fields = []
         for value in values:
             source = facts.get(value.expression.name) if isinstance(value.expression, Column) else None
-            known = _derived_again(value.expression, facts)
+            known = derived_again(value.expression, facts)
             unit = source is not None and source.unit
             fields.append(PlanField(name=self._binder.fresh(), kind=value.kind, facts=known.facts, unit=unit))
         project = Project(input=relation, expressions=tuple(v.expression for v in values), fields=tuple(fields))
@@ -285,7 +285,8 @@ class _Grouping:
             if _is_unit(key, self._units):
                 raise refused("unit_shown", "the privacy unit can't be a group of the answer")
         stated = clause(self._node.args.get("hint"), tables)
-        keys = tuple(Key(expression=k.expression, kind=k.kind, values=k.facts.keys) for k in self._keys)
+        former = tuple(Key(expression=k.expression, kind=k.kind, values=k.facts.keys) for k in self._keys)
+        keys = former if stated.selection is Selection.LAPLACE_THRESHOLD else self._public_keys(former)
         discover = any(key.values is None for key in keys) or stated.selection is Selection.LAPLACE_THRESHOLD
         discover = discover and bool(keys)
         if stated.selection is Selection.PUBLIC_GROUPS:
@@ -296,10 +297,9 @@ class _Grouping:
             raise refused("too_many_groups", f"there would be more than {MOST_GROUPS} public groups", hint)
         groups = min([*(table.groups for table in tables), *([] if stated.groups is None else [stated.groups])])
         count = min([*(table.rows for table in tables), *([] if stated.rows is None else [stated.rows])])
-        if rows.units == "row" or one_row_each(rows.relation):
+        one_each = rows.units == "row" or one_row_each(rows.relation)
+        if one_each:
             groups = count = 1
-        elif all(key.values is not None for key in keys):
-            groups = min(groups, size)
         collected = PrivateAggregates(
             text=self._binder.text, scalars=self._plain, units=self._units, rows=count, origin=self._binder.origin
         )
@@ -310,10 +310,13 @@ class _Grouping:
         late = self._over_groups([f"k{i}" for i in range(len(keys))], aliases=True)
         condition = None if having is None else _boolean(late(having.this))
         order = self._order(outputs, late)
-        if not collected.found and not discover:
+        if not collected.found and not keys:
             hint = "Add an aggregate, for example COUNT(*)"
-            raise refused("nothing_to_ask", "the groups are public and nothing is asked about them", hint)
+            raise refused("nothing_to_ask", "nothing is asked about the rows", hint)
         limit, offset = limits(self._node)
+        most = groups
+        if not one_each and all(key.values is not None for key in keys):
+            groups = min(groups, size)
         aggregation = Aggregation(
             relation=rows.relation,
             units=rows.units or "column",
@@ -326,6 +329,7 @@ class _Grouping:
         )
         return ReleasedColumns(
             aggregation=aggregation,
+            former=None if keys == former else _formerly(aggregation, former, most),
             options=stated.options,
             outputs=outputs,
             having=condition,
@@ -333,6 +337,17 @@ class _Grouping:
             limit=limit,
             offset=offset,
         )
+
+    def _public_keys(self, former: tuple[Key, ...]) -> tuple[Key, ...]:
+        """The keys with all that is public of them, if every one is then, and they aren't too many: else as before."""
+        found = []
+        for key, bound in zip(former, self._keys, strict=True):
+            known = bound.facts.for_keys
+            # where no value can pass WHERE, all of them are answered, as nothing
+            values = key.values if known is None or not known.keys else known.keys
+            found.append(replace(key, values=values))
+        size = math.prod(len(key.values or ()) for key in found)
+        return tuple(found) if found and 0 < size <= MOST_GROUPS else former
 
     def _check_public(self, keys: tuple[Key, ...]) -> None:
         for position, key in enumerate(keys):
@@ -355,6 +370,15 @@ class _Grouping:
             descending, first = bool(each.args.get("desc")), bool(each.args.get("nulls_first"))
             result.append(Ordering(expression=value.expression, descending=descending, nulls_first=first))
         return tuple(result)
+
+
+def _formerly(aggregation: Aggregation, keys: tuple[Key, ...], most: int) -> Aggregation | None:
+    """The aggregation with the keys as they were public before calendars and WHERE counted; None if it was refused."""
+    discover = any(key.values is None for key in keys)
+    size = math.prod(len(key.values) for key in keys if key.values is not None)
+    if size > MOST_GROUPS:
+        return None
+    return replace(aggregation, keys=keys, groups=most if discover else min(most, size), discover=discover)
 
 
 def one_row_each(relation: Relation) -> bool:
@@ -401,13 +425,13 @@ def _boolean(value: Typed) -> Expression:
     return fitted.expression
 
 
-def _derived_again(expression: Expression, fields: dict[str, PlanField]) -> Typed:
+def derived_again(expression: Expression, fields: dict[str, PlanField]) -> Typed:
     """The facts of an expression over the results per unit, from those of the results."""
     if isinstance(expression, Column):
         return typed(fields[expression.name])
     if isinstance(expression, Literal):
         return literal(expression.value, expression.kind)
-    return apply(expression.function, [_derived_again(argument, fields) for argument in expression.arguments])
+    return apply(expression.function, [derived_again(argument, fields) for argument in expression.arguments])
 
 
 _NO_VALUE = Typed(Column("", Kind.TEXT), NOTHING)
@@ -540,9 +564,10 @@ class NamedColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedColumns:
-    """A private aggregation and what has been asked of its answer so far."""
+    """A private aggregation and what has been asked of its answer so far; ``former`` as in ``BoundQuestion``."""
 
     aggregation: Aggregation
+    former: Aggregation | None = None
     options: Options
     outputs: tuple[NamedColumn, ...]
     having: Expression | None = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from dither.query.expressions.calendar_keys import or_null
 from dither.query.expressions.functions import Typed, apply
 from dither.query.expressions.public_values import with_null
 from dither.query.kinds import Call, Column, Expression, columns
@@ -106,7 +107,7 @@ def _right_source(source: NamedSource, shadowed: frozenset[str], *, outer: bool)
         field = visible.field
         if field is not None and outer:
             # without a match the column is NULL: a value of its own, and not the unit's id any more
-            field = replace(field, unit=False, facts=replace(field.facts, keys=with_null(field.facts.keys)))
+            field = replace(field, unit=False, facts=or_null(replace(field.facts, keys=with_null(field.facts.keys))))
         hidden = visible.shadowed or (visible.field is not None and visible.field.name in shadowed)
         result.append(replace(visible, field=field, shadowed=hidden))
     return replace(source, columns=tuple(result))

@@ -10,6 +10,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dither.query.aggregates.base import one, ones_and_zeros, where_true
+from dither.query.expressions.calendar_keys import apart, or_null
 from dither.query.expressions.functions import Typed
 from dither.query.expressions.public_values import with_null
 from dither.query.kinds import Column, Facts, Interval, Kind
@@ -70,7 +71,7 @@ def inner_aggregate(call: AggregateCall, scalars: Scalars) -> tuple[InnerAggrega
         return InnerAggregate(function=function, argument=value.expression), Kind.INTEGER, whole
     function = _INNER[call.name]
     if function in (Inner.MIN, Inner.MAX):
-        return InnerAggregate(function=function, argument=value.expression), value.kind, value.facts
+        return InnerAggregate(function=function, argument=value.expression), value.kind, apart(value.facts)
     return _summed(function, ones_and_zeros(value), call)
 
 
@@ -163,10 +164,10 @@ class Windows:
             offset = exact_number(node.expressions[1]) if len(node.expressions) > 1 else Fraction(1)
             if offset is None or offset.denominator != 1 or not 0 <= offset <= 1000:
                 raise refused("window", f"the offset of {name} is a whole number up to 1000")
-            facts = argument.facts
+            facts = apart(argument.facts)
             if name == "first_value":
                 return windowed("first_value", argument), argument.kind, facts
-            facts = replace(facts, keys=with_null(facts.keys))
+            facts = or_null(replace(facts, keys=with_null(facts.keys)))
             return windowed(_SHIFTS[name], argument, offset=int(offset)), argument.kind, facts
         call = aggregate_call(node)
         if call is None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dither.errors import Refused
+from dither.query.expressions.calendar_keys import undated, united
 from dither.query.expressions.functions import Typed, adapt, apply, common_kind, literal
 from dither.query.kinds import Column, Kind
 from dither.query.plan.canonical import arranged
@@ -34,6 +35,7 @@ from dither.query.schema import Schema, TableFacts
 from dither.query.sql.aggregates import aggregate_call, has_aggregate, has_window
 from dither.query.sql.grouping import NamedColumn, PostProcessing, ReleasedColumns, grouped, label_of
 from dither.query.sql.joins import check_units, joined, kept_if_in
+from dither.query.sql.narrowing import narrowed
 from dither.query.sql.parse import expect_known, parse
 from dither.query.sql.per_unit import Windows
 from dither.query.sql.scalars import (
@@ -135,7 +137,18 @@ class Queries:
         shape = Shape(
             outputs=tuple(outputs), having=result.having, order=result.order, limit=result.limit, offset=result.offset
         )
-        return BoundQuestion(aggregation=result.aggregation, shape=shape, options=result.options, explain=explain)
+        asked = result.aggregation
+        question = BoundQuestion(
+            aggregation=asked,
+            shape=shape,
+            options=result.options,
+            explain=explain,
+            listing=not asked.aggregates and not asked.discover,
+        )
+        if result.former is None:
+            return question
+        # what had keys to discover was charged
+        return replace(question, former=replace(question, aggregation=result.former, listing=False))
 
     def _rows_shown(self, rows: Rows) -> Refused:
         if not rows.private:
@@ -222,7 +235,9 @@ class Queries:
             adapted = [adapt(each, kind) for each in pair] if kind is not None else [None, None]
             if kind is None or adapted[0] is None or adapted[1] is None:
                 raise refused("union", "columns of a UNION ALL must have the same types", "Convert them with CAST")
-            facts = apply("case", (literal(True, Kind.BOOLEAN), adapted[0], adapted[1])).facts  # noqa: FBT003
+            known = [Typed(each.expression, undated(each.facts)) for each in (adapted[0], adapted[1])]
+            facts = apply("case", (literal(True, Kind.BOOLEAN), *known)).facts  # noqa: FBT003
+            facts = united(adapted[0].facts, adapted[1].facts, facts)
             unit = a.field.unit and b.field.unit
             fields.append(PlanField(name=self.fresh(), kind=kind, facts=facts, unit=unit))
             expressions[0].append(adapted[0])
@@ -377,6 +392,7 @@ class Queries:
                 plain.append(scalars.predicate(part))
         if plain:
             rows = replace(rows, relation=FilterRows(input=rows.relation, predicate=balanced("and", plain).expression))
+            rows = narrowed(rows, plain)
         for inner, negated in lookups:
             try:
                 rows = self._lookup(rows, inner, scalars, known, negated=negated)

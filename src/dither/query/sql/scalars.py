@@ -15,9 +15,9 @@ from typing import ClassVar, Literal as OneOf, TypeAlias
 from sqlglot import exp
 
 from dither.errors import Refused
+from dither.query.expressions.calendar_keys import calendar_of, column_of
 from dither.query.expressions.functions import SPELLINGS, Typed, adapt, apply, literal, temporal
-from dither.query.expressions.public_values import whole_numbers
-from dither.query.expressions.ranges import number
+from dither.query.expressions.ranges import number, steps_between, whole_numbers
 from dither.query.kinds import Auto, Call, Column, Expression, Facts, Interval, Kind, Value, ascending
 from dither.query.plan.plan import PlanField, Relation
 from dither.query.refusals import name_shown, only, placed, refused
@@ -35,6 +35,7 @@ from dither.query.sql.constants import (
     readable,
     whole,
 )
+from dither.query.sql.date_texts import day_name, month_name, strftime
 
 Units: TypeAlias = OneOf["row", "column"]
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
@@ -176,7 +177,15 @@ def column_facts(table: TableFacts, column: ColumnFacts) -> Facts:
             keys = whole_numbers(bounds, step, column.kind)
     if column.kind is Kind.BOOLEAN and keys is None:
         keys = (False, True)
-    return Facts(bounds=bounds, step=step, keys=keys, auto=auto)
+    for_keys = None
+    if keys is None and isinstance(column.between, Interval) and column.name != table.unit_column:
+        if column.kind.temporal:
+            calendar = calendar_of(column.between, column.kind)
+            for_keys = None if calendar is None else column_of(calendar)
+        elif column.kind is Kind.DOUBLE and not auto:
+            multiples = steps_between(bounds, step)
+            for_keys = None if multiples is None else Facts(bounds=bounds, step=step, keys=multiples)
+    return Facts(bounds=bounds, step=step, keys=keys, auto=auto, for_keys=for_keys)
 
 
 def _of_kind(value: Value, kind: Kind) -> Value:
@@ -540,6 +549,15 @@ class Scalars:
             function = _PARTS.get(folded(str(part.this)) if isinstance(part, exp.Literal) else "")
             if function is not None:
                 return apply(function, (self.bind(moment),))
+        if name == "strftime":
+            when, form = self._arguments(node, 2)
+            try:
+                return strftime(when, form)
+            except Refused as error:
+                raise placed(error, node, self._text) from None
+        if name in ("dayname", "monthname"):
+            (when,) = self._arguments(node, 1)
+            return day_name(when) if name == "dayname" else month_name(when)
         if name in ("to_date", "to_timestamp"):
             arguments = self._arguments(node, None)
             try:

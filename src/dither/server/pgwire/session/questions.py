@@ -190,7 +190,10 @@ def beside(quote: Quote) -> WireReport:
 def paid(answer: Answer) -> WireReport | None:
     """What a client is told of an answer's price; nothing for what isn't a question."""
     if answer.receipt is None:
-        return None
+        if not answer.notes:
+            return None
+        detail = "\n".join(answer.notes)
+        return WireReport(severity="NOTICE", sqlstate="00000", title=f"cost: {answer.cost}", detail=detail)
     detail = "\n".join([*_errors(answer), *answer.notes, f"Receipt {answer.receipt.number}."])
     return WireReport(
         severity="NOTICE", sqlstate="00000", title=f"cost: {answer.cost}; {answer.cost.left}", detail=detail
