@@ -58,6 +58,9 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(group_selection_strategy=LAPLACE_THRESH
 -- keys=public groups=4
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(group_selection_strategy=PUBLIC_GROUPS) city, COUNT(*) FROM orders GROUP BY city
 ----
+-- keys=public groups=4
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(noise='laplace', group_selection_strategy=PUBLIC_GROUPS) city, COUNT(*) FROM orders GROUP BY city
+----
 -- epsilon=1/2 delta=1/1000000 groups=1 rows=2
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=0.5, delta=1e-6, max_groups_contributed=1, max_rows_contributed=2, privacy_unit_column=user_id) product, SUM(amount) FROM orders GROUP BY product
 ----
