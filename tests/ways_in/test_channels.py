@@ -6,7 +6,7 @@ import time
 import pytest
 from scipy import stats
 
-from dither.curator import charging
+from dither.curator import answer_time
 from dither.errors import DitherError, LedgerError, Refused
 
 # An exact count that can't be mistaken for anything else.
@@ -183,9 +183,9 @@ def test_c5_answers_and_refusals_leave_at_multiples_of_the_step(shop, make, monk
     step = 0.25
     one = shop(make.crowd(), step=str(step))
     clock, slept = [0.0], []
-    monkeypatch.setattr("dither.curator.charging.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("dither.curator.answer_time.time.monotonic", lambda: clock[0])
     monkeypatch.setattr(
-        "dither.curator.charging.time.sleep", lambda seconds: (slept.append(seconds), pass_time(seconds))
+        "dither.curator.answer_time.time.sleep", lambda seconds: (slept.append(seconds), pass_time(seconds))
     )
 
     def pass_time(seconds):
@@ -222,7 +222,7 @@ def test_c5_rounding_holds_for_failures_and_for_computations(shop, make, monkeyp
     """C5: whatever reads data waits: a failure, and a computation that is handed the table."""
     one = shop(make.crowd(), step="0.25")
     waited = []
-    monkeypatch.setattr(charging.Charging, "_wait", lambda self, started: waited.append(started))
+    monkeypatch.setattr(answer_time.UnderWay, "_wait", lambda self, started: waited.append(started))
 
     class Mean:
         table, columns, rows = "orders", ("amount",), 3
