@@ -316,6 +316,7 @@ class Options:
 class BoundQuestion:
     """A bound question: the private aggregation, the shape of the answer, and its options.
 
+    ``listing`` says that it asks for public values alone, which needs no data: SELECT DISTINCT over public keys.
     ``former`` is the same question as dither 0.1 and 0.2 read it, if more keys are public now: who paid for that has
     its answer.
     """
@@ -324,11 +325,6 @@ class BoundQuestion:
     shape: Shape
     options: Options
     explain: bool = False
+    listing: bool = False
     former: BoundQuestion | None = field(default=None, repr=False)
-
-    @property
-    def listing(self) -> bool:
-        """Whether it asks for public values alone, which needs no data: SELECT DISTINCT over public keys."""
-        return not self.aggregation.aggregates and not self.aggregation.discover
-
     __repr__ = brief

@@ -137,10 +137,18 @@ class Queries:
         shape = Shape(
             outputs=tuple(outputs), having=result.having, order=result.order, limit=result.limit, offset=result.offset
         )
-        question = BoundQuestion(aggregation=result.aggregation, shape=shape, options=result.options, explain=explain)
-        if result.former is None:
+        aggregation, former = result.aggregation, result.former
+        question = BoundQuestion(
+            aggregation=aggregation,
+            shape=shape,
+            options=result.options,
+            explain=explain,
+            listing=not aggregation.aggregates and not aggregation.discover,
+        )
+        if former is None:
             return question
-        return replace(question, former=replace(question, aggregation=result.former))
+        listing = not former.aggregates and not former.discover
+        return replace(question, former=replace(question, aggregation=former, listing=listing))
 
     def _rows_shown(self, rows: Rows) -> Refused:
         if not rows.private:
