@@ -137,18 +137,18 @@ class Queries:
         shape = Shape(
             outputs=tuple(outputs), having=result.having, order=result.order, limit=result.limit, offset=result.offset
         )
-        asked = result.aggregation
+        aggregation, former = result.aggregation, result.former
         question = BoundQuestion(
-            aggregation=asked,
+            aggregation=aggregation,
             shape=shape,
             options=result.options,
             explain=explain,
-            listing=not asked.aggregates and not asked.discover,
+            listing=not aggregation.aggregates and not aggregation.discover,
         )
-        if result.former is None:
+        if former is None:
             return question
-        # what had keys to discover was charged
-        return replace(question, former=replace(question, aggregation=result.former, listing=False))
+        listing = not former.aggregates and not former.discover
+        return replace(question, former=replace(question, aggregation=former, listing=listing))
 
     def _rows_shown(self, rows: Rows) -> Refused:
         if not rows.private:

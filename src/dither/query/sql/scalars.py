@@ -18,7 +18,7 @@ from dither.errors import Refused
 from dither.query.expressions.calendar_keys import calendar_of, column_of
 from dither.query.expressions.functions import SPELLINGS, Typed, adapt, apply, literal, temporal
 from dither.query.expressions.ranges import number, steps_between, whole_numbers
-from dither.query.kinds import Auto, Call, Column, Expression, Facts, Interval, Kind, Value, ascending
+from dither.query.kinds import Auto, Call, Column, Expression, Facts, Interval, Kind, Later, Value, ascending
 from dither.query.plan.plan import PlanField, Relation
 from dither.query.refusals import name_shown, only, placed, refused
 from dither.query.schema import ColumnFacts, Schema, TableFacts
@@ -182,9 +182,9 @@ def column_facts(table: TableFacts, column: ColumnFacts) -> Facts:
         if column.kind.temporal:
             calendar = calendar_of(column.between, column.kind)
             for_keys = None if calendar is None else column_of(calendar)
-        elif column.kind is Kind.DOUBLE and not auto:
-            multiples = steps_between(bounds, step)
-            for_keys = None if multiples is None else Facts(bounds=bounds, step=step, keys=multiples)
+        elif column.kind is Kind.DOUBLE and step is not None and not auto:
+            later = Later((), lambda: steps_between(bounds, step))
+            for_keys = Facts(bounds=bounds, step=step, keys=later)  # type: ignore[arg-type]
     return Facts(bounds=bounds, step=step, keys=keys, auto=auto, for_keys=for_keys)
 
 
