@@ -177,6 +177,7 @@ def audit_everything_of(names):
         return audit_everything(budget_each=0.2, parts=[Part.MECHANISMS])
 
 
+@pytest.mark.nightly
 def test_the_report_needs_nothing_else(rows, tmp_path):
     page = write_report(rows, tmp_path / "new" / "report", confidence=0.99)
     assert page.name == "report.html"

@@ -224,6 +224,7 @@ WIDE = (
 
 
 @pytest.mark.usefixtures("no_colour_is_forced")
+@pytest.mark.nightly
 def test_narrow_terminals_lose_no_value(shop, run, start):
     told = json.loads(run("ask", WIDE, "-e", "0.5", "--format", "json").out)["rows"]
     for columns in (40, 100):
@@ -236,6 +237,7 @@ def test_narrow_terminals_lose_no_value(shop, run, start):
 
 
 @pytest.mark.usefixtures("no_colour_is_forced")
+@pytest.mark.nightly
 def test_colour_is_for_terminals_that_want_it(shop, run, start):
     coloured = on_terminal(start, ["ask", ASKED, "-e", "0.5"], shop, 120)
     assert "\x1b[36m" in coloured

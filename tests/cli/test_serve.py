@@ -217,6 +217,7 @@ def test_what_is_printed_can_be_pasted(shop, run, start):
     assert again.wait() == 0
 
 
+@pytest.mark.nightly
 def test_the_demo_says_where_its_policy_is(empty, run, start):
     server = start("serve", "--demo", "--no-pg", "--port", 0, cwd=empty)
     said = dict(line.split(maxsplit=1) for line in read_until(server.stdout, "Ctrl-C"))

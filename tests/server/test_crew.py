@@ -58,6 +58,7 @@ def test_many_questions_at_once_are_charged_once_each(shop, with_crew):
         assert {past.number for past in curator.answers().items} == receipts
 
 
+@pytest.mark.nightly
 def test_refusals_keep_their_place_and_hint(shop, with_crew):
     async def story(service, _):
         with pytest.raises(Refused) as refused:
@@ -109,6 +110,7 @@ def test_a_member_that_dies_takes_nothing_with_it(shop, with_crew):
         assert len(curator.answers().items) == 3
 
 
+@pytest.mark.nightly
 def test_members_leave_with_the_server_and_survive_the_terminal(shop, with_crew):
     async def story(service, crew):
         found = processes(crew)
@@ -217,6 +219,7 @@ def test_policies_are_the_same_in_another_process(shop):
         pickle.dumps(changed)
 
 
+@pytest.mark.nightly
 def test_a_member_without_a_sign_of_life_is_replaced(shop, monkeypatch, with_crew):
     monkeypatch.setattr("dither.server.workers.pool.HEARTBEAT", 0.2)
 
@@ -236,6 +239,7 @@ def test_a_member_without_a_sign_of_life_is_replaced(shop, monkeypatch, with_cre
     assert answer.cost.charged
 
 
+@pytest.mark.nightly
 def test_a_member_that_answers_nothing_for_long_lives_on(shop, monkeypatch, with_crew):
     monkeypatch.setattr("dither.server.workers.pool.HEARTBEAT", 0.2)
 
@@ -249,6 +253,7 @@ def test_a_member_that_answers_nothing_for_long_lives_on(shop, monkeypatch, with
     assert answer.cost.charged
 
 
+@pytest.mark.nightly
 def test_what_a_member_says_that_can_not_be_read_keeps_nobody_waiting(shop, with_crew):
     async def story(service, crew):
         (member,) = crew._members
@@ -319,6 +324,7 @@ def test_members_have_the_data_that_the_server_has(shop):
     assert asyncio.run(story()) == 1
 
 
+@pytest.mark.nightly
 def test_what_the_owner_decides_reaches_all_processes(shop_with, with_crew):
     async def story(service, crew):
         async def everyone(first: int, epsilon: str):
@@ -342,6 +348,7 @@ def test_what_the_owner_decides_reaches_all_processes(shop_with, with_crew):
     assert [answer.cost.charged for answer in answers] == [True] * 4
 
 
+@pytest.mark.nightly
 def test_who_has_lost_its_socket_is_not_asked(shop, with_crew):
     async def story(service, crew):
         (member,) = crew._members

@@ -123,6 +123,7 @@ def test_a_member_whose_engine_broke_is_replaced(poisoned, with_crew):
     assert (restarts, ready) == (1, 2)
 
 
+@pytest.mark.nightly
 def test_members_are_asked_in_turn(shop, with_crew):
     async def story(service, crew):
         for number in range(4):
@@ -132,6 +133,7 @@ def test_members_are_asked_in_turn(shop, with_crew):
     assert with_crew(shop, story, size=2) == [2, 2]
 
 
+@pytest.mark.nightly
 def test_who_owes_signs_of_life_is_asked_last(shop, with_crew):
     async def story(service, crew):
         silent, other = crew._members

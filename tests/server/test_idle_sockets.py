@@ -173,6 +173,7 @@ def encrypted(shop):
         yield SimpleNamespace(http=server.http, pg=server.pg, tokens=shop.tokens, context=context)
 
 
+@pytest.mark.nightly
 def test_handshakes_that_never_end(encrypted):
     token = encrypted.tokens["ana"]
     with (

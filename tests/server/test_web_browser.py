@@ -333,6 +333,7 @@ EDGES = """() => {
 
 
 @pytest.mark.parametrize("scheme", [pytest.param("light", marks=at_night), "dark"])
+@pytest.mark.nightly
 def test_texts_stand_out_and_nothing_is_wider_than_a_phone(visitor, site, scheme, tmp_path):
     long = "SELECT city, COUNT(*) AS " + "a_very_long_name_" * 6 + " FROM orders GROUP BY city"
     number = site.curator.sql(long, epsilon="0.015", analyst="owner").receipt.number

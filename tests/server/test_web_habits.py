@@ -73,6 +73,7 @@ def test_what_is_being_written_stays_in_its_tab_until_its_writer_signs_out(visit
     assert site.charges == before
 
 
+@pytest.mark.nightly
 def test_without_a_script(visitor, site):
     """Every form ends on a whole page."""
     page, before = visitor("ana", java_script_enabled=False), site.charges

@@ -155,6 +155,7 @@ def test_a_decision_keeps_what_is_written_beside_the_others(visitor, site):
     expect(second).to_be_focused()
 
 
+@pytest.mark.nightly
 def test_a_half_typed_question_is_told_without_alarm_and_nothing_jumps(visitor, site):
     page = visitor("ana")
     priced(page, CITIES, "0.1")

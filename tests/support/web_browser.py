@@ -33,7 +33,7 @@ def site(tmp_path_factory):
     ) as made:
         listener = socket.create_server(("127.0.0.1", 0))
         made.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        settings = uvicorn.Config(made.app, log_level="error", lifespan="off", ws="none", timeout_graceful_shutdown=1)
+        settings = uvicorn.Config(made.app, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1)
         server = uvicorn.Server(settings)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
