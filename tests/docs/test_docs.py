@@ -150,7 +150,9 @@ def run_console(source, name, dither):
 
 
 # Pages of attacks that take seconds, and that tests/attacks runs by day.
-LONG = ("docs/guides/attacks/ratings.md", "docs/guides/attacks/reconstruction.md")
+LONG = tuple(
+    f"docs/guides/{name}.md" for name in ("attacks/differencing", "attacks/ratings", "attacks/reconstruction", "survey")
+)
 
 
 def documents_to_run():

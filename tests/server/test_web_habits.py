@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from support import web_browser
 
 PATIENCE, expect, priced, run = web_browser.PATIENCE, web_browser.expect, web_browser.priced, web_browser.run
