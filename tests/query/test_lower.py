@@ -14,7 +14,7 @@ from dither.query.aggregates.catalogue import from_json, lower, to_json
 from dither.query.aggregates.mean import Mean
 from dither.query.aggregates.moments import MomentsRecipe
 from dither.query.kinds import Column, Facts, Interval, Kind
-from dither.query.measure.grids import bin_grid, centred_grid, common_step, sum_grid
+from dither.query.measure.clamped_grids import bin_grid, centred_grid, common_step, sum_grid
 from dither.query.measure.measures import LARGEST_PART, Cap, DistinctValues, WeightedTotals
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
 

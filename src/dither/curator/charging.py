@@ -29,8 +29,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dither.curator.answer_time import UnderWay
+from dither.curator.asker import OWNER, Asker
 from dither.curator.results import BudgetLine
-from dither.curator.who import OWNER, Asker
 from dither.errors import DitherError, Failed, LedgerCorrupt, OutOfBudget, Refused, SourceError
 from dither.ledger import Account, Amount, Balance, Currency, EntryKind, Ledger, Limit, Quantity, Reservation, Sum
 from dither.ledger.amount import DELTA_UNITS, MAIN_UNITS, Units

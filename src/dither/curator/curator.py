@@ -9,14 +9,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
+from dither.curator.answers.cache import fixed
 from dither.curator.answers.release import Released, public_groups
 from dither.curator.answers.shape import shape
 from dither.curator.approval.approvals import Approvals
 from dither.curator.approval.preview import Outlook, outlook_of
+from dither.curator.asker import OWNER
 from dither.curator.charging import ChargeClaim
 from dither.curator.computation import Computation, data_of, expect_runnable, given
 from dither.curator.execution import Stored
-from dither.curator.memory import fixed
 from dither.curator.past.log import ANOTHER, outdated, terms_of, unanswered, unknown_receipt
 from dither.curator.past.records import of_ledger, open_ledger
 from dither.curator.past.spending import history
@@ -38,7 +39,6 @@ from dither.curator.results import (
 from dither.curator.statistical_query import Statistic, statistical_query
 from dither.curator.terms import CONFIDENCE, Terms
 from dither.curator.vault import Vault
-from dither.curator.who import OWNER
 from dither.engines import DuckDBEngine, Engine, share_of_memory
 from dither.errors import Failed
 from dither.ledger import Ledger, Reservation, Verified

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dither.curator.answer_time import UnderWay
+from dither.curator.answers.cache import Memory
 from dither.curator.answers.release import release
 from dither.curator.charging import LOG, cause_of
 from dither.curator.computation import Computation, encode
-from dither.curator.memory import Memory
 from dither.curator.price.pricing import KEPT, LONGEST_KEPT, Place, Prepared, Pricing
 from dither.engines import Engine, EngineBroken
 from dither.errors import Refused, SourceError

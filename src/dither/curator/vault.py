@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dither.curator.answer_time import UnderWay
+from dither.curator.answers.cache import delivered
 from dither.curator.charging import Accounts, Charging, Exchange
 from dither.curator.execution import Execution
-from dither.curator.memory import delivered
 from dither.curator.past.log import PastQuestions
 from dither.curator.price.pricing import Pricing
 from dither.curator.price.quoting import Quoting

@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 from dither.policy.columns import read_columns
 from dither.policy.draft.units import person_column
+from dither.policy.file_schema import TableSettings, shaped
 from dither.policy.findings import Notes, did_you_mean, shown
 from dither.policy.places import Place
-from dither.policy.settings import TableSettings, shaped
 from dither.policy.toml_text import toml_key, toml_line, toml_path
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, TableFacts

@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from dither.curator.asker import Asker
 from dither.curator.charging import Exchange
 from dither.curator.results import AnswerPage, Past
 from dither.curator.terms import Settled
-from dither.curator.who import Asker
 from dither.errors import InvalidParameter, Refused
 from dither.ledger import Account, Amount, Entry, EntryKind, Ledger
 from dither.ledger.entry import canonical

@@ -13,22 +13,22 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
+from dither.curator.answers.cache import Memory
+from dither.curator.asker import Asker
 from dither.curator.charging import Exchange
 from dither.curator.computation import Computation
-from dither.curator.memory import Memory
 from dither.curator.terms import Settled, Terms
-from dither.curator.who import Asker
 from dither.errors import Refused
 from dither.ledger import Currency, EntryKind, Ledger
 from dither.ledger.amount import MAIN_UNITS
 from dither.ledger.entry import canonical
 from dither.mechanisms.partition_selection import GivenAwayLoss
 from dither.numeric import fraction_up
+from dither.policy.file_schema import LARGEST_EPSILON, SMALLEST_DELTA
 from dither.policy.policy import Policy
-from dither.policy.settings import LARGEST_EPSILON, SMALLEST_DELTA
 from dither.privacy import ApproximateLoss, Json, PrivacyLoss, PureLoss, ZcdpLoss
 from dither.query.kinds import Column, Expression, Interval, Kind, columns
-from dither.query.measure.grids import holds_bounds
+from dither.query.measure.clamped_grids import holds_bounds
 from dither.query.plan.canonical import arranged, canonical_aggregation
 from dither.query.plan.plan import Aggregate, Aggregation, BoundQuestion, Law, Shape
 from dither.query.price.noise import BudgetKind, Priced, QueryBudget, laplace_errs_less, price, price_for_error

@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import TypeAlias
 
 from dither.curator.answers.shape import choice_note
+from dither.curator.asker import Asker
 from dither.curator.charging import Accounts, Exchange
 from dither.curator.price.pricing import Prepared, aggregates_of
 from dither.curator.price.quote import Quote, QuotedColumn
-from dither.curator.who import Asker
 from dither.errors import Refused
 from dither.ledger import Amount, Currency, Ledger, Limit
 from dither.ledger.amount import MAIN_UNITS

@@ -42,7 +42,7 @@ from dither.ledger.entry import (
     expect_key,
     read_entry,
 )
-from dither.ledger.store.transaction import Books, ChargeRequest
+from dither.ledger.store.charge_or_replay import Books, ChargeRequest
 from dither.privacy import Adjacency, PrivacyLoss
 from dither.privacy.loss import expect_loss
 

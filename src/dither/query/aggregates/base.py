@@ -34,7 +34,7 @@ from dither.query.aggregates.spread import Floats, Noise
 from dither.query.arrow import TYPES
 from dither.query.expressions.functions import Typed, apply, literal
 from dither.query.kinds import NOTHING, Column, Expression, Facts, Interval, Kind, Value, canonical, columns
-from dither.query.measure.grids import LARGEST_INTEGER
+from dither.query.measure.clamped_grids import LARGEST_INTEGER
 from dither.query.measure.measures import Bins, Cap, Exact, Total, WeightedTotals
 from dither.query.plan.plan import Aggregate, Argument, Function, Gridded
 from dither.query.refusals import refused

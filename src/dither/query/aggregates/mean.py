@@ -32,7 +32,7 @@ from dither.query.aggregates.base import (
 from dither.query.aggregates.predicted import PerRow
 from dither.query.aggregates.spread import Floats, Noise, half_width, quantile_of_difference, reach_in_squares, widest
 from dither.query.kinds import Expression, Interval
-from dither.query.measure.grids import bounds_of, centred_grid
+from dither.query.measure.clamped_grids import bounds_of, centred_grid
 from dither.query.measure.measures import LARGEST_PART, Cap
 from dither.query.plan.plan import Aggregate, Argument, Function
 

@@ -47,7 +47,7 @@ from dither.query.aggregates.spread import (
     standard_deviation,
 )
 from dither.query.kinds import Expression
-from dither.query.measure.grids import WholeGrid, bounds_of, centred_grid
+from dither.query.measure.clamped_grids import WholeGrid, bounds_of, centred_grid
 from dither.query.measure.measures import LARGEST_PART, Cap
 from dither.query.plan.plan import Aggregate, Argument, Function
 

@@ -29,7 +29,7 @@ from dither.query.aggregates.base import (
     the_one,
 )
 from dither.query.aggregates.predicted import Ranks
-from dither.query.measure.grids import bin_grid, bounds_of
+from dither.query.measure.clamped_grids import bin_grid, bounds_of
 from dither.query.plan.plan import Aggregate, Function, Gridded
 from dither.query.refusals import refused
 

@@ -23,7 +23,7 @@ from dither.query.aggregates.base import (
     where_true,
 )
 from dither.query.kinds import Interval, Kind
-from dither.query.measure.grids import bounds_of, places_of, sum_grid
+from dither.query.measure.clamped_grids import bounds_of, places_of, sum_grid
 from dither.query.measure.measures import LARGEST_PART
 from dither.query.plan.plan import Aggregate, Argument, Function
 from dither.query.refusals import refused
