@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from dither.curator import Curator
 from dither.curator.answers.release import Released, release
-from dither.curator.charging import Exchange
+from dither.curator.exchange import Exchange
 from dither.curator.past.records import open_ledger
 from dither.engines import DuckDBEngine
 from dither.ledger import Account, Ledger

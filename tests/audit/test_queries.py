@@ -15,11 +15,11 @@ import pytest
 
 from dither.audit.claims import telling_delta
 from dither.audit.queries.audit import audit_query
+from dither.audit.queries.made_up_tables import worlds
 from dither.audit.queries.movement import in_words, movements
 from dither.audit.queries.neighbours import Fault
 from dither.audit.queries.releases import MOST_SHOWN, SCORE, Releases
 from dither.audit.queries.synthetic import constants_of, tables_of, unit_id, values_of
-from dither.audit.queries.worlds import worlds
 from dither.audit.result import Verdict
 from dither.checks.statistics import chi_square
 from dither.curator import Curator, execution

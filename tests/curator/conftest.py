@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dither.curator import Curator
-from dither.curator.charging import Exchange
+from dither.curator.exchange import Exchange
 from dither.engines import DuckDBEngine
 from dither.ledger import MemoryLedger
 from dither.policy import Policy

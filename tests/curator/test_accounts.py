@@ -9,11 +9,12 @@ from fractions import Fraction
 import pytest
 
 from dither.curator import Curator, PublicReceipt, drafts
-from dither.curator.charging import Accounts, Exchange
+from dither.curator.charging import Accounts
+from dither.curator.exchange import Exchange
 from dither.errors import OutOfBudget, Refused
 from dither.ledger import Account, Amount, Limit
 from dither.privacy import PureLoss
-from dither.privacy.renyi import zcdp_epsilon
+from dither.privacy.zcdp import zcdp_epsilon
 
 COUNTS = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
 PER_PERSON = (

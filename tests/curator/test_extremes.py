@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dither.curator.answers.post_processing import shape
 from dither.curator.answers.release import Released
-from dither.curator.answers.shape import shape
 from dither.errors import DitherError, Refused
 from dither.query.aggregates.mode import ModeChoice
 from dither.query.sql import bind

@@ -7,7 +7,7 @@ import pytest
 
 from dither import DiscreteGaussian, Sensitivity
 from dither.curator import Terms
-from dither.curator.charging import Exchange
+from dither.curator.exchange import Exchange
 from dither.errors import InvalidParameter, OutOfBudget, Refused
 from dither.ledger import Account
 from dither.mechanisms import DiscreteLaplace

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from dither.curator.answers.post_processing import COMPUTED, SORTED, shape
 from dither.curator.answers.release import Released
-from dither.curator.answers.shape import COMPUTED, SORTED, shape
 from dither.curator.results import Bars
 from dither.query.aggregates.mean import Ends
 from dither.query.sql import bind

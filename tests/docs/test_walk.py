@@ -15,7 +15,7 @@ STEPS = (
     "ledger/store/charge_or_replay.py",
     "engines/bounding.py",
     "curator/answers/release.py",
-    "curator/answers/shape.py",
+    "curator/answers/post_processing.py",
 )
 
 

@@ -15,14 +15,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dither.curator.charging import Exchange
+from dither.curator.exchange import Exchange
 from dither.errors import InvalidParameter
 from dither.ledger import Amount, Currency, Quantity, Sum
 from dither.ledger.amount import DELTA_UNITS, FIRST_ZCDP_SUMS, MAIN_UNITS, ZCDP_SUMS
 from dither.ledger.entry import Opening
 from dither.mechanisms import DiscreteGaussian
 from dither.privacy import Adjacency, ApproximateLoss, PrivacyLoss, PureLoss, Sensitivity
-from dither.privacy.renyi import epsilon_of_order, zcdp_epsilon
+from dither.privacy.renyi import epsilon_of_order
+from dither.privacy.zcdp import zcdp_epsilon
 
 # of the lattice; discrete Gaussian noise of σ = 3 has losses on it: (1 − 2y)/(2σ²)
 STEP = Fraction(1, 18)

@@ -12,11 +12,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dither.curator.charging import Exchange
+from dither.curator.exchange import Exchange
 from dither.ledger import Amount, Currency
 from dither.privacy import PureLoss, ZcdpLoss
 from dither.privacy.filters import zcdp_epsilon_so_far
-from dither.privacy.renyi import epsilon_of_order, pure_renyi, pure_zcdp, zcdp_epsilon
+from dither.privacy.renyi import epsilon_of_order, pure_renyi, pure_zcdp
+from dither.privacy.zcdp import zcdp_epsilon
 
 
 def worst(menu, most, told):

@@ -19,8 +19,8 @@ from dither.ledger import Account, Amount
 from dither.ledger.head import HeadFile, HeadMark
 from dither.ledger.log.replay import Replay
 from dither.policy import Policy
-from dither.privacy.renyi import zcdp_epsilon
 from dither.privacy.unit import Unit
+from dither.privacy.zcdp import zcdp_epsilon
 
 KEPT = Path(__file__).parent / "format1"
 ASKED = [

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from dither.curator.answers.post_processing import alone, shape
 from dither.curator.answers.release import Released
-from dither.curator.answers.shape import alone, shape
-from dither.engines.duckdb.released import compute
+from dither.engines.duckdb.noisy_rows import compute
 from dither.mechanisms import DiscreteGaussian
 from dither.query.aggregates.base import Noisy
 from dither.query.aggregates.moments import _limits, _statistic

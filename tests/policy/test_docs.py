@@ -9,7 +9,7 @@ import pytest
 
 from dither.policy.file_schema import SECTIONS, names_of, shaped
 from dither.policy.findings import Notes
-from dither.policy.places import SettingPlaces
+from dither.policy.line_numbers import SettingPlaces
 from dither.policy.policy import Policy
 from dither.policy.toml_text import exact_number
 

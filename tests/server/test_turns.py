@@ -12,8 +12,8 @@ from dither.server.auth.identity import Identity, Scope
 from dither.server.limits import ServerLimits
 from dither.server.problems import ServerRefusal
 from dither.server.service import AskedQuestion, Service
+from dither.server.traffic.fair_scheduler import MUCH, Turns
 from dither.server.traffic.rate_limit import Rate
-from dither.server.traffic.turns import MUCH, Turns
 
 ANA, BOB = (Identity(analyst=name, scope=Scope.ASK, token=name) for name in ("ana", "bob"))
 

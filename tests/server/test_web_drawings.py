@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dither.curator import Answer, Bars, Cost
-from dither.server.web.showing import shown_answer
+from dither.server.web.answer_view import shown_answer
 from support import web_browser
 
 site, browser, visitor, expect = web_browser.site, web_browser.browser, web_browser.visitor, web_browser.expect

@@ -12,8 +12,8 @@ from dither.curator import Answer, Bars, Cost
 from dither.errors import Failed
 from dither.privacy import Adjacency, Guarantee
 from dither.server.auth.identity import Scope
-from dither.server.web.meaning import meaning_of
-from dither.server.web.showing import shown_answer
+from dither.server.web.answer_view import shown_answer
+from dither.server.web.guarantee_in_words import meaning_of
 from support import web_site
 
 CITIES = web_site.CITIES

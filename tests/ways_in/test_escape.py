@@ -76,7 +76,7 @@ def recorded(make, tmp_path, monkeypatch):
     """A shop all of whose SQL is written down, from the first question on."""
     log, connect = [], duckdb.connect
     directory = make.write_shop(tmp_path / "recorded", make.crowd(), **ZCDP)
-    monkeypatch.setattr("dither.engines.duckdb.released._OPEN", {})
+    monkeypatch.setattr("dither.engines.duckdb.noisy_rows._OPEN", {})
     monkeypatch.setattr(duckdb, "connect", lambda *given, **named: Recorder(connect(*given, **named), log))
     one = make.open_shop(directory)
     assert log, "opening is recorded too"

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from dither.brief import printable
 from dither.cli import anonymity as typed
-from dither.cli.bar import bar
+from dither.cli.progress_bar import bar
 from dither.cli.screen import console, grid, say
 from dither.errors import InvalidParameter, MissingLibrary
 

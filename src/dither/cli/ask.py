@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dither.cli import options
-from dither.cli.looking import looking
+from dither.cli.read_only_curator import looking
 from dither.cli.screen import console, say, show_answer
 from dither.curator import OWNER
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dither.cli import options
-from dither.cli.looking import looking
+from dither.cli.read_only_curator import looking
 from dither.cli.screen import console, show_choices, show_quote
 from dither.curator import OWNER
 

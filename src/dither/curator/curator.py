@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from dither.curator.answers.cache import fixed
+from dither.curator.answers.post_processing import shape
 from dither.curator.answers.release import Released, public_groups
-from dither.curator.answers.shape import shape
 from dither.curator.approval.approvals import Approvals
 from dither.curator.approval.preview import Outlook, outlook_of
 from dither.curator.asker import OWNER
@@ -39,7 +39,8 @@ from dither.curator.results import (
 from dither.curator.statistical_query import Statistic, statistical_query
 from dither.curator.terms import CONFIDENCE, Terms
 from dither.curator.vault import Vault
-from dither.engines import DuckDBEngine, Engine, share_of_memory
+from dither.engines import Engine, share_of_memory
+from dither.engines.opening import OpenedEngine, open_engine
 from dither.errors import Failed
 from dither.ledger import Ledger, Reservation, Verified
 from dither.numeric import Number, as_fraction
@@ -335,7 +336,7 @@ class Curator:
             # what was opened here is closed if the rest can't be opened
             limit = memory_limit or (share_of_memory(sharing) if sharing > 1 else None)
             held = engine or undo.enter_context(
-                DuckDBEngine.open(
+                open_engine(
                     rules.source.location,
                     rules.schema,
                     memory_limit=limit,
@@ -644,7 +645,7 @@ class Curator:
     def reports(self) -> tuple[TableReport, ...]:
         """What was found when the tables were looked at: counts of the data itself, for the owner alone."""
         engine = self._vault.engine
-        return engine.reports if isinstance(engine, DuckDBEngine) else ()
+        return engine.reports if isinstance(engine, OpenedEngine) else ()
 
     @property
     def broken(self) -> bool:

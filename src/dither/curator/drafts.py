@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dither.curator.past import records
-from dither.engines import DuckDBEngine
 from dither.engines.files.strict_csv import head_of
+from dither.engines.opening import OpenedEngine, open_engine
 from dither.errors import InvalidParameter
 from dither.policy.advice.advice import advise
 from dither.policy.advice.data import about_data
@@ -50,7 +50,7 @@ def draft_for(source: Path | Mapping[str, Path], *, base: Path, header: bool | N
         raise InvalidParameter(f"{doubt}: say --no-header if there are no names, or --header if these are the names")
     csv = _csv(source)
     intake = replace(NAMES, header=header is not False)
-    with DuckDBEngine.open(source, Schema({}), intake=intake) as engine:
+    with open_engine(source, Schema({}), intake=intake) as engine:
         description = engine.describe()
     if isinstance(source, Mapping):
         return draft(
@@ -101,20 +101,20 @@ def check_data(path: Path) -> tuple[list[PolicyFinding], tuple[TableReport, ...]
     """
     policy = Policy.load(path)
     try:
-        with DuckDBEngine.open(policy.source.location, policy.schema, intake=policy.source.intake()) as engine:
+        with open_engine(policy.source.location, policy.schema, intake=policy.source.intake()) as engine:
             reports = engine.reports
     except NotAccepted as problem:
         reports = problem.reports
     return about_data(policy, reports), reports
 
 
-def names_of(policy: Policy) -> DuckDBEngine:
+def names_of(policy: Policy) -> OpenedEngine:
     """The policy's data for those who only look: its names are there, and no question can be asked."""
     return _names(policy.source, policy.schema)
 
 
-def _names(source: PolicySource, schema: Schema) -> DuckDBEngine:
-    return DuckDBEngine.open(source.location, schema, intake=source.intake(names_only=True))
+def _names(source: PolicySource, schema: Schema) -> OpenedEngine:
+    return open_engine(source.location, schema, intake=source.intake(names_only=True))
 
 
 def _relative(path: Path, base: Path) -> str:

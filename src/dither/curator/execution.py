@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from dither.curator.answers.release import release
 from dither.curator.charging import LOG, cause_of
 from dither.curator.computation import Computation, encode
 from dither.curator.price.pricing import KEPT, LONGEST_KEPT, Place, Prepared, Pricing
+from dither.curator.salt import new_salt
 from dither.engines import Engine, EngineBroken
 from dither.errors import Refused, SourceError
 from dither.policy.policy import Policy
@@ -163,14 +163,14 @@ class Execution:
 
     def compute(self, computation: Computation) -> bytes:
         """Hand the rows over that a computation was charged for; what it released, as bytes to record."""
-        columns, salt = tuple(computation.columns), secrets.token_bytes(16)
+        columns, salt = tuple(computation.columns), new_salt()
         with self._used() as engine:
             rows = engine.rows(computation.table, columns, rows=computation.rows, salt=salt)
         self.expect_same_data()
         return encode(computation.release(rows), self.data)
 
     def _stored(self, prepared: Prepared) -> Stored:
-        salt = secrets.token_bytes(16)
+        salt = new_salt()
         if prepared.search_budget is None:
             return Stored(bounds={}, released=self._released(prepared, prepared.priced, salt), data=self.data)
         with self._used() as engine:

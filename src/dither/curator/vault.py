@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dither.curator.answer_time import UnderWay
 from dither.curator.answers.cache import delivered
-from dither.curator.charging import Accounts, Charging, Exchange
+from dither.curator.charging import Accounts, Charging
+from dither.curator.exchange import Exchange
 from dither.curator.execution import Execution
 from dither.curator.past.log import PastQuestions
 from dither.curator.price.pricing import Pricing

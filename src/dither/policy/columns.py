@@ -11,7 +11,7 @@ from typing import Any
 from dither.policy.catalogue import kind_of
 from dither.policy.file_schema import ColumnSettings, TableSettings, names_of, own_line, shaped
 from dither.policy.findings import Notes, did_you_mean, shown
-from dither.policy.places import Place
+from dither.policy.line_numbers import Place
 from dither.policy.toml_text import Verbatim, toml_line, toml_number, toml_value
 from dither.query.kinds import Auto, Interval, Kind, Value
 from dither.query.schema import ColumnFacts

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from dither.policy.catalogue import kind_of
 from dither.policy.findings import Notes, did_you_mean, shown
-from dither.policy.places import Place
+from dither.policy.line_numbers import Place
 from dither.policy.toml_text import Inexact, Verbatim, toml_line, toml_path
 from dither.privacy import Adjacency
 from dither.query.kinds import Auto, Kind

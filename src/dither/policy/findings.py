@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from dither.policy.places import Place, SettingPlaces
+from dither.policy.line_numbers import Place, SettingPlaces
 from dither.policy.toml_text import toml_path, toml_value
 
 LONGEST_SHOWN = 60

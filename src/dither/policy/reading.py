@@ -12,7 +12,7 @@ from typing import Any
 from dither.policy.budget import Analyst, Budget, read_analysts, read_budget
 from dither.policy.file_schema import HEADERS, SECTIONS, names_of
 from dither.policy.findings import Level, Notes, PolicyFinding, did_you_mean
-from dither.policy.places import SettingPlaces
+from dither.policy.line_numbers import SettingPlaces
 from dither.policy.source import PolicySource, read_source, read_twice
 from dither.policy.tables import TableReading, read_tables
 from dither.policy.toml_text import exact_number

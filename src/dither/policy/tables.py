@@ -10,7 +10,7 @@ from dither.policy.columns import read_columns
 from dither.policy.draft.units import person_column
 from dither.policy.file_schema import TableSettings, shaped
 from dither.policy.findings import Notes, did_you_mean, shown
-from dither.policy.places import Place
+from dither.policy.line_numbers import Place
 from dither.policy.toml_text import toml_key, toml_line, toml_path
 from dither.query.kinds import Kind
 from dither.query.schema import ColumnFacts, TableFacts

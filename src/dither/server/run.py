@@ -23,8 +23,8 @@ from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile, access_path as access_path
 from dither.server.limits import ServerLimits
 from dither.server.service import Service
+from dither.server.traffic.connection_slots import ConnectionPlaces, Visitor
 from dither.server.traffic.listening import Listener, bound
-from dither.server.traffic.places import ConnectionPlaces, Visitor
 from dither.server.workers.pool import Crew
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from dither.server.auth.identity import Identity, Scope
 from dither.server.limits import ServerLimits
 from dither.server.observe.metrics import Metrics
 from dither.server.problems import ServerRefusal, busy, forbidden, problem_of, too_many
-from dither.server.traffic.places import ConnectionPlaces
+from dither.server.question import AskedQuestion
+from dither.server.traffic.connection_slots import ConnectionPlaces
+from dither.server.traffic.fair_scheduler import Turns, Worked
 from dither.server.traffic.rate_limit import CHARACTERS_EACH, Rate
-from dither.server.traffic.turns import Turns, Worked
-from dither.server.wanted import AskedQuestion
 from dither.server.workers.pool import Crew
 
 T = TypeVar("T")

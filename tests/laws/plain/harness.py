@@ -16,8 +16,8 @@ from random import Random
 
 import numpy as np
 
+from dither.curator.answers.post_processing import shape
 from dither.curator.answers.release import release
-from dither.curator.answers.shape import shape
 from dither.curator.price.pricing import bounded, searched
 from dither.engines import DuckDBEngine
 from dither.errors import Refused

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dither.curator.asker import OWNER
-from dither.curator.charging import Accounts, Exchange
+from dither.curator.charging import Accounts
+from dither.curator.exchange import Exchange
 from dither.curator.price.quote import Quote
 from dither.curator.results import BudgetLine, Request, RequestKind
 from dither.curator.terms import Terms

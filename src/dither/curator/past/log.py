@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dither.curator.asker import Asker
-from dither.curator.charging import Exchange
+from dither.curator.exchange import Exchange
 from dither.curator.results import AnswerPage, Past
 from dither.curator.terms import Settled
 from dither.errors import InvalidParameter, Refused

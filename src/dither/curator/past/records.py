@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from dither.curator.charging import Exchange
+from dither.curator.exchange import Exchange
 from dither.curator.results import Record
 from dither.errors import LedgerError, LedgerOutdated, LedgerRolledBack
 from dither.ledger import Amount, Currency, Entry, Ledger, MemoryLedger, SqliteLedger, Verified
@@ -12,7 +12,7 @@ from dither.ledger.amount import DELTA_UNITS, MAIN_UNITS, in_words, units_from_j
 from dither.ledger.sqlite import latest_of_format1, upgraded_copy, verify_format1
 from dither.policy.policy import Policy
 from dither.privacy import Json
-from dither.privacy.renyi import zcdp_epsilon
+from dither.privacy.zcdp import zcdp_epsilon
 
 
 def open_ledger(

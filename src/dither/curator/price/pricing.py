@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from dither.curator.answers.cache import Memory
 from dither.curator.asker import Asker
-from dither.curator.charging import Exchange
 from dither.curator.computation import Computation
+from dither.curator.exchange import Exchange
 from dither.curator.terms import Settled, Terms
 from dither.errors import Refused
 from dither.ledger import Currency, EntryKind, Ledger

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TypeAlias
 
-from dither.curator.answers.shape import choice_note
+from dither.curator.answers.post_processing import choice_note
 from dither.curator.asker import Asker
-from dither.curator.charging import Accounts, Exchange
+from dither.curator.charging import Accounts
+from dither.curator.exchange import Exchange
 from dither.curator.price.pricing import Prepared, aggregates_of
 from dither.curator.price.quote import Quote, QuotedColumn
 from dither.errors import Refused
@@ -17,7 +18,7 @@ from dither.ledger import Amount, Currency, Ledger, Limit
 from dither.ledger.amount import MAIN_UNITS
 from dither.policy.policy import Policy
 from dither.privacy import PrivacyLoss, ZcdpLoss
-from dither.query.aggregates.predicted import Unknown
+from dither.query.aggregates.base import Unknown
 from dither.query.kinds import Column, columns
 from dither.query.plan.plan import Aggregation, BoundQuestion, Function
 from dither.query.price.noise import GAUSSIAN_95, LAPLACE_95, Priced

@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from dither.engines.duckdb.group_choice import rank
 from dither.engines.relations import Dialect, Template, common_kind, literal_argument
 from dither.errors import InvalidParameter
 from dither.query.kinds import LONGEST_TEXT, Call, Kind
@@ -64,11 +65,6 @@ def parsed(sql: str, kind: Kind) -> str:
         Kind.TIMESTAMP: TIMESTAMP_TEXT,
     }
     return f"TRY_CAST(regexp_extract({sql}, '^ *({patterns[kind]}) *$', 1) AS {TYPES[kind]})"
-
-
-def rank(salt: int, columns: Sequence[str]) -> str:
-    """A salted hash: the columns' hash and the salt through another round, so that the salt moves every bit."""
-    return f"hash(xor(hash({', '.join(columns)}), CAST({salt % 2**64} AS UBIGINT)))"
 
 
 def grid(sql: str, kind: Kind, gridded: Gridded) -> str:

@@ -9,18 +9,17 @@ is for the owner alone.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import duckdb
 
-from dither.engines.duckdb.connections import CHANGEABLE, Database, open_database
+from dither.engines.duckdb.connections import CHANGEABLE, Opened, State, fingerprint, open_database, state_of
 from dither.engines.duckdb.functions import DUCKDB, FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, ZERO
 from dither.engines.duckdb.intake import CHANGED, TableReader, is_csv, key_of_table, key_of_version, look_at, reader_of
 from dither.engines.duckdb.spellings import id_of, read_text
@@ -30,28 +29,6 @@ from dither.errors import SourceError
 from dither.query.intake import Intake, TableReport, expect_acceptable
 from dither.query.kinds import Kind
 from dither.query.schema import Schema, TableFacts
-
-State: TypeAlias = tuple[tuple[str, int, int, int, int] | None, ...]
-"""Name, device, number on it, size and time of change of each file; None where there is none."""
-
-
-def state_of(files: Iterable[Path]) -> State:
-    """What can be told about files without reading them."""
-    found: list[tuple[str, int, int, int, int] | None] = []
-    for file in files:
-        try:
-            facts = file.stat()
-        except OSError:
-            found.append(None)
-        else:
-            found.append((file.name, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns))
-    return tuple(found)
-
-
-def fingerprint(state: State) -> str:
-    """The same for equal names, sizes and times, so that it stays when files are copied to another disk with those."""
-    parts = [f"{facts[0]}\0{facts[3]}\0{facts[4]}" for facts in state if facts is not None]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def expect_separate(files: Mapping[str, Sequence[Path]], schema: Schema) -> None:
@@ -164,37 +141,6 @@ def _id_of_double(sql: str) -> str:
     return f"CASE WHEN NOT isnan({sql}) THEN CAST({sql} + {ZERO} AS VARCHAR) END"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """A locked database with what the catalogue says, and the files that it is made of.
-
-    ``readers`` say what is read for each table that comes from files. ``reading`` is what a version says besides the
-    files: the same bytes are other data where texts are trimmed. ``reports`` are for the owner alone.
-    """
-
-    database: Database
-    connection: duckdb.DuckDBPyConnection
-    catalogue: Mapping[str, Mapping[str, str]]
-    sources: Mapping[str, TableSource]
-    files: tuple[Path, ...]
-    state: State
-    reading: str
-    readers: Mapping[str, TableReader]
-    copied: State
-    reports: tuple[TableReport, ...]
-    names_only: bool
-
-    @property
-    def copies(self) -> tuple[Path, ...]:
-        """The typed copies that are read in place of files."""
-        return tuple(reader.held.path for reader in self.readers.values() if reader.held is not None)
-
-    def release(self) -> None:
-        """Let go of it all."""
-        self.database.release(self.connection)
-        _let_go(self.readers)
-
-
 def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], intake: Intake) -> Opened:
     """Connect to the owner's data and check that it is what the schema says; raises SourceError."""
     readers: dict[str, TableReader] = {}
@@ -270,6 +216,7 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         _let_go(readers)
         raise
     database.rest(connection)
+    held = tuple(reader.held for reader in readers.values() if reader.held is not None)
     opened = Opened(
         database=database,
         connection=connection,
@@ -278,8 +225,8 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         files=files,
         state=state,
         reading=reading,
-        readers=readers,
-        copied=state_of(reader.held.path for reader in readers.values() if reader.held is not None),
+        held=held,
+        copied=state_of(copy.path for copy in held),
         reports=tuple(reports.values()),
         names_only=intake.names_only,
     )

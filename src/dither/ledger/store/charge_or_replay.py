@@ -1,4 +1,6 @@
-"""What happens inside one transaction: the rules of payment, on the tables of the schema.
+"""The rules of payment: a question is charged once for each account; asked again, it gets its stored answer for free.
+
+Every method runs inside one transaction, on the tables of the schema.
 
 Rows are looked at only after the seal of the last entry has vouched for them, and every entry seals what it changed.
 """
@@ -12,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dither.errors import InvalidParameter, LedgerCorrupt, LedgerError, LedgerMismatch, OutOfBudget
+from dither.errors import InvalidParameter, LedgerCorrupt, LedgerError, LedgerMismatch
 from dither.ledger.amount import (
     NO_UNITS,
     NOTHING,
@@ -38,6 +40,7 @@ from dither.ledger.entry import (
     now,
     read_entry,
 )
+from dither.ledger.store.budget_check import expect_fits
 from dither.ledger.store.rows import (
     ACCOUNT_COLUMNS,
     QUESTION_COLUMNS,
@@ -360,7 +363,7 @@ class Books:
 
     def _first(self, request: ChargeRequest) -> Reservation:
         path, seq = request.account.lineage, self.next_seq
-        rows = self._expect_fits(path, path, request.amount, request.counts)
+        rows = self._fitting(path, path, request.amount, request.counts)
         question = QuestionRow(
             key=request.key,
             amount=request.amount,
@@ -407,7 +410,7 @@ class Books:
         unpaid = tuple(account for account in path if account not in paid)
         if not unpaid:
             return NOTHING
-        rows = self._expect_fits(path, unpaid, question.amount, question.counts)
+        rows = self._fitting(path, unpaid, question.amount, question.counts)
         loss = self.entry(question.reserved).body["loss"]
         self._write_question(question.charged(unpaid, self.next_seq))
         self.append(EntryKind.CHARGE, self._bill(request, rows, question, loss))
@@ -431,32 +434,12 @@ class Books:
         }
         return {**body, "counts": dict(question.counts)} if question.counts else body
 
-    def _expect_fits(
+    def _fitting(
         self, path: Sequence[Account], payers: Sequence[Account], amount: Amount, counts: Mapping[str, int]
     ) -> tuple[AccountRow, ...]:
-        """The rows of those who pay: all or nothing.
-
-        What others have spent isn't told, so a sum is given for the asking account only: the one that leaves most.
-        """
-        sums, dataset, asking = self.opening.sums, path[0], path[-1]
-        rows = {payer: self._account(payer) for payer in (dataset, *payers)}
-        if rows[dataset].limit is None:
-            raise LedgerError(f"the dataset {dataset} has no limit yet: state one before anything is spent")
-        for payer in reversed(payers):
-            limit, spent = rows[payer].limit, rows[payer].spent
-            if limit is None or not rows[payer].charged(amount, counts, rows[dataset]).exceeds():
-                continue
-            if payer == asking and limit.allows(spent + amount):
-                beyond = ", ".join(limit.exceeded(rows[payer].counted(counts)))
-                raise OutOfBudget(f"the budget of {payer} has too little left of: {beyond}; nothing was spent")
-            if payer == asking:
-                place = limit.widest(spent, amount)
-                raise OutOfBudget(
-                    f"the budget of {payer} doesn't allow this: it costs {amount.of_sum_in_words(place, sums)} and "
-                    f"{limit.after(spent).of_sum_in_words(place, sums)} is left; nothing was spent"
-                )
-            raise OutOfBudget(f"the budget of {payer} doesn't allow this; nothing was spent")
-        return tuple(rows[payer] for payer in payers)
+        """The rows of those who pay, as the log vouches for them; OutOfBudget if one of them can't."""
+        rows = {payer: self._account(payer) for payer in (path[0], *payers)}
+        return expect_fits(rows, path, payers, amount, counts, self.opening.sums)
 
     def _reservation(
         self, request: ChargeRequest, *, charged: Amount, claim: int, answer: bytes | None = None

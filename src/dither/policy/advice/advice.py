@@ -11,7 +11,7 @@ from dither.policy.columns import ColumnLine
 from dither.policy.draft.draft import column_settings, completed, is_csv
 from dither.policy.draft.units import is_id, person_column
 from dither.policy.findings import Notes, PolicyFinding, did_you_mean, shown
-from dither.policy.places import Place
+from dither.policy.line_numbers import Place
 from dither.policy.policy import Policy
 from dither.policy.reading import PolicyReading
 from dither.policy.tables import TableReading

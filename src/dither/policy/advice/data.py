@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dither.policy.findings import Level, Notes, PolicyFinding
-from dither.policy.places import Place
+from dither.policy.line_numbers import Place
 from dither.policy.policy import Policy
 from dither.policy.toml_text import toml_line
 from dither.query.intake import SETTINGS, Left, TableReport, coarse

@@ -14,8 +14,7 @@ import numpy as np
 
 from dither.query.aggregates.base import Noisy, Recipe, is_aggregate
 from dither.query.aggregates.spread import Floats, quantile_of_sum, reach_in_squares
-from dither.query.expressions.ranges import constant, number
-from dither.query.kinds import Call, Column, Expression, Literal
+from dither.query.kinds import Call, Column, Expression, Literal, constant, number
 
 Ends: TypeAlias = tuple[Floats, Floats]
 

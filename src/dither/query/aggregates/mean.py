@@ -23,13 +23,13 @@ from dither.query.aggregates.base import (
     Estimate,
     Mechanisms,
     Noisy,
+    PerRow,
     Recipe,
     Written,
     bounded_numbers,
     the_one,
     total_of,
 )
-from dither.query.aggregates.predicted import PerRow
 from dither.query.aggregates.spread import Floats, Noise, half_width, quantile_of_difference, reach_in_squares, widest
 from dither.query.kinds import Expression, Interval
 from dither.query.measure.clamped_grids import bounds_of, centred_grid

@@ -32,12 +32,14 @@ from dither.query.aggregates.base import (
     Estimate,
     Mechanisms,
     Noisy,
+    PerRow,
+    Prediction,
     Recipe,
+    Unknown,
     Written,
     bounded_numbers,
 )
 from dither.query.aggregates.mean import Centred, OverCount, centred, times
-from dither.query.aggregates.predicted import PerRow, Prediction, Unknown
 from dither.query.aggregates.spread import (
     Floats,
     Noise,

@@ -22,13 +22,13 @@ from dither.query.aggregates.base import (
     Constant,
     Definition,
     Ints,
+    Ranks,
     Recipe,
     Written,
     bounded,
     ones_and_zeros,
     the_one,
 )
-from dither.query.aggregates.predicted import Ranks
 from dither.query.measure.clamped_grids import bin_grid, bounds_of
 from dither.query.plan.plan import Aggregate, Function, Gridded
 from dither.query.refusals import refused

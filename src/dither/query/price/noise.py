@@ -20,9 +20,8 @@ from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dither.numeric import Number, as_fraction, fraction_down, largest_true
 from dither.privacy import Adjacency, PrivacyLoss, PureLoss, ZcdpLoss, compose
 from dither.privacy.renyi import pure_zcdp
-from dither.query.aggregates.base import AggregateChoice, Chooser, Mechanisms
+from dither.query.aggregates.base import AggregateChoice, Chooser, Mechanisms, Prediction
 from dither.query.aggregates.catalogue import Lowered, lower
-from dither.query.aggregates.predicted import Prediction
 from dither.query.aggregates.spread import Noise
 from dither.query.measure.measures import (
     MARGIN,

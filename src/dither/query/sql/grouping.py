@@ -47,19 +47,10 @@ from dither.query.sql.aggregates import (
     one_by_one,
 )
 from dither.query.sql.constants import exact_number
+from dither.query.sql.names import NamedSource, Rows, Visible, find_column, folded, same_name
 from dither.query.sql.parse import PrivacyClause
 from dither.query.sql.per_unit import inner_aggregate
-from dither.query.sql.scalars import (
-    NamedSource,
-    Rows,
-    Scalars,
-    Visible,
-    call_name,
-    find_column,
-    folded,
-    same_name,
-    typed,
-)
+from dither.query.sql.scalars import Scalars, call_name, typed
 
 MOST_GROUPS = 1_000_000
 MOST_KEYS = 50

@@ -35,24 +35,11 @@ from dither.query.schema import Schema, TableFacts
 from dither.query.sql.aggregates import aggregate_call, has_aggregate, has_window
 from dither.query.sql.grouping import NamedColumn, PostProcessing, ReleasedColumns, grouped, label_of
 from dither.query.sql.joins import check_units, joined, kept_if_in
-from dither.query.sql.narrowing import narrowed
+from dither.query.sql.names import NamedSource, Rows, Visible, find_column, find_table, folded, relabelled, same_name
+from dither.query.sql.narrowed_keys import narrowed
 from dither.query.sql.parse import expect_known, parse
 from dither.query.sql.per_unit import Windows
-from dither.query.sql.scalars import (
-    NamedSource,
-    Rows,
-    Scalars,
-    Visible,
-    balanced,
-    column_facts,
-    find_column,
-    find_table,
-    flattened,
-    folded,
-    relabelled,
-    same_name,
-    typed,
-)
+from dither.query.sql.scalars import Scalars, balanced, column_facts, flattened, typed
 
 MOST_SCANS = 64
 _SELECT = (

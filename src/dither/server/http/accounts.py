@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from dither.curator.charging import Exchange
+from dither.curator.exchange import Exchange
 from dither.server.auth.identity import Scope
-from dither.server.http.door import Who, problems, replies, service_of
+from dither.server.http.dispatch import Who, problems, replies, service_of
 from dither.server.http.formats import json_response
 from dither.server.wire.facts import budget_form, guarantee_form, schema_form, verified_form
 from dither.server.wire.forms import (

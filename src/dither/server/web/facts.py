@@ -16,7 +16,7 @@ from dither.query.kinds import Auto, Interval, Kind, Value
 from dither.query.schema import ColumnFacts, TableFacts
 from dither.query.sql.scalars import column_facts
 from dither.server.auth.identity import Scope
-from dither.server.web.visits import Visit
+from dither.server.web.web_session import Visit
 from dither.server.wire.facts import since_1970
 
 MOST_KEYS = 30

@@ -23,7 +23,7 @@ from typing import Any
 from dither.curator import Answer
 from dither.errors import DitherError, LedgerUncertain
 from dither.policy import Policy
-from dither.server.wanted import AskedQuestion
+from dither.server.question import AskedQuestion
 from dither.server.workers.frames import LENGTH, Heartbeat, Log, Start, framed
 
 LOG = logging.getLogger("dither.server")

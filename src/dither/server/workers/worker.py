@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dither.curator import Answer, Curator
 from dither.errors import DitherError, SourceError
-from dither.server.wanted import AskedQuestion
+from dither.server.question import AskedQuestion
 from dither.server.workers.frames import LENGTH, Heartbeat, Log, Start, framed
 
 

@@ -15,7 +15,7 @@ from dither.numeric import as_fraction, positive
 from dither.server.pgwire.protocol.errors import failure
 from dither.server.pgwire.protocol.types import float_text
 from dither.server.pgwire.sql.commands import Setting
-from dither.server.wanted import AskedQuestion
+from dither.server.question import AskedQuestion
 
 NAMES = ("epsilon", "error", "weights", "confidence")
 DEFAULT_CONFIDENCE = Fraction(19, 20)

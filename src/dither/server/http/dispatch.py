@@ -16,7 +16,7 @@ from dither.server.http.formats import Answers
 from dither.server.http.guard import PROBLEM
 from dither.server.problems import UNKNOWN_TOKEN, ServerRefusal
 from dither.server.service import Service
-from dither.server.traffic.places import SIGNED_IN
+from dither.server.traffic.connection_slots import SIGNED_IN
 from dither.server.wire.forms import ProblemForm
 
 LONGEST_TOKEN = 512

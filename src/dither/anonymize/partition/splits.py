@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dither.anonymize.releases.axes import Axis, AxisShape, narrow_for
+from dither.anonymize.releases.quasi_identifier_axis import Axis, AxisShape, narrow_for
 from dither.progress import Watch
 
 Rows: TypeAlias = npt.NDArray[Any]

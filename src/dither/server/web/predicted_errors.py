@@ -29,7 +29,7 @@ def shown_error(column: QuotedColumn) -> ShownError:
     """An error as the page shows it, with an example where it is a formula.
 
     Example:
-        >>> from dither.query.aggregates.predicted import PerRow
+        >>> from dither.query.aggregates.base import PerRow
         >>> mean = QuotedColumn(name="m", error="…", half_width=None, mechanism="", predicted=PerRow(over_rows=5155004))
         >>> shown_error(mean).half, shown_error(mean).rows
         ('5,156', '1,000')

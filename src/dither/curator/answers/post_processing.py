@@ -30,9 +30,8 @@ import pyarrow as pa
 from dither.curator.answers.computed_intervals import computed_ends, exact_columns
 from dither.curator.answers.release import Released
 from dither.curator.results import Bars
-from dither.engines.duckdb.released import compute
-from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Ints, Noisy, Recipe, is_aggregate
-from dither.query.aggregates.predicted import Prediction
+from dither.engines.duckdb.noisy_rows import compute
+from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Ints, Noisy, Prediction, Recipe, is_aggregate
 from dither.query.arrow import TYPES
 from dither.query.expressions.propagation import Numbers, Possible, everything, propagated
 from dither.query.kinds import Call, Column, Expression, Kind, Literal, columns, walk

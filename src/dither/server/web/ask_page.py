@@ -13,12 +13,12 @@ from dither.privacy import Guarantee
 from dither.server.auth.identity import Scope
 from dither.server.problems import ServerProblem, ServerRefusal, problem_of
 from dither.server.service import AskedQuestion
+from dither.server.web.answer_view import shown_answer
 from dither.server.web.facts import shown_table
+from dither.server.web.guarantee_in_words import meaning_of
 from dither.server.web.links import ask_link
-from dither.server.web.meaning import meaning_of
-from dither.server.web.quoted import rounded_up, shown_error
-from dither.server.web.showing import shown_answer
-from dither.server.web.visits import Visit
+from dither.server.web.predicted_errors import rounded_up, shown_error
+from dither.server.web.web_session import Visit
 
 DEFAULT_AMOUNT = "0.1"
 NOT_AGREED = ServerProblem(

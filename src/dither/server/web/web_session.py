@@ -22,11 +22,11 @@ from dither.drawings.texts import cell, number
 from dither.errors import InvalidParameter
 from dither.numeric.rounding import percent
 from dither.server.auth.identity import Identity, Scope, WebSession
-from dither.server.http.door import access_of, known, service_of
+from dither.server.http.dispatch import access_of, known, service_of
 from dither.server.problems import ServerProblem, problem_of
 from dither.server.service import Service
 from dither.server.web.links import ask_link, needs_more
-from dither.server.web.quoted import shown_error
+from dither.server.web.predicted_errors import shown_error
 
 T = TypeVar("T")
 # Under the prefix __Host- browsers take the cookie from this very host alone, and only over TLS (RFC 6265bis).

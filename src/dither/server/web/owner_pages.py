@@ -12,7 +12,7 @@ from dither.curator import OWNER, Curator, Outlook, Record, Request, RequestKind
 from dither.errors import DitherError, InvalidParameter, LedgerError
 from dither.server.auth.identity import Scope
 from dither.server.problems import ServerProblem, problem_of
-from dither.server.web.visits import Visit, short_name
+from dither.server.web.web_session import Visit, short_name
 
 PAGE = 50
 CHARGES = ("reserve", "charge")

@@ -14,11 +14,11 @@ from itertools import islice
 
 from dither.query.expressions.calendar_keys import where
 from dither.query.expressions.functions import Typed
-from dither.query.expressions.ranges import constant, number, steps_between, whole_numbers
-from dither.query.kinds import Call, Column, Dated, Expression, Facts, Interval, Kind, Later, Value
+from dither.query.expressions.ranges import steps_between, whole_numbers
+from dither.query.kinds import Call, Column, Dated, Expression, Facts, Interval, Kind, Later, Value, constant, number
 from dither.query.plan.plan import PlanField
 from dither.query.sql.grouping import derived_again
-from dither.query.sql.scalars import Rows
+from dither.query.sql.names import Rows
 
 # Conditions behind these are left to WHERE: what they would narrow has groups without rows.
 MOST_CONDITIONS = 100
