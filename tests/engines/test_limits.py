@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dither.engines import DuckDBEngine, ReferenceEngine
-from dither.engines.duckdb import connections, engine as duckdb_engine
+from dither.engines.duckdb import connections, group_choice
 from dither.engines.duckdb.functions import DUCKDB
 from dither.engines.reference.functions import evaluate
 from dither.query.kinds import LONGEST_TEXT, NOTHING, Call, Column, Kind, Literal
@@ -152,11 +152,11 @@ def test_both_forms_keep_the_same_values_and_rows(tables, monkeypatch):
         plain = measure(scan(ORDERS), rows=rows, bins=(Bins(grid=GRID),))
         texts, results = [], []
         for few, most in ((16, 64), (0, 1)):
-            monkeypatch.setattr(duckdb_engine, "_FEW", few)
-            monkeypatch.setattr(duckdb_engine, "_MOST_SMALLEST", most)
-            texts.append(duckdb_engine.values("SELECT 1", ["r.u"], rows, 7))
+            monkeypatch.setattr(group_choice, "_FEW", few)
+            monkeypatch.setattr(group_choice, "_MOST_SMALLEST", most)
+            texts.append(group_choice.values("SELECT 1", ["r.u"], rows, 7))
             kept = tables[300]._opened.connection.execute(
-                duckdb_engine.values("SELECT who AS u, amount AS v FROM orders", ["r.u"], rows, 7) + " ORDER BY u"
+                group_choice.values("SELECT who AS u, amount AS v FROM orders", ["r.u"], rows, 7) + " ORDER BY u"
             )
             listed = [(unit, sorted(values)) for unit, values in kept.fetchall()]
             found = tables[300].run(question, salt=SALT)
