@@ -1,4 +1,4 @@
-"""Rényi, zCDP, KL and Gaussian views, and the conversions between them.
+"""Rényi divergences: views of pure losses (also zCDP, KL and Gaussian), and ε(δ) of a divergence; ρ is in ``zcdp``.
 
 Binary randomised response with the same ε dominates every ε-private mechanism (Kairouz, Oh & Viswanath 2015), and
 all these divergences are monotone under domination; so the views of a pure loss are those of randomised response.
