@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -136,8 +137,9 @@ class Exchange:
         orders is read by levels, for a δ of its own: the cap, whose δ that isn't, can't lower it. The sum of ε can,
         for it needs no δ.
         """
-        main = Fraction(spent.main, MAIN_UNITS)
+        main = None if spent.main is None else Fraction(spent.main, MAIN_UNITS)
         if self.currency is Currency.PURE:
+            assert main is not None
             return fraction_up(main)
         half = (delta or self.delta_budget) * HALF
         pure, divergences = None, []
@@ -148,7 +150,7 @@ class Exchange:
             else:
                 pure = total
         if not self.has_orders:
-            levels = _by_levels(main, half)
+            levels = math.inf if main is None else _by_levels(main, half)
             return levels if pure is None else min(levels, fraction_up(pure))
         return epsilon_so_far(pure=pure, divergences=divergences, cap=cap)
 

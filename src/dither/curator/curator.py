@@ -166,7 +166,7 @@ class AnalystView:
             cost=Cost(
                 epsilon=prepared.epsilon,
                 delta=prepared.delta,
-                charged=reservation.charged.main > 0 or reservation.charged.delta > 0,
+                charged=reservation.charged.main != 0 or reservation.charged.delta > 0,
                 left=vault.accounts.left(self.who),
             ),
             notes=(*([OLDER] if older else []), *nothing, *found, *vault.quoting.notes(prepared.question)),

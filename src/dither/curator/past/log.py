@@ -32,7 +32,7 @@ CACHE_KIB = 2048
 TABLES = """
 CREATE TABLE charge(
     seq INTEGER PRIMARY KEY, number TEXT NOT NULL UNIQUE, at TEXT NOT NULL, account TEXT NOT NULL, key TEXT NOT NULL,
-    sql TEXT, epsilon TEXT NOT NULL, asked TEXT NOT NULL, main INTEGER NOT NULL, delta INTEGER NOT NULL
+    sql TEXT, epsilon TEXT NOT NULL, asked TEXT NOT NULL, main INTEGER, delta INTEGER NOT NULL
 );
 CREATE INDEX charge_of_account ON charge(account, seq);
 CREATE TABLE payment(
