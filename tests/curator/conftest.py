@@ -175,6 +175,12 @@ def policy_of(shop):
 
 
 @pytest.fixture(scope="session")
+def policy_texts():
+    """The text of the shop's policy: ``policy_texts(budget="1")``."""
+    return policy_text
+
+
+@pytest.fixture(scope="session")
 def ledger_of():
     """A ledger in memory for a policy."""
     return memory_ledger

@@ -2,6 +2,7 @@ from .approval.preview import Outlook as Outlook
 from .computation import Computation as Computation
 from .curator import AnalystView as AnalystView, Curator as Curator, OwnerView as OwnerView
 from .owner import OWNER as OWNER
+from .price.computation_quote import Booking as Booking, ComputationQuote as ComputationQuote
 from .price.quote import Quote as Quote, QuotedColumn as QuotedColumn
 from .results import (
     Account as Account,

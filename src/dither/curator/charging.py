@@ -282,6 +282,10 @@ class Accounts:
         self._said[who.name] = (version, caps, text)
         return text
 
+    def left_after(self, amount: Amount, who: Asker) -> str:
+        """What would be left to an analyst once this was paid too, in words; to the owner, of the dataset's budget."""
+        return str(self.line(who.told, self._spent(who.told).spent + amount))
+
     def fits(self, amount: Amount, key: str, who: Asker) -> bool:
         """Whether a question fits in the account that this analyst may know; for the owner, in the dataset's too."""
         payers = (self.dataset, who.account) if who.owner else (who.account,)

@@ -14,12 +14,13 @@ from dither.curator.answers.shape import shape
 from dither.curator.approval.approvals import Approvals
 from dither.curator.approval.preview import Outlook, outlook_of
 from dither.curator.charging import ChargeClaim
-from dither.curator.computation import Computation, data_of, expect_runnable, given
+from dither.curator.computation import Computation, data_of, given
 from dither.curator.execution import Stored
 from dither.curator.memory import fixed
 from dither.curator.past.log import ANOTHER, outdated, terms_of, unanswered, unknown_receipt
 from dither.curator.past.records import of_ledger, open_ledger
 from dither.curator.past.spending import history
+from dither.curator.price.computation_quote import ComputationQuote
 from dither.curator.price.pricing import KEY_VERSION, Prepared, rounded_inwards
 from dither.curator.price.quote import Quote, explained
 from dither.curator.results import (
@@ -80,18 +81,18 @@ class AnalystView:
             self.remember(sql, terms, answer)
             return answer
 
-    def run(self, computation: Computation) -> Any:
+    def price_run(self, computation: Computation, *, delta: Number | None = None) -> ComputationQuote:
+        """What a computation would cost, how it can be booked, and what each booking closes; free."""
+        return self._vault.bookings.quote(computation, delta, self.who)
+
+    def run(self, computation: Computation, *, delta: Number | None = None) -> Any:
         """What a computation released: the same steps."""
         vault = self._vault
         with vault.running.paced():
-            loss = computation.loss()
-            expect_runnable(computation, loss, vault.policy.schema)
-            key = vault.pricing.key_of_computation(computation, loss)
-            vault.quoting.check_computation(loss, key, self.who)
-            note = vault.charging.note(self.who.name, computation=computation.key())
-            reservation = self._settled(
-                ChargeClaim(vault.charging, key=key, who=self.who, loss=loss, note=note), computation
-            )
+            booked = vault.bookings.chosen(computation, delta, self.who)
+            note = vault.charging.note(self.who.name, computation=computation.key(), **booked.note)
+            claim = ChargeClaim(vault.charging, key=booked.key, who=self.who, loss=booked.loss, note=note)
+            reservation = self._settled(claim, computation)
             assert reservation.answer is not None
             return given(reservation.answer, older=vault.execution.older(data_of(reservation.answer)))
 
@@ -557,7 +558,22 @@ class Curator:
 
     # ------------------------------------------------------------------ computations
 
-    def run(self, computation: Computation, *, analyst: str = OWNER) -> Any:
+    def price_run(
+        self, computation: Computation, *, analyst: str = OWNER, delta: Number | None = None
+    ) -> ComputationQuote:
+        """What a computation would cost, every way to book it and what each closes; runs nothing, and is free.
+
+        Args:
+            computation: What would be run, with the loss that it states.
+            analyst: Who would pay; the owner by default.
+            delta: As for ``run``.
+
+        Raises:
+            Refused: for public reasons, as ``run`` does before it charges.
+        """
+        return self.analyst(analyst).price_run(computation, delta=delta)
+
+    def run(self, computation: Computation, *, analyst: str = OWNER, delta: Number | None = None) -> Any:
         """Charge the loss of a computation, then hand it the table; returns what it released, from the record.
 
         For anything that states its loss before it sees data: an estimator, a synthesiser, a mechanism of your own. See
@@ -566,11 +582,17 @@ class Curator:
         Raises Refused if its loss is stated for another adjacency or is more than a question may cost, OutOfBudget if
         it doesn't fit in the budget any more, and Failed, with the receipt, if it fails after the charge.
 
+        Its loss is booked on its own sums, where its ε or its ρ is no more than the policy lets one question cost;
+        else, if there is a δ, from its exact curve at the policy's δ of a question. ``delta`` says otherwise, and
+        another booking is another computation. ``price_run`` says beforehand what each closes.
+
         Args:
             computation: What is to be run, with the loss that it states.
             analyst: Who pays; the owner by default.
+            delta: 0 to book it on its own sums; a δ, at most the policy's of a question, to book it from its curve as
+                (ε, δ), giving that δ away.
         """
-        return self.analyst(analyst).run(computation)
+        return self.analyst(analyst).run(computation, delta=delta)
 
     def statistical_query(
         self,

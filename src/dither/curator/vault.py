@@ -7,6 +7,7 @@ from dither.curator.charging import Accounts, Charging, Exchange
 from dither.curator.execution import Execution
 from dither.curator.memory import delivered
 from dither.curator.past.log import PastQuestions
+from dither.curator.price.bookings import Bookings
 from dither.curator.price.pricing import Pricing
 from dither.curator.price.quoting import Quoting
 from dither.curator.requests import Requests, requests_beside
@@ -37,6 +38,7 @@ class Vault:
         self.charging = Charging(ledger, self.accounts, policy.units(), self.running, protected=self.protected)
         self.pricing = Pricing(policy, exchange, ledger, version=version)
         self.quoting = Quoting(policy, exchange, ledger, self.accounts, self.requests.approved)
+        self.bookings = Bookings(policy, exchange, ledger, self.accounts, self.pricing)
         self.execution = Execution(policy, engine, self.pricing, self.running, opened=opened)
         self.past = PastQuestions(ledger, exchange)
         self.memory = delivered()

@@ -295,10 +295,14 @@ class Pricing:
                 ) from None
         return aggregation, priced
 
-    def key_of_computation(self, computation: Computation, loss: PrivacyLoss) -> str:
-        """The permanent name of a computation on this data under this policy."""
+    def key_of_computation(self, computation: Computation, loss: PrivacyLoss, *, delta: Fraction = Fraction(0)) -> str:
+        """The permanent name of a computation on this data under this policy, booked from its curve where δ isn't 0.
+
+        Whoever asks for the same is charged the same, so another booking is another computation.
+        """
         what = [computation.key(), computation.table, list(computation.columns), computation.rows, loss.to_json()]
-        return self._named(["computation", 1, what], self.version)
+        at = [{"delta": str(delta)}] if delta else []
+        return self._named(["computation", 1, [*what, *at]], self.version)
 
     def _delta(self, question: BoundQuestion) -> Fraction:
         delta = self.policy.budget.delta_per_query

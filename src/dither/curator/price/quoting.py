@@ -11,12 +11,10 @@ from dither.curator.answers.shape import choice_note
 from dither.curator.charging import Accounts, Exchange
 from dither.curator.price.pricing import Prepared, aggregates_of
 from dither.curator.price.quote import Quote, QuotedColumn
-from dither.curator.who import Asker
 from dither.errors import Refused
-from dither.ledger import Amount, Currency, Ledger, Limit
-from dither.ledger.amount import MAIN_UNITS
+from dither.ledger import Amount, Ledger
 from dither.policy.policy import Policy
-from dither.privacy import PrivacyLoss, ZcdpLoss
+from dither.privacy import ZcdpLoss
 from dither.query.aggregates.predicted import Unknown
 from dither.query.kinds import Column, columns
 from dither.query.plan.plan import Aggregation, BoundQuestion, Function
@@ -60,40 +58,6 @@ class Quoting:
         ):
             return False
         return not self._approved(key, account.path[-1])
-
-    def check_computation(self, loss: PrivacyLoss, key: str, who: Asker) -> None:
-        """Refused if the loss is more than one question of this analyst may cost, or needs the owner's approval."""
-        amount = Amount.of(loss, self._exchange.currency, self._exchange.sums[:2])
-        limit = self._of_one(who.most_epsilon, amount)
-        if not limit.allows(amount):
-            raise Refused(
-                f"this would cost {amount.in_words(self._exchange.currency)} and a question may cost at most "
-                f"{limit.after(Amount()).in_words(self._exchange.currency)}",
-                code="epsilon_too_large",
-                hint="Give the computation more noise, or have the owner raise max_epsilon_per_query.",
-            )
-        if self.policy.budget.noise == "laplace" and amount.others == (None,):
-            raise Refused(
-                "the policy allows Laplace noise only, and this computation loses no ε of its own",
-                code="noise_not_allowed",
-                hint="Give the computation a loss with an ε, or have the owner allow Gaussian noise.",
-            )
-        above = who.approval_above
-        if above is None or self._of_one(above, amount).allows(amount):
-            return
-        if not self._ledger.paid(key, who.account):
-            raise _needs_approval(
-                amount.in_words(self._exchange.currency),
-                above,
-                "Give the computation more noise, or have the owner run it.",
-            )
-
-    def _of_one(self, epsilon: Fraction, amount: Amount) -> Limit:
-        """The most that one question of ε may cost: the ρ that it buys, or that ε itself."""
-        allowed = self._exchange.for_question(epsilon, self.policy.budget.delta_per_query, discover=amount.delta > 0)
-        if self._exchange.currency is Currency.ZCDP:
-            return Limit.zcdp(allowed.main, allowed.delta, (int(epsilon * MAIN_UNITS),))
-        return Limit.pure(allowed.main)
 
     def quote(self, prepared: Prepared) -> Quote:
         """A price in words, with what is left now; reads the ledger, and no data."""
