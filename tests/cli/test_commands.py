@@ -84,6 +84,17 @@ def test_error_instead_of_epsilon(shop, run):
     assert weighed.status == 0
 
 
+def test_the_law_of_the_noise_can_be_chosen(shop, run):
+    priced = run("price", "SELECT COUNT(*) AS n FROM orders", "-e", "0.5", "--noise", "laplace")
+    assert priced.status == 0
+    assert "Laplace noise, as the question asks: it leaves the sum of ε open" in " ".join(priced.out.split())
+    asked = run("ask", "SELECT COUNT(*) AS n FROM orders", "-e", "0.5", "--noise", "gaussian")
+    assert asked.status == 0
+    wrong = run("price", "SELECT COUNT(*) AS n FROM orders", "-e", "0.5", "--noise", "pink")
+    assert wrong.status != 0
+    assert "laplace" in wrong.out + wrong.err
+
+
 def test_the_same_answer_in_every_format(shop, run):
     table = run("ask", ASKED, "-e", "0.5").out
     rows = list(csv.DictReader(io.StringIO(run("ask", ASKED, "-e", "0.5", "--format", "csv").out)))

@@ -328,7 +328,7 @@ class Limit:
         return Amount(main, max(self.delta - spent.delta, 0), tuple(others))
 
     def used(self, spent: Amount) -> Fraction:
-        """The share that is used up: of the sum that leaves most, or of δ where that leaves less.
+        """The share that is used up: of the sum that leaves most, or of δ where that leaves less; 2 if none is open.
 
         Example:
             >>> Limit.zcdp(1, others=(10**12,)).used(Amount(9 * 10**11, 0, (10**11,)))
@@ -336,7 +336,8 @@ class Limit:
         """
         shares = [Fraction(used, most) for used, most in self._sums(spent) if most]
         given = Fraction(spent.delta, self.delta) if self.delta else Fraction(spent.delta > 0)
-        return max(given, min(shares, default=Fraction(spent.main != 0)))
+        closed = Fraction(2 if spent.main is None else spent.main > 0)
+        return max(given, min(shares, default=closed))
 
     def room(self, spent: Amount, price: Amount) -> int:
         """How many more questions of this price fit, asked one after the other; 0 for what costs nothing.
