@@ -11,19 +11,21 @@ import subprocess
 import sys
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
 from dither import DiscreteGaussian, DiscreteLaplace, Gaussian, Sensitivity, poisson
-from dither.curator import Booking, ComputationQuote
+from dither.curator import Booking, ComputationQuote, Curator
 from dither.curator.price.pricing import Pricing
 from dither.errors import IncompatibleLosses, InvalidParameter, OutOfBudget, Refused
 from dither.ledger import Account, Amount, Currency
 from dither.ledger.amount import ZCDP_SUMS
 from dither.privacy import ApproximateLoss, PrivacyLoss, PureLoss, ZcdpLoss
 from dither.privacy.renyi import epsilon_of_order, pure_renyi, zcdp_epsilon
+from support.sizes import at_night
 
 ONE = Sensitivity.l2(1)
 RATE, SIGMA, STEPS = Fraction(1, 100), 1, 1000
@@ -123,7 +125,7 @@ class Booked:
         return cls(epsilon, Amount.of(booked, Currency.ZCDP, ZCDP_SUMS))
 
 
-@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=at_night), 3])
 def test_sums_of_bookings_are_never_below_the_truth_of_the_composition(times):
     """Whichever sum is read, at any δ: what it says of all of them holds for the composed law."""
     total = times * Booked.of(TRAINING, DELTA).amount
@@ -134,6 +136,17 @@ def test_sums_of_bookings_are_never_below_the_truth_of_the_composition(times):
         assert true_delta(zcdp_epsilon(rho, share), times * STEPS) <= given + share
         for one, divergence in zip(ZCDP_SUMS[2:], orders, strict=True):
             assert true_delta(epsilon_of_order(divergence, one.order, share), times * STEPS) <= given + share
+
+
+def test_what_is_promised_so_far_holds_for_the_composed_law(opened):
+    """Two runs on their curves, or on their orders: the (ε, δ) that is told is no less than the truth."""
+    for delta in (DELTA, 0):
+        made = opened(**POLICY)
+        for place in range(2):
+            made.curator.run(Stated(name=f"run {place}"), delta=delta)
+        promised = made.curator.guarantee()
+        assert true_delta(float(promised.epsilon), 2 * STEPS) <= promised.delta
+        assert true_delta(float(promised.epsilon) / 2, 2 * STEPS) > promised.delta
 
 
 def test_its_own_orders_are_never_below_the_truth_either():
@@ -302,6 +315,26 @@ def test_what_has_neither_epsilon_nor_rho_is_booked_by_its_orders(opened):
     made.curator.verify()
 
 
+def test_sums_that_are_closed_stay_so_in_a_file(tmp_path, shop, policy_texts):
+    (tmp_path / "shop.duckdb").write_bytes((shop / "shop.duckdb").read_bytes())
+    policy = policy_texts(**POLICY).replace('name = "shop"', 'name = "shop"\nledger_head = "shop.head"')
+    (tmp_path / "dither.toml").write_text(policy, encoding="utf-8")
+    for name, charge in [("first", True), ("first", False), ("second", True)]:
+        with Curator.open(tmp_path / "dither.toml") as curator:
+            before = curator.budget("ana")[0].epsilon_spent
+            curator.run(Stated(ByOrders(), name), analyst="ana", delta=0)
+            assert (curator.budget("ana")[0].epsilon_spent > before) == charge
+            curator.sql("SELECT COUNT(*) AS n FROM orders", epsilon="1/10", analyst="ana")
+            balance = curator.ledger.balance(Account(("shop", "ana")))
+            assert balance.spent.main is balance.remaining.main is balance.spent.others[0] is None
+            assert curator.verify().balances == curator.ledger.balances()
+            assert len(curator.answers("ana").items) == 1
+            assert len(curator.records()) > 3
+    # twice the search and one question, order by order
+    booked = 2 * Amount.of(ByOrders(), Currency.ZCDP, ZCDP_SUMS)
+    assert all(a is None or a > b for a, b in zip(balance.spent.others[1:], booked.others[1:], strict=True))
+
+
 @dataclasses.dataclass(frozen=True)
 class ByOrders(PrivacyLoss, kind="test_by_orders"):
     """Rényi divergences up to order 48, and nothing else."""
@@ -328,7 +361,7 @@ def test_entries_are_read_back_in_another_process(tmp_path, shop, policy_texts):
     (tmp_path / "dither.toml").write_text(policy, encoding="utf-8")
     program = f"""
 import json, sys
-sys.path.insert(0, {str(__file__.rsplit("/", 1)[0])!r})
+sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}
 from dither import Curator
 from test_bookings import Stated, DELTA
 with Curator.open({str(tmp_path / "dither.toml")!r}) as curator:

@@ -282,9 +282,13 @@ class Accounts:
         self._said[who.name] = (version, caps, text)
         return text
 
-    def left_after(self, amount: Amount, who: Asker) -> str:
-        """What would be left to an analyst once this was paid too, in words; to the owner, of the dataset's budget."""
-        return str(self.line(who.told, self._spent(who.told).spent + amount))
+    def left_after(self, amount: Amount, who: Asker) -> tuple[str, Amount]:
+        """What would be left once this was paid too, of what the analyst may know: in words, and of each sum.
+
+        Without a cap a sum is as it would be spent: None if it were closed.
+        """
+        spent, limit = self._spent(who.told).spent + amount, self.limits().get(who.told)
+        return str(self.line(who.told, spent)), spent if limit is None else limit.after(spent)
 
     def fits(self, amount: Amount, key: str, who: Asker) -> bool:
         """Whether a question fits in the account that this analyst may know; for the owner, in the dataset's too."""

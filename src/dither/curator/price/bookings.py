@@ -233,19 +233,14 @@ class Bookings:
 
     def _booking(self, booked: Booked, delta: Fraction, who: Asker) -> Booking:
         """One booking with what it closes and leaves, of the account that the analyst may know."""
-        amount, sums = self._ledger.price(booked.loss), self._exchange.sums
-        parts = {one.symbol: units for one, units in zip(sums, (amount.main, *amount.others), strict=True)}
-        limit = self._accounts.limits().get(who.told)
-        most: dict[str, int | None] = {}
-        if limit is not None:
-            most = {one.symbol: units for one, units in zip(sums, (limit.main, *limit.others), strict=False)}
-        # in a small budget some orders have room for nothing from the beginning
-        usable = [symbol for symbol in parts if most.get(symbol) != 0]
-        closes = tuple(symbol for symbol in usable if parts[symbol] is None)
-        fills = tuple(symbol for symbol in usable if _above(parts[symbol], most.get(symbol)))
+        amount, limit = self._ledger.price(booked.loss), self._accounts.limits().get(who.told)
+        parts = self._by_sum(amount)
+        most = dict.fromkeys(parts) if limit is None else self._by_sum(limit)
         free = self._ledger.paid(booked.key, who.account)
-        nothing = Amount() if free else amount
+        left, after = self._accounts.left_after(Amount() if free else amount, who)
         room = self._accounts.room(amount, who)
+        # in a small budget some orders have room for nothing from the beginning
+        closes = tuple(one for one, units in parts.items() if units is None and most[one] != 0)
         return Booking(
             delta=float(delta),
             epsilon=_plain(parts.get("ε")),
@@ -253,15 +248,21 @@ class Bookings:
             given=float(Fraction(amount.delta, DELTA_UNITS)),
             charge=self._charge(amount, closes),
             closes=closes,
-            fills=fills,
-            open=tuple(symbol for symbol in usable if symbol not in (*closes, *fills)),
+            fills=tuple(one for one, units in parts.items() if most[one] and _above(units, most[one])),
+            open=tuple(one for one, units in self._by_sum(after).items() if units or (limit is None and units == 0)),
             fits=free or self._accounts.fits(amount, booked.key, who),
             free=free,
             more=None if room is None else room[0],
             share=None if room is None else 0.0 if free else room[1],
-            left=self._accounts.left_after(nothing, who),
+            left=left,
             key=booked.key,
         )
+
+    def _by_sum(self, units: Amount | Limit) -> dict[str, int | None]:
+        """Units by what is added up; what a limit doesn't name has room for nothing."""
+        named = (units.main, *units.others)
+        missing = (0,) * (len(self._exchange.sums) - len(named))
+        return {one.symbol: part for one, part in zip(self._exchange.sums, (*named, *missing), strict=True)}
 
     def _charge(self, amount: Amount, closes: tuple[str, ...]) -> str:
         """What is added, in words: ε first, which is what it is known by."""

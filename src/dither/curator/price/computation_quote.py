@@ -17,10 +17,11 @@ class Booking:
 
     ``epsilon`` and ``rho`` are what is added to these sums, None where there is nothing to add, which closes the sum
     for good; ``given`` is the δ that is given away. ``closes`` are the sums that it closes for good, ``fills`` those of
-    which it takes more than there ever was, so that nothing fits by them unless the cap is raised, and ``open`` the
-    others: ε, ρ, and D(4) … for Rényi divergences. ``fits``, ``more``, ``share`` and ``left`` speak of the account that
-    the analyst may know, as in a quote of a question: whether it fits in there, how many fit (this one included), which
-    share of the budget one takes, and what is left after it. ``free`` says that it was paid for in this way before.
+    which it takes more than there ever was, so that nothing fits by them unless the cap is raised, and ``open`` those
+    in which something is left after it: ε, ρ, and D(4) … for Rényi divergences. ``fits``, ``more``, ``share``, ``open``
+    and ``left`` speak of the account that the analyst may know, as in a quote of a question: whether it fits in there,
+    how many fit (this one included), which share of the budget one takes, and what is left after it. ``free`` says
+    that it was paid for in this way before.
     """
 
     delta: float
