@@ -289,6 +289,17 @@ def test_how_many_more_is_what_fits(opened):
         made.curator.run(Stated(name="one more"))
 
 
+def test_a_delta_that_is_used_up_is_told_with_what_to_do(opened):
+    made = opened(**POLICY)
+    small = 3 * poisson(Gaussian(8).loss(ONE), RATE)
+    assert made.curator.price_run(Stated(small), delta=DELTA).booking.more == 5
+    for place in range(5):
+        made.curator.run(Stated(small, f"{place}"), delta=DELTA)
+    with pytest.raises(OutOfBudget, match="a smaller delta, or with delta=0"):
+        made.curator.run(Stated(small), delta=DELTA)
+    made.curator.run(Stated(small), delta=0)
+
+
 def test_what_has_neither_epsilon_nor_rho_is_booked_by_its_orders(opened):
     """A loss with Rényi divergences alone, such as that of a private search: ε and ρ are closed for good."""
     made = opened(**{**POLICY, "most": "8"})

@@ -357,6 +357,8 @@ class Accounts:
         known = self.dataset if who.owner else who.account
         if self._allows(known, replace(amount, delta=0)) and not self._allows(known, amount):
             why = "the δ that is left for discovering keys is too little: group by keys that the policy declares"
+            if epsilon is None:  # a computation, which has no price in ε
+                why = "the δ that is left to give away is too little: book it at a smaller delta, or with delta=0"
         elif who.owner or not self._allows(known, amount):
             why = f"it doesn't fit in the budget: {self.left(who)}"
         else:
