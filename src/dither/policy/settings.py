@@ -30,6 +30,8 @@ LARGEST_CONTRIBUTION = 2**30
 DAY = 86400
 # what may stand between the fields of a CSV file
 DELIMITERS = (",", ";", "\t", "|")
+# bounds in an example line; numbers have [0, 100]
+PLACEHOLDERS = {Kind.DATE: "[2024-01-01, 2026-12-31]", Kind.TIMESTAMP: "[2024-01-01T00:00:00, 2026-12-31T23:59:59]"}
 
 
 def _unfit() -> PydanticCustomError:
@@ -242,7 +244,7 @@ class ColumnSettings(Section):
 
     kind: Annotated[Kind, PlainValidator(_kind)] | None = setting(KINDS, '"double"', alias="type")
     between: Annotated[Auto | tuple[Any, Any], PlainValidator(_between)] | None = setting(
-        'two finite numbers or dates, or "auto"', "[0, 100]"
+        'two finite numbers, or dates without quotes, or "auto"', "[0, 100]"
     )
     step: Step | None = setting("a number above 0", "0.01")
     keys: Annotated[tuple[Any, ...], PlainValidator(_keys)] | None = setting(
@@ -315,7 +317,7 @@ def shaped(
             if detail["type"] == "extra_forbidden":
                 _unknown(section, name, raw[name], path, notes, rewrite)
             else:
-                _wrong(section, name, raw[name], path, notes, rewrite)
+                _wrong(section, name, raw, path, notes, rewrite)
     rest = {name: value for name, value in raw.items() if name not in broken}
     return section.model_validate(rest), frozenset(broken)
 
@@ -338,7 +340,10 @@ def _unknown(section: type[Section], name: str, value: object, path: Place, note
     notes.error((*path, name), f"unknown setting; expected one of {', '.join(known)}. Remove it.")
 
 
-def _wrong(section: type[Section], name: str, value: object, path: Place, notes: Notes, rewrite: Rewrite) -> None:
+def _wrong(
+    section: type[Section], name: str, raw: Mapping[str, object], path: Place, notes: Notes, rewrite: Rewrite
+) -> None:
+    value = raw[name]
     field = next(field for key, field in section.model_fields.items() if (field.alias or key) == name)
     example: object = Verbatim((field.examples or [""])[0])
     meant = name
@@ -346,7 +351,23 @@ def _wrong(section: type[Section], name: str, value: object, path: Place, notes:
         meant = "public" if name == "private" else "private"
     elif name in ("name", "version") and isinstance(value, int | Fraction | dt.date) and not isinstance(value, bool):
         example = shown(value)
-    elif name == "type" and isinstance(value, str) and (kind := kind_of(value)) is not None:
-        example = kind.value
+    elif name == "type" and isinstance(value, str) and (meaning := kind_of(value)) is not None:
+        example = meaning.value
+    elif name == "between":
+        kind = kind_of(str(raw.get("type"))) or Kind.DOUBLE
+        example = _quoted_dates(value, kind) or Verbatim(PLACEHOLDERS.get(kind, "[0, 100]"))
     write = rewrite(name, meant, example)
     notes.error((*path, name), f"expected {field.description}, found {shown(value)}.", write=write)
+
+
+def _quoted_dates(value: object, kind: Kind) -> list[dt.date] | None:
+    """The bounds of a column of dates or timestamps that were written as texts."""
+    read = {Kind.DATE: dt.date.fromisoformat, Kind.TIMESTAMP: dt.datetime.fromisoformat}.get(kind)
+    if read is None or not isinstance(value, list) or not all(isinstance(end, str) for end in value):
+        return None
+    try:
+        low, high = sorted(read(end) for end in value)
+    except (ValueError, TypeError):
+        # no dates, not two, or one of them with a zone
+        return None
+    return [low, high] if low < high and getattr(low, "tzinfo", None) is None else None
