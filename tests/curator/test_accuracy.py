@@ -20,6 +20,8 @@ from support.sizes import NIGHTLY
 
 ALPHA = 1e-9
 HALF, MOST = Fraction(1, 2), Fraction(19, 20)
+# draws of noise that is too quiet
+QUIET = 80_000
 # by day half of them: each currency with each unit level, each of both with each adjacency
 WORLDS = [
     pytest.param(delta, unit, adjacency, id=f"{'pure' if delta == '0' else 'zcdp'}-{unit}-{adjacency}")
@@ -73,6 +75,11 @@ def tail(noise, most):
     return float(2 * weights[values > most].sum() / (2 * weights[1:].sum() + weights[0]))
 
 
+def quieter(noise):
+    """The mutant."""
+    return type(noise)(noise.scale * Fraction(9, 10))
+
+
 def exceeding(errors, half, chance):
     beyond = int((np.abs(errors) > half * (1 + 1e-12)).sum())
     return stats.binomtest(beyond, errors.size, chance).pvalue
@@ -98,7 +105,7 @@ def test_counts_and_sums_err_exactly_as_predicted(opened, data, delta, unit, adj
         noise, step = quote.priced.noise[recipe.cell], float(recipe.step)
         exact = np.tile(np.array(truth[name], dtype=float), repeats)
         errors = found[place].value.to_numpy() - exact
-        mutant = type(noise)(noise.scale * Fraction(9, 10)).release(np.zeros(80_000, dtype=np.int64)) * step
+        mutant = quieter(noise).release(np.zeros(QUIET, dtype=np.int64)) * step
         honest, quiet = [], []
         for confidence in (HALF, MOST):
             half = quote.priced.errors(confidence)[place].half_width
@@ -108,6 +115,28 @@ def test_counts_and_sums_err_exactly_as_predicted(opened, data, delta, unit, adj
         assert quote.error[name] == half
         assert min(honest) > ALPHA, name
         assert min(quiet) < ALPHA, name
+
+
+@pytest.mark.parametrize(("delta", "unit", "adjacency"), WORLDS)
+def test_quieter_noise_is_hardly_ever_missed(opened, delta, unit, adjacency):
+    """By its law: how many of the mutant's errors are beyond is binomial."""
+    made = world(opened, delta, unit, adjacency)
+    sql = COUNTS[0].format(COUNTS[1] if unit == "customer" else COUNTS[2])
+    priced = made.curator.price(sql, epsilon=2).priced
+    for name, place in places(made, sql).items():
+        recipe = priced.lowered.recipes[place]
+        noise, missed = priced.noise[recipe.cell], []
+        for confidence in (HALF, MOST):
+            most = round(priced.errors(confidence)[place].half_width / float(recipe.step))
+            chance = tail(noise, most)
+            # the most errors beyond that are so few that they are noticed
+            few, enough = 0, int(QUIET * chance)
+            while enough - few > 1:
+                middle = (few + enough) // 2
+                noticed = stats.binomtest(middle, QUIET, chance).pvalue < ALPHA
+                few, enough = (middle, enough) if noticed else (few, middle)
+            missed.append(stats.binom.sf(few, QUIET, tail(quieter(noise), most)))
+        assert min(missed) < 1e-9, name
 
 
 MEANS = (

@@ -136,10 +136,17 @@ def test_simultaneous_intervals_cover_all_values_together():
     trials = 250
     aggregates = surveys(HadamardSketch.for_epsilon, trials, 3000, epsilon=3, hashes=64, buckets=64)
     found = np.array([aggregate.estimate(0.8).intervals for aggregate in aggregates])
-    outside = ((found[:, :, 0] > SHARES) | (found[:, :, 1] < SHARES)).any(axis=1)
-    assert stats.binomtest(int(outside.sum()), trials, 0.2, alternative="greater").pvalue > ALPHA
+
+    def p_value(low, high):
+        outside = ((low > SHARES) | (high < SHARES)).any(axis=1)
+        return stats.binomtest(int(outside.sum()), trials, 0.2, alternative="greater").pvalue
+
+    low, high = found[:, :, 0], found[:, :, 1]
+    assert p_value(low, high) > ALPHA
+    # Catches intervals of a quarter of their width: bounds that hold together are wider than need be.
+    assert p_value((5 * low + 3 * high) / 8, (3 * low + 5 * high) / 8) < ALPHA
     # they aren't so wide that they say nothing
-    assert np.median(found[:, :, 1] - found[:, :, 0]) < 0.3
+    assert np.median(high - low) < 0.3
 
 
 @KINDS
@@ -156,6 +163,12 @@ def test_concentration_is_estimated_and_bounded(make):
         sum(even.largest < SHARES[0] for even in found),
     ):
         assert stats.binomtest(misses, trials, 0.05, alternative="greater").pvalue > ALPHA
+    # Catches the estimate, and what bounds the squares, taken for the bounds.
+    for misses in (
+        sum(even.squares < squares for even in found),
+        sum(even.most_squares < SHARES[0] for even in found),
+    ):
+        assert stats.binomtest(misses, trials, 0.05, alternative="greater").pvalue < ALPHA
     assert np.median([even.most_squares for even in found]) < 1.5 * squares
 
 
