@@ -7,6 +7,7 @@ together by hand, and aren't validated when they are sent. The tests do that, on
 from __future__ import annotations
 
 import math
+from enum import Enum
 from typing import Annotated, Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -30,7 +31,13 @@ def columns_form(schema: pa.Schema) -> list[Json]:
     return [{"name": field.name, "type": _KIND_OF.get(field.type, str(field.type))} for field in schema]
 
 
+def _word(value: object) -> object:
+    """That of an enumeration, which older versions of pydantic don't take for the text that it is."""
+    return value.value if isinstance(value, Enum) else value
+
+
 Finite: TypeAlias = Annotated[float | None, BeforeValidator(finite)]
+Word = BeforeValidator(_word)
 
 
 class Form(BaseModel):
@@ -289,12 +296,12 @@ class RequestForm(Form):
     number: str
     at: str
     analyst: str
-    kind: Literal["question", "budget"]
+    kind: Annotated[Literal["question", "budget"], Word]
     sql: str
     asked: dict[str, Any]
     epsilon: str
     why: str
-    state: Literal["waiting", "approved", "refused"]
+    state: Annotated[Literal["waiting", "approved", "refused"], Word]
     answer_why: str
 
 
