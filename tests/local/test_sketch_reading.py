@@ -151,7 +151,7 @@ def test_simultaneous_intervals_cover_all_values_together():
 
 @KINDS
 def test_concentration_is_estimated_and_bounded(make):
-    trials = 200
+    trials = 300
     aggregates = surveys(make, trials, 4000, epsilon=4, hashes=40, buckets=16)
     found = [concentration(aggregate, failure=0.05) for aggregate in aggregates]
     squares = float((SHARES**2).sum())

@@ -225,8 +225,8 @@ def test_error_on_real_releases():
         return proportion_at_most(missed, 2000, 0.1)
 
     assert p_value(mechanism) > ALPHA
-    # Catches noise of three times the scale: the bound is meant for any scores, and generous for these.
-    assert p_value(NoisyMax(scale=6)) < ALPHA
+    # Catches noise of four times the scale: the bound is meant for any scores, and generous for these.
+    assert p_value(NoisyMax(scale=8)) < ALPHA
     assert mechanism.error(candidates=5, optimal=5) == 0
 
 
