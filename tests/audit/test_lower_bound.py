@@ -269,7 +269,7 @@ def test_missing_and_infinite_outputs_are_outputs():
     ],
     ids=["keys", "length", "text", "order", "type", "set"],
 )
-def test_structured_outputs_give_away(leak, word):
+def test_structured_outputs_give_away(counted_time, leak, word):
     def half(x):
         return leak(x) if GENERATOR.random() < 0.5 else leak(0)
 
