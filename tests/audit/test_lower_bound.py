@@ -25,6 +25,9 @@ from dither.mechanisms import (
 from dither.privacy import Guarantee, Sensitivity, calibrate
 from support.sizes import short_or_full
 
+# what is found in its time is found by as many draws on every machine
+pytestmark = pytest.mark.usefixtures("counted_time")
+
 SURE = 1 - 1e-9
 # where more time would only say the same more often
 BRIEF = short_or_full("0.3s", "1s")
@@ -54,7 +57,6 @@ def grid_laplace(scale):
     ],
     ids=["laplace", "discrete", "floats", "response"],
 )
-@pytest.mark.usefixtures("counted_time")
 def test_the_bound_is_below_the_truth_and_near_it(mechanism, pair, truth):
     found = lower_bound(mechanism, *pair, confidence=SURE, budget="1.5s", stop_when_broken=False, claim=truth)
     assert found.verdict is Verdict.HELD
@@ -62,7 +64,6 @@ def test_the_bound_is_below_the_truth_and_near_it(mechanism, pair, truth):
     assert found.epsilon == pytest.approx(math.log(found.p[0] / found.q[1]), rel=1e-9)
 
 
-@pytest.mark.usefixtures("counted_time")
 def test_a_delta_is_taken_off():
     # reveals with probability 1/10, else randomised response with ε = 1
     keep = math.e / (1 + math.e)
@@ -269,7 +270,7 @@ def test_missing_and_infinite_outputs_are_outputs():
     ],
     ids=["keys", "length", "text", "order", "type", "set"],
 )
-def test_structured_outputs_give_away(counted_time, leak, word):
+def test_structured_outputs_give_away(leak, word):
     def half(x):
         return leak(x) if GENERATOR.random() < 0.5 else leak(0)
 
