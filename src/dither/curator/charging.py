@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from dither.curator.answer_time import UnderWay
 from dither.curator.results import BudgetLine
@@ -475,8 +475,9 @@ class Charging:
 class ChargeClaim:
     """One charge, from before it is on disk until its answer or its failure is recorded.
 
-    Whatever is raised from ``reserve`` to ``record`` goes to ``problem``, and ``settled`` is called behind the except
-    block: neither what it raises, nor what logging prints when a log can't be written, has it as its context.
+    Whatever is raised in its ``with`` block, from ``charge`` to ``record``, is kept, since it may depend on the data.
+    ``settled``, behind the block, says what may be seen of it: neither what that raises, nor what logging prints when a
+    log can't be written, has it as its context.
     """
 
     def __init__(
@@ -494,7 +495,14 @@ class ChargeClaim:
         self._reservation: Reservation | None = None
         self.problem: BaseException | None = None
 
-    def reserve(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> bool:
+        self.problem = problem
+        return True
+
+    def charge(self) -> None:
         """Charge, durably, or find what was charged before; OutOfBudget if it doesn't fit."""
         self._reservation = self._charging.reserve(
             key=self.key, account=self._who.account, loss=self._loss, note=self._note

@@ -68,7 +68,7 @@ class AnalystView:
         return self._vault.quoting.quote(self._prepare(sql, terms))
 
     def sql(self, sql: str, terms: Terms = AS_USUAL) -> Answer:
-        """The answer to a question: bind, price, approve, charge, run, record, deliver."""
+        """The answer to a question: bind and price, approve, charge, run, record, deliver."""
         with self._vault.running.paced():
             prepared = self._prepare(sql, terms)
             if prepared.question.explain:
@@ -76,7 +76,12 @@ class AnalystView:
             if prepared.question.listing:
                 return self._listed(prepared)
             self._approve(prepared)
-            answer = self._deliver(prepared, self._recorded(prepared))
+            with self._claim(prepared) as claim:
+                claim.charge()
+                if claim.stored is None:
+                    released = self._vault.execution.run(prepared)
+                    claim.record(released)
+            answer = self._deliver(prepared, claim.settled())
             self.remember(sql, terms, answer)
             return answer
 
@@ -116,8 +121,9 @@ class AnalystView:
         """Refuse what the owner has to approve first."""
         self._vault.quoting.expect_approved(prepared)
 
-    def _recorded(self, prepared: Prepared) -> Reservation:
-        """Charge, run and record a question; or find what was recorded."""
+    def _claim(self, prepared: Prepared) -> ChargeClaim:
+        """What charges for a question, once the data is there to answer it."""
+        self._vault.execution.expect_ready()
         note = self._vault.charging.note(
             self.who.name,
             sql=prepared.sql,
@@ -126,19 +132,16 @@ class AnalystView:
             key_version=KEY_VERSION,
         )
         charging, loss, cost = self._vault.charging, prepared.loss, prepared.epsilon
-        claim = ChargeClaim(charging, key=prepared.key, who=self.who, loss=loss, note=note, epsilon=cost)
-        return self._settled(claim, prepared)
+        return ChargeClaim(charging, key=prepared.key, who=self.who, loss=loss, note=note, epsilon=cost)
 
     def _settled(self, claim: ChargeClaim, work: Prepared | Computation) -> Reservation:
-        """Charge, durably; run what wasn't run before; record. From the charge on only the claim knows what failed."""
+        """Charge, run and record, or find what was recorded: the same steps for whatever is worked on."""
         execution = self._vault.execution
         execution.expect_ready()
-        try:
-            claim.reserve()
+        with claim:
+            claim.charge()
             if claim.stored is None:
                 claim.record(execution.run(work) if isinstance(work, Prepared) else execution.compute(work))
-        except BaseException as problem:  # noqa: BLE001 - may depend on the data: settled() says what may be seen of it
-            claim.problem = problem
         return claim.settled()
 
     def _deliver(self, prepared: Prepared, reservation: Reservation) -> Answer:
@@ -229,7 +232,7 @@ class AnalystView:
         if settled.version != vault.pricing.version:
             raise outdated()
         # paid for by this account and not answered: redeemed, at no cost, as by asking the same again
-        return self._deliver(prepared, self._recorded(prepared))
+        return self._deliver(prepared, self._settled(self._claim(prepared), prepared))
 
     def history(self) -> tuple[Spending, ...]:
         """How spending grew: of every account for the owner, of their own for an analyst."""
