@@ -23,7 +23,7 @@ from dither.mechanisms import (
     RandomizedResponse,
 )
 from dither.privacy import Guarantee, Sensitivity, calibrate
-from support.sizes import short_or_full
+from support.sizes import at_night, short_or_full
 
 SURE = 1 - 1e-9
 # where more time would only say the same more often
@@ -373,6 +373,7 @@ def test_what_is_plainly_not_normal_is_refused(draw, reason):
         lower_bound(Batched(draw), 0.0, 1.0, assuming=Assumption.NORMAL, budget="1s")
 
 
+@at_night
 def test_normal_bounds_are_wrong_no_more_often_than_stated():
     runs, allowed = 150, stats.binom.isf(1e-9, 150, 0.1)
     noisy = Batched(lambda x, n: np.random.default_rng().normal(x, 1, n))

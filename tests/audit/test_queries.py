@@ -34,7 +34,7 @@ from dither.query.kinds import Kind
 from dither.query.measure.measures import BinCounts, Measured
 from dither.query.price.noise import QueryBudget, price
 from dither.query.sql import bind
-from support.sizes import short_or_full, some
+from support.sizes import at_night, short_or_full, some
 
 ALPHA = 1e-9
 SURE = 1 - 1e-6
@@ -180,7 +180,7 @@ def no_cap(patch):
     patch.setattr(bounding._Part, "capped", capped)
 
 
-@pytest.mark.parametrize(("mutant", "budget"), [(halved_reach, 4), (no_cap, 2)])
+@pytest.mark.parametrize(("mutant", "budget"), [pytest.param(halved_reach, 4, marks=at_night), (no_cap, 2)])
 @pytest.mark.usefixtures("counted_time")
 def test_a_broken_price_and_a_broken_engine_are_caught_twice(monkeypatch, mutant, budget):
     mutant(monkeypatch)

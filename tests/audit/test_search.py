@@ -19,7 +19,7 @@ from dither.audit import (
 from dither.errors import InvalidParameter, MissingLibrary
 from dither.mechanisms import Laplace
 from dither.privacy import Adjacency
-from support.sizes import short_or_full
+from support.sizes import at_night, short_or_full
 
 SURE = 1 - 1e-9
 # for what is right
@@ -48,6 +48,7 @@ def test_the_telling_pair_is_found():
     assert found.more_likely == "x_neighbour"
 
 
+@at_night
 @pytest.mark.usefixtures("counted_time")
 def test_right_mechanisms_hold_on_every_pair():
     pairs = query_patterns(3)
@@ -159,6 +160,7 @@ def noisy_sum(bound):
     return Batched(draw, copies=True)
 
 
+@at_night
 @pytest.mark.usefixtures("counted_time")
 def test_hypothesis_leads_to_the_row_that_breaks_the_claim():
     """Noise for ages up to 100 on ages up to 120 is short for few rows only."""

@@ -11,10 +11,12 @@ import select
 import duckdb
 import pytest
 
+from support.sizes import at_night
+
 ASKED = "SELECT city, COUNT(*) AS n, AVG(amount) AS avg_amount FROM orders GROUP BY city"
 
 
-@pytest.mark.parametrize("kind", ["duckdb", "parquet", "csv"])
+@pytest.mark.parametrize("kind", ["csv", *(pytest.param(kind, marks=at_night) for kind in ("duckdb", "parquet"))])
 def test_from_a_file_to_an_answer(empty, written, run, kind):
     written.data(empty, kind)
     file = "shop.duckdb" if kind == "duckdb" else f"orders.{kind}"

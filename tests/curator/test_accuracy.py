@@ -26,7 +26,8 @@ WORLDS = [
     for delta in ("0", "1e-6")
     for unit in ("customer", "row")
     for adjacency in ("add_remove", "replace")
-    if NIGHTLY or ((delta == "0") ^ (unit == "row") ^ (adjacency == "replace"))
+    # by day each of them once
+    if NIGHTLY or (delta == "0") == (unit == "customer") == (adjacency == "add_remove")
 ]
 COUNTS = (
     "SELECT city, COUNT(*) AS n, COUNT(pieces) AS p, SUM(amount) AS s{} FROM orders GROUP BY city",

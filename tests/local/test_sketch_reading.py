@@ -15,7 +15,6 @@ from dither.local.sketches import sketch as sketch_reading
 from dither.local.sketches.count_mean import CountMeanSketch
 from dither.local.sketches.hadamard import HadamardSketch
 from dither.local.sketches.sketch import Concentration, concentration, read, smallest_seen, strays
-from dither.numeric.binomial import clopper_pearson
 
 ALPHA = 1e-9
 MAKERS = [CountMeanSketch.for_epsilon, CountMeanSketch.optimized, HadamardSketch.for_epsilon]
@@ -181,13 +180,6 @@ def test_collision_masses_stray_no_further_than_stated():
     assert (draws < -below).mean() < 0.05
     # half of the allowance wouldn't do
     assert (draws > above / 2).mean() > 0.05
-
-
-def test_binomial_ends_are_those_of_clopper_and_pearson():
-    counts = np.array([0, 1, 7, 500, 999, 1000])
-    low, high = sketch_reading._binomial_ends(counts, 1000, 0.01)
-    for place, count in enumerate(counts):
-        assert (low[place], high[place]) == pytest.approx(clopper_pearson(int(count), 1000, 0.01), rel=1e-7)
 
 
 # ------------------------------------------------------------------ what is asked for

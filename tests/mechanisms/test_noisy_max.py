@@ -16,6 +16,7 @@ from dither.checks.statistics import chi_square_counts, proportion_at_most
 from dither.errors import InvalidData, InvalidParameter, InvalidSensitivity, NotPrivate
 from dither.mechanisms.noisy_max import CLAMP, NoisyMax, largest, noisy_words
 from dither.privacy import Adjacency, Guarantee, PureLoss, Sensitivity, calibrate
+from support.sizes import at_night
 
 ALPHA = 1e-9
 CANDIDATES = 3
@@ -160,6 +161,7 @@ def continuous_law(scores, scale: float) -> np.ndarray:
     return np.array(law)
 
 
+@at_night
 def test_releases_have_the_law():
     # Catches a scale a third too small, and one draw shared by all scores.
     scores = [0.0, 1.0, 1.7]

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from dataclasses import replace
 from fractions import Fraction as F
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from dither.query.measure.measures import BinCounts, Measured, WeightedTotals
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
 from dither.query.price.key_selection import _ladder
 from dither.query.price.noise import QueryBudget, price
+from support.sizes import some
 
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE
 SCAN = Scan(table="t", private=True, unit_column="u", columns=(), fields=())
@@ -98,8 +100,7 @@ def zcdp(rho, delta=0):
 # ---------------------------------------------------------------------------------------------- the law of the noise
 
 
-@pytest.mark.parametrize("kind", ["pure", "zcdp"])
-@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize(("adjacency", "kind"), some(list(product(Adjacency, ["pure", "zcdp"])), 3))
 def test_noise_has_the_size_that_the_budget_and_the_bounds_ask_for(statistics, kind, adjacency):
     # A million groups. Catches noise 3 % too small, and of course groups, rows or a neighbour forgotten.
     groups, rows, main = 3, 2, F(1, 2)

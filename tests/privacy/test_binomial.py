@@ -4,10 +4,11 @@ import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from scipy.special import betainc, betaincc, betaincinv
 
-from dither.numeric.binomial import at_least_down, at_most_up, clopper_pearson
+from dither.numeric.binomial import at_least_down, at_most_up, clopper_pearson, clopper_pearson_of_each
 
 
 def tail(n, p, least):
@@ -72,3 +73,11 @@ def test_an_interval_is_wider_than_the_inverse_and_hardly_so(draws, failure):
         most = 1.0 - betaincinv(draws - inside, inside + 1, failure / 2) if inside < draws else 1.0
         assert 0 <= least * (1 - 1e-6) <= low <= least
         assert most <= high <= min(1.0, most + 1e-6)
+
+
+def test_many_counts_have_the_intervals_of_each():
+    counts = np.array([7, 0, 1, 500, 999, 1000, 7, -3, 2000])
+    low, high = clopper_pearson_of_each(counts, 1000, 0.01)
+    for place, count in enumerate(np.clip(counts, 0, 1000)):
+        assert (low[place], high[place]) == clopper_pearson(int(count), 1000, 0.01)
+    assert all(end.shape == (0,) for end in clopper_pearson_of_each([], 10, 0.01))

@@ -9,6 +9,7 @@ import pytest
 from dither.curator import Answer, Bars, Cost
 from dither.server.web.showing import shown_answer
 from support import web_browser
+from support.sizes import at_night
 
 site, browser, visitor, expect = web_browser.site, web_browser.browser, web_browser.visitor, web_browser.expect
 CITIES, HTMX = web_browser.web_site.CITIES, web_browser.web_site.HTMX
@@ -117,6 +118,7 @@ def boxes(page, selector):
     return [box for box in found if box["width"] > 0]
 
 
+@at_night
 @web_browser.NEEDED
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_drawings_fit_a_phone(visitor, site, scheme):
@@ -147,6 +149,7 @@ def test_drawings_fit_a_phone(visitor, site, scheme):
     assert boxes(page, ".values .twice")
 
 
+@at_night
 @web_browser.NEEDED
 def test_a_phone_shows_where_the_burn_down_ends(visitor, site):
     site.curator.sql(CITIES, epsilon="0.13", analyst="ana")
@@ -164,6 +167,7 @@ def test_a_phone_shows_where_the_burn_down_ends(visitor, site):
         assert all(box["x"] + box["width"] <= region["x"] + region["width"] + 1 for box in texts)
 
 
+@at_night
 @web_browser.NEEDED
 def test_a_small_price_is_seen_in_the_meter(visitor, site):
     page = visitor("ana")

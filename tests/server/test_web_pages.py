@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dither.curator import Answer, Bars, Cost
+from dither.curator import AnalystView, Answer, Bars, Cost
 from dither.errors import Failed
 from dither.privacy import Adjacency, Guarantee
 from dither.server.auth.identity import Scope
@@ -172,13 +172,13 @@ def test_what_was_charged_is_never_called_free(asked, monkeypatch):
     def failed(*_, **__):
         raise Failed("abc123")
 
-    monkeypatch.setattr(asked.curator.__class__, "sql", failed)
+    monkeypatch.setattr(AnalystView, "sql", failed)
     for partly in (True, False):
         page = asked.post("/ask/run", partly=partly, sql=COUNT, amount="0.17")
         assert "Charged, but not answered" in page.text
         assert "abc123" in page.text
         assert "free of charge" not in page.text
-    monkeypatch.setattr(asked.curator.__class__, "sql", lambda *_, **__: (_ for _ in ()).throw(TimeoutError()))
+    monkeypatch.setattr(AnalystView, "sql", lambda *_, **__: (_ for _ in ()).throw(TimeoutError()))
     page = asked.post("/ask/run", partly=True, sql=COUNT, amount="0.17")
     assert "Not answered" in page.text
     assert "free of charge" not in page.text

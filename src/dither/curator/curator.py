@@ -36,13 +36,13 @@ from dither.curator.results import (
     Spending,
 )
 from dither.curator.statistical_query import Statistic, statistical_query
-from dither.curator.terms import CONFIDENCE, Terms
+from dither.curator.terms import Terms
 from dither.curator.vault import Vault
 from dither.curator.who import OWNER
 from dither.engines import DuckDBEngine, Engine, share_of_memory
 from dither.errors import Failed
 from dither.ledger import Ledger, Reservation, Verified
-from dither.numeric import Number, as_fraction
+from dither.numeric import DEFAULT_CONFIDENCE, Number, as_fraction
 from dither.policy.policy import Policy
 from dither.privacy import Guarantee
 from dither.query.intake import TableReport
@@ -371,7 +371,7 @@ class Curator:
         error: Number | Mapping[str, Number] | None = None,
         analyst: str = OWNER,
         weights: Mapping[str, Number] | None = None,
-        confidence: Number = CONFIDENCE,
+        confidence: Number = DEFAULT_CONFIDENCE,
         noise: str | None = None,
     ) -> Quote:
         """What a question would cost, the error of every column, and what would be left; reads no data and is free.
@@ -399,7 +399,7 @@ class Curator:
         error: Number | Mapping[str, Number] | None = None,
         analyst: str = OWNER,
         weights: Mapping[str, Number] | None = None,
-        confidence: Number = CONFIDENCE,
+        confidence: Number = DEFAULT_CONFIDENCE,
         noise: str | None = None,
     ) -> Answer:
         """Answer a question. Give ``epsilon``, or ``error`` for the smallest ε whose error is no larger.
@@ -503,7 +503,7 @@ class Curator:
         epsilon: Number | None = None,
         error: Number | Mapping[str, Number] | None = None,
         weights: Mapping[str, Number] | None = None,
-        confidence: Number = CONFIDENCE,
+        confidence: Number = DEFAULT_CONFIDENCE,
         noise: str | None = None,
     ) -> Request:
         """Ask the owner to approve a question that costs more than the analyst may ask without; free.
@@ -581,7 +581,7 @@ class Curator:
         predicate_sql: str,
         *,
         tolerance: Number,
-        confidence: Number = CONFIDENCE,
+        confidence: Number = DEFAULT_CONFIDENCE,
         count_epsilon: Number | None = None,
         analyst: str = OWNER,
     ) -> Statistic:

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dither.errors import InvalidParameter
-from dither.numeric import Number, as_fraction, positive
+from dither.numeric import DEFAULT_CONFIDENCE, Number, as_fraction, positive
 from dither.privacy import Json
 from dither.query.plan.plan import Law
-
-CONFIDENCE = Fraction(19, 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +26,7 @@ class Terms:
     epsilon: Fraction | None = None
     error: Mapping[str, Fraction] | Fraction | None = None
     weights: Mapping[str, Fraction] = field(default_factory=dict)
-    confidence: Fraction = CONFIDENCE
+    confidence: Fraction = DEFAULT_CONFIDENCE
     noise: Law | None = None
 
     @classmethod
@@ -38,7 +36,7 @@ class Terms:
         epsilon: Number | None = None,
         error: Number | Mapping[str, Number] | None = None,
         weights: Mapping[str, Number] | None = None,
-        confidence: Number = CONFIDENCE,
+        confidence: Number = DEFAULT_CONFIDENCE,
         noise: str | None = None,
     ) -> Terms:
         """Checked values of what people and clients write."""

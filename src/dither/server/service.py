@@ -52,9 +52,7 @@ class Service:
     async def price(self, who: Identity, wanted: AskedQuestion) -> Quote:
         """The price of a question; free, reads no data."""
         self.admit(who, Scope.PRICE, wanted.sql)
-        return await self._run(
-            who, "price", lambda: self.curator.price(wanted.sql, analyst=who.analyst, **wanted.asked)
-        )
+        return await self._run(who, "price", lambda: self.curator.analyst(who.analyst).price(wanted.sql, wanted.terms))
 
     async def ask(self, who: Identity, wanted: AskedQuestion) -> Answer:
         """The answer to a question, from the record if it was asked before."""
@@ -65,8 +63,9 @@ class Service:
             return known
         answer = await self._by_crew(who, wanted)
         if answer is None:
-            asking = partial(self.curator.sql, wanted.sql, analyst=who.analyst, **wanted.asked)
-            answer = await self._run(who, "ask", asking)
+            answer = await self._run(
+                who, "ask", lambda: self.curator.analyst(who.analyst).sql(wanted.sql, wanted.terms)
+            )
         self.metrics.count("ask", "charged" if answer.cost.charged else "repeated")
         return answer
 
@@ -83,7 +82,7 @@ class Service:
         """Ask the owner to approve a question that costs more than may be asked without; charges nothing."""
 
         def made(curator: Curator) -> Request:
-            return curator.request_question(wanted.sql, analyst=who.analyst, why=why, **wanted.asked)
+            return curator.analyst(who.analyst).request_question(wanted.sql, wanted.terms, why=why)
 
         return await self.do(who, Scope.ASK, "request", made)
 

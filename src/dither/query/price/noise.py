@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from dither.brief import brief
 from dither.errors import InvalidParameter, NotPrivate, Refused
 from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dither.numeric import Number, as_fraction, fraction_down, largest_true
+from dither.numeric import DEFAULT_CONFIDENCE, Number, as_fraction, fraction_down, largest_true
 from dither.privacy import Adjacency, PrivacyLoss, PureLoss, ZcdpLoss, compose
 from dither.privacy.renyi import pure_zcdp
 from dither.query.aggregates.base import AggregateChoice, Chooser, Mechanisms
@@ -93,7 +93,7 @@ class Priced:
         """What the engine is asked to compute."""
         return self.lowered.measurement
 
-    def errors(self, confidence: Number = Fraction(19, 20)) -> tuple[Prediction, ...]:
+    def errors(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[Prediction, ...]:
         """The error of each aggregate in each group that is to be expected at this confidence."""
         by, exact = self._by, as_fraction(confidence, "confidence")
         return tuple(recipe.error(by, exact) for recipe in self.lowered.recipes)
@@ -184,7 +184,7 @@ def price_for_error(
     kind: BudgetKind,
     delta: Fraction,
     adjacency: Adjacency,
-    confidence: Number = Fraction(19, 20),
+    confidence: Number = DEFAULT_CONFIDENCE,
 ) -> Priced:
     """The smallest budget, to a millionth of it, with which no aggregate's error exceeds its target.
 

@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.requests import Request
 
+from dither.curator import Terms
 from dither.server.problems import ServerProblem, ServerRefusal
 from dither.server.service import AskedQuestion
 
@@ -57,9 +58,8 @@ class Question(Body):
 
     def wanted(self) -> AskedQuestion:
         """The question as the service takes it."""
-        return AskedQuestion(
-            sql=self.sql, epsilon=self.epsilon, error=self.error, weights=self.weights, confidence=self.confidence
-        )
+        terms = Terms.of(epsilon=self.epsilon, error=self.error, weights=self.weights, confidence=self.confidence)
+        return AskedQuestion(sql=self.sql, terms=terms)
 
 
 class QuestionRequest(Question):

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Response
 
-from dither.curator import OWNER, BudgetLine, Quote
+from dither.curator import OWNER, BudgetLine, Quote, Terms
 from dither.errors import DitherError, Failed, InvalidParameter, OutOfBudget, Refused
 from dither.privacy import Guarantee
 from dither.server.auth.identity import Scope
@@ -112,7 +112,7 @@ async def run(visit: Visit) -> Response:
             return visit.page("_refused.html", **refusal)
         return _again(visit, status=refusal["problem"].status, answer_part="_refused.html", **refusal)
     template = "_answer.html" if visit.partly else "answer.html"
-    again = ask_link(wanted.sql, {"epsilon": wanted.epsilon, "error": wanted.error})
+    again = ask_link(wanted.sql, wanted.terms.to_json())
     return visit.page(template, sql=wanted.sql, again=again, **shown_answer(answer))
 
 
@@ -187,11 +187,8 @@ def _wanted(visit: Visit) -> AskedQuestion:
         raise InvalidParameter("a question is asked for an ε or for an error")
     if mode == "error" and amount is None:
         raise InvalidParameter("write which error you want, such as 100")
-    return AskedQuestion(
-        sql=visit.form.get("sql", ""),
-        epsilon=amount if mode == "epsilon" else None,
-        error=amount if mode == "error" else None,
-    )
+    terms = Terms.of(error=amount) if mode == "error" else Terms.of(epsilon=amount)
+    return AskedQuestion(sql=visit.form.get("sql", ""), terms=terms)
 
 
 def _excerpt(sql: str, problem: ServerProblem) -> dict[str, object] | None:

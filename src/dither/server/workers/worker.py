@@ -69,7 +69,7 @@ def _answer(link: _Link, curator: Curator, number: int, analyst: str, wanted: As
     outcome: Answer | Exception
     try:
         try:
-            outcome = curator.sql(wanted.sql, analyst=analyst, **wanted.asked)
+            outcome = curator.analyst(analyst).sql(wanted.sql, wanted.terms)
         except DitherError as problem:
             outcome = problem
         body = framed((number, outcome))
