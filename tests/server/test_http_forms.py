@@ -262,7 +262,7 @@ def test_one_tenth_has_many_names_and_one_value():
     for text in ("0.1", '"0.1"', '"1/10"', "1e-1", '"1e-1"', "0.10000000000000000000"):
         body = Question.model_validate_json('{"sql": "SELECT 1", "epsilon": ' + text + "}")
         assert as_fraction(body.wanted().terms.epsilon) == Fraction(1, 10), text
-    assert as_fraction(Question(sql="SELECT 1").wanted().confidence) == Fraction(19, 20)
+    assert as_fraction(Question(sql="SELECT 1").wanted().terms.confidence) == Fraction(19, 20)
 
 
 def test_texts_that_clients_send_are_not_kept():

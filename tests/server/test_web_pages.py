@@ -156,7 +156,8 @@ def test_an_error_inside_says_nothing(asked, monkeypatch):
 
     for name in ("answers", "price", "sql", "history", "records", "verify", "requests", "answer"):
         monkeypatch.setattr(asked.curator.__class__, name, broken)
-    monkeypatch.setattr(asked.curator.analyst("ana").__class__, "remembered", broken)
+    for name in ("remembered", "price", "sql", "request_question"):
+        monkeypatch.setattr(AnalystView, name, broken)
     for path in ("/answers", "/budget", "/ledger", "/approvals", f"/answers/{asked.number}/download?form=csv"):
         page = asked.get(path, "owner")
         assert page.status_code == 500
