@@ -22,7 +22,7 @@ from dither.server.limits import ServerLimits
 from dither.server.run import Address, access_path, running
 from dither.server.service import AskedQuestion, Service
 from dither.server.workers.frames import LENGTH, framed
-from dither.server.workers.pool import Crew
+from dither.server.workers.pool import WorkerPool
 from dither.server.workers.worker import _answer
 from support.sizes import at_night
 
@@ -37,7 +37,7 @@ def question(number: int) -> AskedQuestion:
     )
 
 
-def processes(crew: Crew) -> list[subprocess.Popen[bytes]]:
+def processes(crew: WorkerPool) -> list[subprocess.Popen[bytes]]:
     return [member.process for member in crew._members]
 
 
@@ -135,9 +135,9 @@ def test_members_leave_when_the_server_dies(shop):
     script = (
         "import asyncio, os, sys\n"
         "from dither.policy import Policy\n"
-        "from dither.server.workers.pool import Crew\n"
+        "from dither.server.workers.pool import WorkerPool\n"
         "async def main():\n"
-        "    crew = Crew(Policy.load(sys.argv[1]), size=1, threads=1)\n"
+        "    crew = WorkerPool(Policy.load(sys.argv[1]), size=1, threads=1)\n"
         "    await crew.start()\n"
         "    print(crew._members[0].process.pid, flush=True)\n"
         "    os.kill(os.getpid(), 9)\n"
@@ -165,7 +165,7 @@ def test_what_can_not_be_opened_is_said_and_nobody_is_left(shop):
     (shop / "shop.duckdb").unlink()
 
     async def story():
-        crew = Crew(policy, size=2, threads=1)
+        crew = WorkerPool(policy, size=2, threads=1)
         with pytest.raises(SourceError):
             await crew.start()
         return crew.ready
@@ -307,7 +307,7 @@ def test_whoever_waits_is_told_whatever_a_question_ends_in(problem):
 def test_members_have_the_data_that_the_server_has(shop):
     async def story():
         with Curator.open(shop / "dither.toml") as curator:
-            crew = Crew(curator.policy, size=1, threads=1, version=curator.version)
+            crew = WorkerPool(curator.policy, size=1, threads=1, version=curator.version)
             await crew.start()
             service = Service(curator, crew=crew)
             try:

@@ -21,7 +21,7 @@ from dither.query.intake import TableReport
 from dither.server.auth.identity import Identity, Scope
 from dither.server.service import AskedQuestion
 from dither.server.workers import pool as crews
-from dither.server.workers.pool import Crew
+from dither.server.workers.pool import WorkerPool
 from support.sizes import at_night
 
 ANA = Identity(analyst="ana", scope=Scope.ASK, token="1")
@@ -168,7 +168,7 @@ def test_a_member_that_does_not_start_is_given_up(shop, monkeypatch):
     monkeypatch.setattr(crews, "_process", lambda: started.append(sleeper()) or started[-1])
 
     async def story():
-        crew = Crew(Policy.load(shop / "dither.toml"), size=1, threads=1)
+        crew = WorkerPool(Policy.load(shop / "dither.toml"), size=1, threads=1)
         with pytest.raises(DitherError, match="did not start"):
             await crew.start()
 

@@ -24,7 +24,7 @@ from dither.server.traffic.places import ConnectionPlaces
 from dither.server.traffic.rate_limit import CHARACTERS_EACH, Rate
 from dither.server.traffic.turns import Turns, Worked
 from dither.server.wanted import AskedQuestion
-from dither.server.workers.pool import Crew
+from dither.server.workers.pool import WorkerPool
 
 T = TypeVar("T")
 LOG = logging.getLogger("dither.server")
@@ -33,7 +33,7 @@ LOG = logging.getLogger("dither.server")
 class Service:
     """One curator for all protocols: checks what a token allows, limits the load, and runs questions in threads."""
 
-    def __init__(self, curator: Curator, limits: ServerLimits | None = None, *, crew: Crew | None = None) -> None:
+    def __init__(self, curator: Curator, limits: ServerLimits | None = None, *, crew: WorkerPool | None = None) -> None:
         self.curator = curator
         self._crew = crew
         self.limits = limits or ServerLimits()

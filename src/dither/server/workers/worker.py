@@ -1,4 +1,4 @@
-"""A member of the crew: the process that ``crew`` starts. It answers what it is sent until its socket is closed."""
+"""A worker: the process that ``WorkerPool`` starts. It answers what it is sent until its socket is closed."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _work(link: _Link) -> None:
         return
     except Exception as problem:
         # nobody reads what this process prints; the text may quote data
-        link.say(DitherError(f"a process of the crew could not start: {type(problem).__name__}"))
+        link.say(DitherError(f"a worker process could not start: {type(problem).__name__}"))
         raise
     # pyarrow looks for pandas at its first conversion: now, rather than in the first question
     pa.array([0]).to_numpy(zero_copy_only=False)
