@@ -45,7 +45,28 @@ ABOVE = Total(factors=(WHOLE,), present=(X,), low=2, high=8, cap=Cap.CLAMP)
 WIDE = Total(factors=(COARSE,), present=(), low=-(2**29), high=2**29, cap=Cap.MEAN)
 WIDEST = Total(factors=(HUGE,), present=(), low=-(2**57), high=2**57, cap=Cap.CLAMP)
 WIDEST_DOUBLE = Total(factors=(HUGE_DOUBLE,), present=(), low=-(2**57), high=2**57, cap=Cap.MEAN)
-ALL_TOTALS = (WIDEST_DOUBLE, COUNT, UNITS_ONLY, SUM, MEAN, COUNT_MEAN, SQUARE, PRODUCT, ABOVE, WIDE, WIDEST)
+UP = plan.Gridded(expression=X, step=Fraction(1, 100), low=-400, high=10000, offset=-400)
+DOWN = plan.Gridded(expression=X, step=Fraction(1, 100), low=-400, high=10000, down=True)
+LEFT = plan.Gridded(expression=N, step=Fraction(1), low=-10, high=10, down=True)
+DIVIDED = Total(factors=(UP, UP, DOWN), present=(DAY,), low=0, high=2 * 10**6, cap=Cap.MEAN, divisor=10**5)
+SHORTENED = Total(factors=(DOWN, LEFT), present=(), low=0, high=30, cap=Cap.CLAMP, divisor=999)
+FROM_ABOVE = Total(factors=(LEFT,), present=(), low=0, high=25, cap=Cap.MEAN)
+ALL_TOTALS = (
+    DIVIDED,
+    SHORTENED,
+    FROM_ABOVE,
+    WIDEST_DOUBLE,
+    COUNT,
+    UNITS_ONLY,
+    SUM,
+    MEAN,
+    COUNT_MEAN,
+    SQUARE,
+    PRODUCT,
+    ABOVE,
+    WIDE,
+    WIDEST,
+)
 
 
 def key(expression: Expression, values: tuple[Any, ...] | None = None) -> plan.Key:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from dither.engines.relations import Dialect, Template, common_kind, literal_argument
@@ -77,6 +78,11 @@ def grid(sql: str, kind: Kind, gridded: Gridded) -> str:
     The middle branch comes first because most values lie in the bounds. Half a step is rounded to even.
     """
     low, high, offset = gridded.low, gridded.high, gridded.offset
+    if gridded.down:
+        # from the very number that is counted upwards, so that both add up to the width whatever rounding does
+        if offset or high - low >= 2**63:
+            raise InvalidParameter("a grid that counts down has no offset, and its width must fit in 64 bits")
+        return f"(CAST({high} AS BIGINT) - {grid(sql, kind, replace(gridded, down=False))})"
     if low > high or max(abs(low), abs(high), abs(low - offset), abs(high - offset)) >= 2**63:
         raise InvalidParameter("a grid needs low ≤ high, and its values must fit in 64 bits")
     small = max(abs(low), abs(high), abs(low - offset), abs(high - offset)) < 2**31

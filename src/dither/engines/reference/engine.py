@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cmp_to_key
 from typing import Any, TypeAlias
@@ -329,6 +329,9 @@ def _keys_order(keys: tuple[Any, ...]) -> Any:
 
 def on_grid(grid: Gridded, row: Row) -> int | None:
     """clamp(round(x / step), low, high) − offset, rounding half to even as engines do; None where x is missing."""
+    if grid.down:
+        upwards = on_grid(replace(grid, down=False), row)
+        return None if upwards is None else grid.high - upwards
     x = evaluate(grid.expression, row)
     if x is None or x != x:
         return None
@@ -363,6 +366,7 @@ def part_of(total: Total, rows: Sequence[Row], most: int) -> int:
     summed = sum(values)
     if total.cap is Cap.MEAN and len(values) > most:
         summed = math.floor(Fraction(summed * most, len(values)))
+    summed //= total.divisor
     return max(total.low, min(total.high, summed))
 
 

@@ -57,7 +57,8 @@ class Total:
 
     A row counts only if every factor and every expression of ``present`` is neither NULL nor NaN. Without factors a row
     counts as 1. At user level a unit's part in a group is capped to [low, high]; at row level a row is a unit.
-    COUNT(*) is no factors; COUNT(DISTINCT unit) is that with high = 1.
+    COUNT(*) is no factors; COUNT(DISTINCT unit) is that with high = 1. Of products of several factors, none of them
+    negative, the part that a unit would have may be divided by ``divisor`` and rounded down, before it is capped.
     """
 
     factors: tuple[Gridded, ...]
@@ -65,6 +66,7 @@ class Total:
     low: int
     high: int
     cap: Cap
+    divisor: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

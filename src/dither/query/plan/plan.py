@@ -117,7 +117,8 @@ class Distinct:
 class Gridded:
     """A number put on a whole-number grid: clamp(round(x / step), low, high) − offset; missing if x is NULL or NaN.
 
-    The value is a whole number between ``low − offset`` and ``high − offset``, whatever x is.
+    The value is a whole number between ``low − offset`` and ``high − offset``, whatever x is. ``down`` counts from the
+    upper end instead: high − clamp(round(x / step), low, high), and the offset is 0.
     """
 
     expression: Expression
@@ -125,6 +126,12 @@ class Gridded:
     low: int
     high: int
     offset: int = 0
+    down: bool = False
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The smallest and the largest value."""
+        return (0, self.high - self.low) if self.down else (self.low - self.offset, self.high - self.offset)
 
 
 class Inner(Enum):
