@@ -306,10 +306,12 @@ def test_a_larger_budget_has_smaller_errors(asked, main, more):
     for kind in ("pure", "zcdp"):
         small = price(discover, QueryBudget(kind=kind, main=main), ADD)
         large = price(discover, QueryBudget(kind=kind, main=main * more), ADD)
-        for less, same in zip(small.noise, large.noise, strict=True):
-            if type(less) is type(same):
-                assert less.scale > same.scale
-                assert less.error() >= same.error()
+        # with more, Laplace noise may err less than Gaussian noise, and then other cells may be measured
+        if small.lowered == large.lowered:
+            for less, same in zip(small.noise, large.noise, strict=True):
+                if type(less) is type(same):
+                    assert less.scale > same.scale
+                    assert less.error() >= same.error()
         assert all(a.scale > b.scale for a, b in zip(small.choosers, large.choosers, strict=True))
 
 

@@ -30,7 +30,7 @@ from dither.mechanisms import DiscreteGaussian, Exponential, PermuteAndFlip, Qua
 from dither.mechanisms.base import Source
 from dither.privacy import PrivacyLoss
 from dither.query.aggregates.predicted import Fixed, Prediction
-from dither.query.aggregates.spread import Floats, Noise
+from dither.query.aggregates.spread import Floats, Noise, spread_of_sum
 from dither.query.arrow import TYPES
 from dither.query.expressions.functions import Typed, apply, literal
 from dither.query.kinds import NOTHING, Column, Expression, Facts, Interval, Kind, Value, canonical, columns
@@ -239,6 +239,14 @@ class Recipe(ABC):
     def error(self, by: Mechanisms, confidence: Fraction) -> Prediction:
         """The error to expect at this confidence, before data is read."""
 
+    def spreads(self, by: Mechanisms) -> tuple[float, ...]:
+        """How far off it is at 95%, for some data at which ways of measuring it are compared; none if never compared.
+
+        Every way to read an aggregate takes the same data, in the same order and units.
+        """
+        del by
+        return ()
+
     def mechanism(self, by: Mechanisms) -> str:
         """What it is released by, in words."""
         law = "Gaussian" if isinstance(by.noise[self.cells[0]], DiscreteGaussian) else "Laplace"
@@ -345,6 +353,10 @@ class Linear(Recipe):
     def error(self, by: Mechanisms, confidence: Fraction) -> Fixed:
         """That of the noise, whatever the data."""
         return Fixed(float(self.step) * by.noise[self.cell].error(confidence))
+
+    def spreads(self, by: Mechanisms) -> tuple[float, ...]:
+        """The error."""
+        return (spread_of_sum([(float(self.step), by.noise[self.cell])], DEFAULT_CONFIDENCE),)
 
     def mechanism(self, by: Mechanisms) -> str:
         """The noise, in units of the answer."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from fractions import Fraction
@@ -16,7 +16,7 @@ from typing import Any
 from dither.brief import brief
 from dither.errors import InvalidParameter, Refused
 from dither.privacy import Adjacency
-from dither.query.aggregates import count, mean, mode, moments, quantile, sum as sums
+from dither.query.aggregates import bernstein, count, mean, mode, moments, quantile, sum as sums
 from dither.query.aggregates.base import (
     AggregateChoice,
     Building,
@@ -28,6 +28,7 @@ from dither.query.aggregates.base import (
     Recipe,
     place_in,
 )
+from dither.query.aggregates.bases import Way
 from dither.query.kinds import Expression, Kind
 from dither.query.measure.measures import (
     LARGEST_PART,
@@ -42,7 +43,7 @@ from dither.query.measure.measures import (
     basis_reach,
     reach_of,
 )
-from dither.query.plan.plan import Aggregation, Function
+from dither.query.plan.plan import Aggregate, Aggregation, Function
 
 MOST_GROUPS = 1_000_000
 # Quantiles and modes are drawn group by group, about a millisecond each.
@@ -87,16 +88,23 @@ class Lowered:
         return tuple(block for block in self.blocks if not set(block).isdisjoint(recipe.cells))
 
 
-def lower(aggregation: Aggregation) -> Lowered:
-    """The measurement of an aggregation and the recipe of each aggregate; raises Refused for public reasons only."""
+def lower(aggregation: Aggregation, ways: Sequence[Way] = ()) -> Lowered:
+    """The measurement of an aggregation and the recipe of each aggregate; raises Refused for public reasons only.
+
+    What ``ways`` name is read off the basis of each; the others as their definitions say.
+    """
     groups, rows = aggregation.groups, aggregation.rows
     if aggregation.units == "row" and (groups, rows) != (1, 1):
         raise InvalidParameter("at row level a unit is one row in one group: state groups = 1 and rows = 1")
     if rows > LARGEST_PART:
         raise Refused("a unit may count with too many rows", code="rows_too_many", hint="Lower max_rows_contributed.")
     span = Span.of(groups, public_groups(aggregation))
-    building = Building(rows, alone=_alone(aggregation))
-    recipes = tuple(BY_FUNCTION[each.function].lower(building, each) for each in aggregation.aggregates)
+    together = {place for way in ways for place in way.places}
+    others = {place: each for place, each in enumerate(aggregation.aggregates) if place not in together}
+    building = Building(rows, alone=_alone(tuple(others.values())))
+    found = {place: recipe for way in ways for place, recipe in way.build(building).items()}
+    found |= {place: BY_FUNCTION[each.function].lower(building, each) for place, each in others.items()}
+    recipes = tuple(found[place] for place in range(len(aggregation.aggregates)))
     if building.choices and span.cells is not None and span.cells > MOST_CHOSEN_GROUPS:
         raise Refused(
             f"quantiles and modes are answered for at most {MOST_CHOSEN_GROUPS:,} groups",
@@ -132,10 +140,10 @@ def lower(aggregation: Aggregation) -> Lowered:
     )
 
 
-def _alone(aggregation: Aggregation) -> frozenset[Expression]:
+def _alone(aggregates: Sequence[Aggregate]) -> frozenset[Expression]:
     """Arguments about which only one kind of aggregate asks: nobody else has a use for their count."""
     asked: dict[Expression, set[Function]] = {}
-    for aggregate in aggregation.aggregates:
+    for aggregate in aggregates:
         for argument in aggregate.arguments:
             asked.setdefault(argument.expression, set()).add(aggregate.function)
     return frozenset(expression for expression, functions in asked.items() if len(functions) == 1)
@@ -195,6 +203,9 @@ _CLASSES: Mapping[str, type[Any]] = {
     "ends": mean.Ends,
     "moments": moments.MomentsRecipe,
     "chosen": ChosenValue,
+    "combined": bernstein.Combined,
+    "bernstein_mean": bernstein.BernsteinMean,
+    "bernstein_moments": bernstein.BernsteinMoments,
 }
 _TAGS = {made: tag for tag, made in _CLASSES.items()}
 _ENUMS: Mapping[str, type[Enum]] = {"function": Function, "kind": Kind}

@@ -30,7 +30,15 @@ from dither.query.aggregates.base import (
     total_of,
 )
 from dither.query.aggregates.predicted import PerRow
-from dither.query.aggregates.spread import Floats, Noise, half_width, quantile_of_difference, reach_in_squares, widest
+from dither.query.aggregates.spread import (
+    Floats,
+    Noise,
+    half_width,
+    quantile_of_difference,
+    reach_in_squares,
+    spread_of_sum,
+    widest,
+)
 from dither.query.kinds import Expression, Interval
 from dither.query.measure.grids import bounds_of, centred_grid
 from dither.query.measure.measures import LARGEST_PART, Cap
@@ -38,6 +46,8 @@ from dither.query.plan.plan import Aggregate, Argument, Function
 
 # Halvings of where an end of a mean's interval may be: it is then known to 2^-20 of that, and moved outward by it.
 HALVINGS = 20
+# Where a mean lies between its bounds when ways to measure it are compared.
+REFERENCE_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +146,14 @@ class Mean(OverCount):
         half = widest(by.noise[self.x.cell], by.noise[self.count], top, confidence)
         return PerRow(over_rows=float(self.x.step) * half)
 
+    def spreads(self, by: Mechanisms) -> tuple[float, ...]:
+        """The error times the rows, for some means."""
+        numerator, denominator = by.noise[self.x.cell], by.noise[self.count]
+        low, high = self._bounds()
+        slopes = [low + (high - low) * share for share in REFERENCE_SHARES]
+        step = float(self.x.step)
+        return tuple(spread_of_sum([(step, numerator), (step * t, denominator)], DEFAULT_CONFIDENCE) for t in slopes)
+
 
 def _on_scale(recipe: Mean, steps: Floats) -> Floats:
     x = recipe.x
@@ -222,6 +240,12 @@ class Ends(Recipe):
         """Known up to the number of rows: the noise weighs most where the mean is at an end of the bounds."""
         return PerRow(over_rows=float(self.step) * self._reach(by.noise, confidence, 0.0))
 
+    def spreads(self, by: Mechanisms) -> tuple[float, ...]:
+        """The error times the rows, for some means."""
+        above, below, step = by.noise[self.above], by.noise[self.below], float(self.step)
+        ends = ([(step * (1 - t), above), (step * t, below)] for t in REFERENCE_SHARES)
+        return tuple(spread_of_sum(each, DEFAULT_CONFIDENCE) for each in ends)
+
     def rows_for(self, noise: Sequence[Noise], tolerance: Fraction, failure: Fraction) -> float:
         """How many rows are enough for the mean to be within a tolerance, but with the failure probability.
 
@@ -275,16 +299,25 @@ class Ends(Recipe):
         return np.clip(float(self.step) * (self.first + self.size * t), float(self.low), float(self.high))
 
 
-def ends_of(building: Building, argument: Argument, bounds: Interval) -> Ends:
-    """Both ends of one argument, from its centred sum and its count: the engine measures no more than for a mean."""
+def ends_of(
+    building: Building, argument: Argument, bounds: Interval, *, missing: bool = False
+) -> tuple[Ends, int | None]:
+    """Both ends of one argument, from its centred sum and its count: the engine measures no more than for a mean.
+
+    With ``missing`` a third cell has the rows that have no value, as many steps each: all three add up to all rows.
+    """
     # half of the largest part, since a unit has all of the width in either sum
     grid = centred_grid(argument, bounds, LARGEST_PART // building.rows // 2)
     low, high = grid.centred
     total = total_of((grid.of(argument.expression),), (), times(building.rows, grid.centred), Cap.MEAN)
     count = total_of((), (argument.expression,), (0, building.rows))
     size = high - low
-    above, below = building.basis(size * building.rows, ((total, 1), (count, -low)), ((total, -1), (count, high)))
-    return Ends(above=above, below=below, step=grid.step, first=grid.low, size=size, low=bounds.low, high=bounds.high)
+    parts = [((total, 1), (count, -low)), ((total, -1), (count, high))]
+    if missing:
+        parts.append(((total_of((), (), (0, building.rows)), size), (count, -size)))
+    above, below, *rest = building.basis(size * building.rows, *parts)
+    ends = Ends(above=above, below=below, step=grid.step, first=grid.low, size=size, low=bounds.low, high=bounds.high)
+    return ends, rest[0] if rest else None
 
 
 def _bind(call: Written) -> Aggregate:
@@ -297,7 +330,7 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
     if bounds.width == 0:
         return Constant(bounds.low)
     if argument.expression in building.alone and building.rows <= LARGEST_PART // 4:
-        return ends_of(building, argument, bounds)
+        return ends_of(building, argument, bounds)[0]
     return Mean(
         count=building.count(argument.expression),
         x=centred(building, argument, ()),

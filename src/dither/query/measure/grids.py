@@ -95,10 +95,10 @@ def sum_grid(
     return grid or _power_of_two(bounds, most, centred=False)
 
 
-def centred_grid(argument: Argument, bounds: Interval, most: int) -> WholeGrid:
+def centred_grid(argument: Argument, bounds: Interval, most: int, finer: int = FINER_BITS) -> WholeGrid:
     """The grid of a mean or a moment: zero lies in the middle of the bounds, which halves what one unit can move.
 
-    Up to ``FINER_BITS`` finer than the step that holds values and bounds (so that the middle is on it), as long as no
+    Up to ``finer`` bits finer than the step that holds values and bounds (so that the middle is on it), as long as no
     value exceeds ``most`` steps. A step so coarse that bounds hold one multiple of it isn't used: nothing could move,
     and nothing would be measured.
     """
@@ -110,8 +110,8 @@ def centred_grid(argument: Argument, bounds: Interval, most: int) -> WholeGrid:
     held = holding(bounds, base_step(argument), (), lambda grid: fits(_in_the_middle(grid)))
     if held is None:
         return _power_of_two(bounds, most, centred=True)
-    finer = (_in_the_middle(_halved(held, bits)) for bits in range(FINER_BITS, -1, -1))
-    return next(grid for grid in finer if fits(grid))
+    several = (_in_the_middle(_halved(held, bits)) for bits in range(finer, -1, -1))
+    return next(grid for grid in several if fits(grid))
 
 
 def bin_grid(argument: Argument, bounds: Interval) -> WholeGrid:

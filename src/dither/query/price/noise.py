@@ -20,10 +20,11 @@ from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
 from dither.numeric import Number, as_fraction, fraction_down, largest_true
 from dither.privacy import Adjacency, PrivacyLoss, PureLoss, ZcdpLoss, compose
 from dither.privacy.renyi import pure_zcdp
-from dither.query.aggregates.base import AggregateChoice, Chooser, Mechanisms
+from dither.query.aggregates.base import AggregateChoice, Chooser, Mechanisms, Recipe
+from dither.query.aggregates.bases import ways
 from dither.query.aggregates.catalogue import Lowered, lower
 from dither.query.aggregates.predicted import Prediction
-from dither.query.aggregates.spread import Noise
+from dither.query.aggregates.spread import Noise, quantile_of_sum
 from dither.query.measure.measures import (
     MARGIN,
     Measurement,
@@ -43,6 +44,9 @@ GAUSSIAN_95, LAPLACE_95 = 1.959963984540054, 2.995732273553991
 # Budgets are searched in these units, up to a million.
 UNITS = 10**9
 MOST_UNITS = 10**15
+# A way to measure several aggregates together is taken if none of them errs more, but for so much (in logarithms), and
+# if all of them gain so much.
+MOST_LOST, LEAST_GAIN = 0.005, 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +150,7 @@ def price(aggregation: Aggregation, budget: QueryBudget, adjacency: Adjacency) -
         ε, or its ρ and δ, are no more than the budget's.
     """
     _check_discovery(aggregation, budget.kind, budget.delta)
-    lowered = lower(aggregation)
+    lowered = _Ways(aggregation, adjacency).best(budget)
     shares = _shares(lowered, aggregation, budget)
     reaches = lowered.reaches(adjacency)
     noise = tuple(_noises(reaches, shares.cells, budget.kind).values())
@@ -191,19 +195,20 @@ def price_for_error(
     ``targets`` gives half widths by the place of the aggregate. Refused for aggregates whose error depends on the data.
     """
     _check_discovery(aggregation, kind, delta)
-    lowered = lower(aggregation)
-    wanted = _wanted(lowered, targets)
+    found = _Ways(aggregation, adjacency)
+    wanted = _wanted(found.lowered(()), targets)
     exact = as_fraction(confidence, "confidence")
-    reaches = lowered.reaches(adjacency)
 
     def meets(units: int) -> bool:
         budget = QueryBudget(kind=kind, main=Fraction(units, UNITS), delta=delta)
-        shares = _shares(lowered, aggregation, budget)
         try:
-            noise = _noises(reaches, shares.cells, kind, only=set(wanted))
+            lowered = found.best(budget)
+            shares = _shares(lowered, aggregation, budget)
+            needed = {cell for index in wanted for cell in lowered.recipes[index].cells}
+            noise = _noises(lowered.reaches(adjacency), shares.cells, kind, only=needed)
         except Refused:  # too little for any noise that fits 64 bits
             return False
-        return all(Fraction(noise[cell].error(exact)) <= most for cell, most in wanted.items())
+        return all(_meets(lowered.recipes[index], noise, most, exact) for index, most in wanted.items())
 
     return price(
         aggregation,
@@ -213,21 +218,27 @@ def price_for_error(
 
 
 def _wanted(lowered: Lowered, targets: Mapping[int, Fraction]) -> dict[int, Fraction]:
-    """The largest error of each cell, in steps."""
-    wanted: dict[int, Fraction] = {}
+    """The largest error of each aggregate, refused for those whose error depends on the data."""
     for index, half_width in targets.items():
         if not 0 <= index < len(lowered.recipes) or half_width <= 0:
             raise InvalidParameter("targets must be positive half widths by the place of an aggregate")
-        linear = lowered.recipes[index].linear
-        if linear is None:
+        if lowered.recipes[index].linear is None:
             raise Refused(
                 "the error of averages, variances, correlations, quantiles and modes depends on the data",
                 code="error_unknown",
                 hint="Ask with epsilon, or for the error of a COUNT or SUM.",
             )
-        for cell, step in linear[0]:
-            wanted[cell] = min(half_width / step, wanted.get(cell, half_width / step))
-    return wanted
+    return dict(targets)
+
+
+def _meets(recipe: Recipe, noise: Mapping[int, Noise], most: Fraction, confidence: Fraction) -> bool:
+    """Whether a count or a sum errs by no more; exactly, where it is a multiple of one cell."""
+    assert recipe.linear is not None
+    weights, _ = recipe.linear
+    if len(weights) == 1:
+        ((cell, step),) = weights
+        return Fraction(noise[cell].error(confidence)) <= most / step
+    return quantile_of_sum([(float(weight), noise[cell]) for cell, weight in weights], confidence) <= most
 
 
 def _least_units(meets: Callable[[int], bool]) -> int:
@@ -244,6 +255,60 @@ def _least_units(meets: Callable[[int], bool]) -> int:
         middle = math.isqrt(max(low, 1) * high) if high > 4 * max(low, 1) else (low + high) // 2
         low, high = (low, middle) if meets(middle) else (middle, high)
     return high
+
+
+class _Ways:
+    """The ways in which a question can be measured, each lowered once, and the best of them for a budget."""
+
+    def __init__(self, aggregation: Aggregation, adjacency: Adjacency) -> None:
+        self._aggregation, self._adjacency = aggregation, adjacency
+        self._known: dict[tuple[tuple[int, int], ...], Lowered] = {}
+        self._apart = lower(aggregation)
+        self._alternatives = ways(aggregation)
+
+    def lowered(self, taken: tuple[tuple[int, int], ...]) -> Lowered:
+        """With these alternatives, by argument and place; everything else is measured apart."""
+        if not taken:
+            return self._apart
+        if taken not in self._known:
+            chosen = [way for argument, place in taken for way in self._alternatives[argument][place]]
+            self._known[taken] = lower(self._aggregation, chosen)
+        return self._known[taken]
+
+    def best(self, budget: QueryBudget) -> Lowered:
+        """The way that errs least over all aggregates, of those by which none errs more than if measured apart.
+
+        Argument by argument; errors are compared at 95%, for data all over the bounds (``Recipe.spreads``). Nothing but
+        public facts is known here, and so is what is chosen.
+        """
+        if not self._alternatives:
+            return self._apart
+        apart, least = self._spreads(self._apart, budget), -LEAST_GAIN
+        taken: tuple[tuple[int, int], ...] = ()
+        for argument, alternatives in enumerate(self._alternatives):
+            found = [(*taken, (argument, place)) for place in range(len(alternatives))]
+            gains = [_gain(self._spreads(self.lowered(each), budget), apart) for each in found]
+            best = min(range(len(found)), key=gains.__getitem__)
+            if gains[best] < least:
+                taken, least = found[best], gains[best] - LEAST_GAIN
+        return self.lowered(taken)
+
+    def _spreads(self, lowered: Lowered, budget: QueryBudget) -> list[tuple[float, ...]]:
+        shares = _shares(lowered, self._aggregation, budget)
+        noise = tuple(_noises(lowered.reaches(self._adjacency), shares.cells, budget.kind).values())
+        by = Mechanisms(noise=noise, choices=lowered.choices, choosers=())
+        return [recipe.spreads(by) for recipe in lowered.recipes]
+
+
+def _gain(spreads: Sequence[tuple[float, ...]], apart: Sequence[tuple[float, ...]]) -> float:
+    """The mean logarithm of an aggregate's errors over those if measured apart; infinite if one grows."""
+    total = 0.0
+    for one, other in zip(spreads, apart, strict=True):
+        logs = [math.log(a) - math.log(b) for a, b in zip(one, other, strict=True)]
+        if logs and max(logs) > MOST_LOST:
+            return math.inf
+        total += sum(logs) / max(len(logs), 1)
+    return total
 
 
 def _check_discovery(aggregation: Aggregation, kind: BudgetKind, delta: Fraction) -> None:
