@@ -18,6 +18,7 @@ from dither.audit.suite.questions import QUESTIONS, shop
 from dither.errors import Refused
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import ChosenValue, Constant, Linear
+from dither.query.aggregates.bernstein import BernsteinMean, BernsteinMoments, Combined
 from dither.query.aggregates.catalogue import from_json, to_json
 from dither.query.aggregates.mean import Centred, Ends, Mean
 from dither.query.aggregates.moments import MomentsRecipe, Product
@@ -57,6 +58,15 @@ RECIPES = [
     ChosenValue(choice=1, values=(dt.date(2024, 2, 29),), kind=Kind.DATE),
     ChosenValue(choice=1, values=(dt.datetime.fromisoformat("2024-02-29T23:59:59.000005"),), kind=Kind.TIMESTAMP),
     Ends(above=0, below=3, step=F(1, 3), first=-7, size=2**40, low=F(-7, 3), high=F(2**40 - 7, 3)),
+    Combined(weights=((0, F(1, 20)), (1, F(-3, 7))), whole=False),
+    Combined(weights=((2, F(1)),), whole=True),
+    BernsteinMean(parts=(2, 3, 4), unit=F(2**30, 3), first=F(-1), width=F(5, 2), low=F(-1), high=F(3, 2)),
+    *(
+        BernsteinMoments(function=function, parts=(0, 1, 2), unit=F(400), width_x=F(20), width_y=F(20))
+        for function in (Function.VAR_POP, Function.VAR_SAMP, Function.STDDEV_POP, Function.STDDEV_SAMP)
+    ),
+    BernsteinMoments(function=Function.COVAR_POP, parts=(0, 1, 2, 3), unit=F(7), width_x=F(1), width_y=F(1, 3)),
+    BernsteinMoments(function=Function.CORR, parts=tuple(range(9)), unit=F(7), width_x=F(1), width_y=F(1, 3)),
 ]
 
 
