@@ -12,6 +12,22 @@ A ≤ 0 ≤ B (what an absent unit adds is 0). Let m = max(−A, B) and w = B �
 other 2(G − j) by at most m each: l1 ≤ j·w + 2(G − j)·m and l2² ≤ j·w² + 2(G − j)·m². Both bounds are linear in j, so
 they are largest at an end. Of K groups in all, 2G − j ≤ K, so j runs from max(0, 2G − K) to G. For l1 the lower end
 is the worst since w ≤ 2m; for l2² either may be.
+
+*A basis.* Several cells of a group, to which a unit adds whole numbers p₁, p₂, … ≥ 0 with Σp ≤ M. Then l1 is Σp ≤ M
+and l2² is Σp² ≤ (Σp)² ≤ M²: together they move as far as one of them could alone. Over G groups add_remove has
+l1 ≤ G·M, l2² ≤ G·M². Under replace, in a group that both units hold, |p − p'| adds up to Σp + Σp' ≤ 2M, and (p − p')²
+to Σp² + Σp'² ≤ 2M² at most, since p·p' ≥ 0: as in two groups. So l1 ≤ 2G·M and l2² ≤ 2G·M², reached by units that
+hold different cells alone.
+
+That cells of one argument are a basis: let a row have u = place − low, v = high − place with the *same* place, so that
+u + v = N exactly, whatever rounding did; rows without a value count in none. Then u and v, or u², 2uv and v², or the
+products of those of two arguments are no less than 0 and add up to N, N², … =: S for each row. A unit of n ≤ r rows
+adds the sums over its rows, together n·S ≤ r·S; one of n > r rows the sums times r/n, together r·S. What is rounded
+down (sums times r/n, division by ``divisor``) gets no larger and isn't negative, so M = ⌊r·S/divisor⌋ holds for what is
+left. Ends are taken from a centred sum C, rounded down, and the number k = min(n, r) of rows, as C − low·k and
+high·k − C, low and high seen from the centre: C lies between low·k and high·k, which are whole, so neither is negative,
+and they add up to k·N. Rows without a value may be one more cell, ⌊S/divisor⌋ for each of min(all rows, r) − k: all of
+them together have r·S/divisor at most.
 """
 
 from __future__ import annotations
