@@ -315,6 +315,18 @@ def test_public_facts_alone_decide(monkeypatch):
     assert price(asked(EVERY, AVG), RHO, ADD).lowered != price(asked(EVERY, AVG), PURE, ADD).lowered
 
 
+def test_of_very_many_columns_the_first_are_compared():
+    """The time of a price doesn't grow with the square of what is asked."""
+    several = [number(f"x{place}", 0, 1 + place) for place in range(40)]
+    aggregates = [ask(function, x) for x in several for function in (Function.SUM, Function.AVG)]
+    found = ways(asked(*aggregates))
+    assert 1 <= len(found) < 40
+    assert sum(map(len, found)) * len(aggregates) <= 1000
+    recipes = price(asked(*aggregates), PURE, ADD).lowered.recipes
+    assert isinstance(recipes[0], Combined)
+    assert isinstance(recipes[-2], Linear)
+
+
 def test_the_smallest_budget_for_an_error_knows_of_bases():
     found = price_for_error(asked(EVERY, SUM), {0: F(10), 1: F(600)}, kind="pure", delta=F(0), adjacency=ADD)
     assert all(isinstance(recipe, Combined) for recipe in found.lowered.recipes)

@@ -220,7 +220,7 @@ MUTANTS = (
     (float_sums, _by_unit(" SUM(LEAST")),
     (reach_of_the_other_adjacency, _by_unit("GROUP BY")),
     (one_end_alone, _by_row("AVG(", "VAR_")),
-    (both_from_below, _by_row("VAR_", "STDDEV")),
+    (both_from_below, lambda _, text: "VAR_" in text or "STDDEV" in text),
     (rows_of_products, _by_unit("VAR_", "STDDEV")),
     (salt_of_row_order, _by_unit("GROUP BY")),
     (distinct_of_everybody, _by_unit("SELECT DISTINCT")),

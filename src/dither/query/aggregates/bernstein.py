@@ -31,6 +31,7 @@ from dither.query.aggregates.base import (
     LARGEST_WHOLE,
     Bools,
     Estimate,
+    Linear,
     Mechanisms,
     Noisy,
     Recipe,
@@ -105,6 +106,13 @@ class Combined(Recipe):
         """The error."""
         weights = [(float(weight), by.noise[cell]) for cell, weight in self.weights]
         return (spread_of_sum(weights, DEFAULT_CONFIDENCE),)
+
+    def mechanism(self, by: Mechanisms) -> str:
+        """The noise, in units of the answer where it is that of one cell."""
+        if len(self.weights) > 1:
+            return Recipe.mechanism(self, by)
+        ((cell, weight),) = self.weights
+        return Linear(cell=cell, step=abs(weight), whole=self.whole).mechanism(by)
 
     def _middle(self, noisy: Noisy) -> Floats:
         middle = np.zeros(noisy.size)
