@@ -15,6 +15,7 @@ from scipy import stats
 
 from dither import DiscreteGaussian, DiscreteLaplace
 from dither.curator.answers.release import release
+from dither.query.aggregates.bernstein import Combined
 from dither.query.sql import bind
 from support.sizes import NIGHTLY
 
@@ -78,6 +79,27 @@ def exceeding(errors, half, chance):
     return stats.binomtest(beyond, errors.size, chance).pvalue
 
 
+def check_combined(errors, priced, place, confidence):
+    """A form of several cells errs as independent noises of its weights do, and no more than predicted."""
+    half = priced.errors(confidence)[place].half_width
+    weights, _ = priced.lowered.recipes[place].linear
+
+    def drawn(times):
+        parts = [
+            float(weight) * type(law)(law.scale * times).release(np.zeros(80_000, dtype=np.int64))
+            for weight, law in ((weight, priced.noise[cell]) for cell, weight in weights)
+        ]
+        return sum(parts)
+
+    beyond = int((np.abs(errors) > half + 0.5).sum())
+    assert stats.binomtest(beyond, errors.size, 1 - float(confidence), alternative="greater").pvalue > ALPHA
+    # a count is rounded, which moves it by half of one at most
+    same = stats.ks_2samp(errors + np.random.default_rng(1).uniform(-0.5, 0.5, errors.size), drawn(Fraction(1)))
+    moved = stats.ks_2samp(errors, drawn(Fraction(8, 10)))
+    assert same.statistic < moved.statistic
+    assert moved.pvalue < ALPHA
+
+
 @pytest.mark.parametrize(("delta", "unit", "adjacency"), WORLDS)
 def test_counts_and_sums_err_exactly_as_predicted(opened, data, delta, unit, adjacency):
     """At 50% and at 95%, two-sided; noise of nine tenths of the scale must fail for each aggregate."""
@@ -95,9 +117,13 @@ def test_counts_and_sums_err_exactly_as_predicted(opened, data, delta, unit, adj
     found = repeated(made, quote.priced, repeats).estimates(MOST)
     for name, place in places(made, sql).items():
         recipe = quote.priced.lowered.recipes[place]
-        noise, step = quote.priced.noise[recipe.cell], float(recipe.step)
         exact = np.tile(np.array(truth[name], dtype=float), repeats)
         errors = found[place].value.to_numpy() - exact
+        if isinstance(recipe, Combined):
+            for confidence in (HALF, MOST):
+                check_combined(errors, quote.priced, place, confidence)
+            continue
+        noise, step = quote.priced.noise[recipe.cell], float(recipe.step)
         mutant = type(noise)(noise.scale * Fraction(9, 10)).release(np.zeros(80_000, dtype=np.int64)) * step
         honest, quiet = [], []
         for confidence in (HALF, MOST):

@@ -11,6 +11,7 @@ import pytest
 
 from dither.engines import DuckDBEngine
 from dither.query.aggregates.base import ChosenValue
+from dither.query.aggregates.bernstein import BernsteinMoments
 from dither.query.aggregates.mean import Ends
 from dither.query.aggregates.moments import MomentsRecipe
 from dither.query.kinds import Column, Kind
@@ -146,7 +147,7 @@ def test_the_accepted_corpus(shop, name, sql):
     public = [None if values is None else tuple(map(_plain_day, values)) for values in public]
     arguments = [a for aggregate in priced.aggregation.aggregates for a in aggregate.arguments]
     chosen = any(isinstance(recipe, ChosenValue) and recipe.values is None for recipe in priced.lowered.recipes)
-    spread = any(isinstance(recipe, MomentsRecipe) for recipe in priced.lowered.recipes)
+    spread = any(isinstance(recipe, MomentsRecipe | BernsteinMoments) for recipe in priced.lowered.recipes)
     rounded = any(a.expression.kind is Kind.DOUBLE and a.facts.step is None for a in arguments)
     # a mean of what was rounded to the nearest step is off by half of one
     half_steps = [float(recipe.step) / 2 for recipe in priced.lowered.recipes if rounded and isinstance(recipe, Ends)]

@@ -283,17 +283,18 @@ class _Ways:
         """
         if not self._alternatives:
             return self._apart
-        apart, least = self._spreads(self._apart, budget), -LEAST_GAIN
+        apart, least = self.spreads(self._apart, budget), -LEAST_GAIN
         taken: tuple[tuple[int, int], ...] = ()
         for argument, alternatives in enumerate(self._alternatives):
             found = [(*taken, (argument, place)) for place in range(len(alternatives))]
-            gains = [_gain(self._spreads(self.lowered(each), budget), apart) for each in found]
+            gains = [_gain(self.spreads(self.lowered(each), budget), apart) for each in found]
             best = min(range(len(found)), key=gains.__getitem__)
             if gains[best] < least:
                 taken, least = found[best], gains[best] - LEAST_GAIN
         return self.lowered(taken)
 
-    def _spreads(self, lowered: Lowered, budget: QueryBudget) -> list[tuple[float, ...]]:
+    def spreads(self, lowered: Lowered, budget: QueryBudget) -> list[tuple[float, ...]]:
+        """Those of every aggregate for this budget."""
         shares = _shares(lowered, self._aggregation, budget)
         noise = tuple(_noises(lowered.reaches(self._adjacency), shares.cells, budget.kind).values())
         by = Mechanisms(noise=noise, choices=lowered.choices, choosers=())
@@ -301,14 +302,17 @@ class _Ways:
 
 
 def _gain(spreads: Sequence[tuple[float, ...]], apart: Sequence[tuple[float, ...]]) -> float:
-    """The mean logarithm of an aggregate's errors over those if measured apart; infinite if one grows."""
-    total = 0.0
-    for one, other in zip(spreads, apart, strict=True):
-        logs = [math.log(a) - math.log(b) for a, b in zip(one, other, strict=True)]
-        if logs and max(logs) > MOST_LOST:
-            return math.inf
-        total += sum(logs) / max(len(logs), 1)
-    return total
+    """The logarithm of all aggregates' errors over those if measured apart; infinite if one grows."""
+    pairs = [pair for one, other in zip(spreads, apart, strict=True) for pair in zip(one, other, strict=True)]
+    if any(math.log(a) - math.log(b) > MOST_LOST for a, b in pairs):
+        return math.inf
+    return _mean_logarithm(spreads, apart)
+
+
+def _mean_logarithm(spreads: Sequence[tuple[float, ...]], others: Sequence[tuple[float, ...]]) -> float:
+    """The sum over aggregates of the mean logarithm of the ratio of errors."""
+    both = [list(zip(one, other, strict=True)) for one, other in zip(spreads, others, strict=True)]
+    return sum(sum(math.log(a) - math.log(b) for a, b in pairs) / len(pairs) for pairs in both if pairs)
 
 
 def _check_discovery(aggregation: Aggregation, kind: BudgetKind, delta: Fraction) -> None:
@@ -373,21 +377,22 @@ def _gaussian_errs_less(reaches: Sequence[Reach], shares: Sequence[Fraction]) ->
 
 
 def laplace_errs_less(aggregation: Aggregation, *, epsilon: Fraction, rho: Fraction, adjacency: Adjacency) -> bool:
-    """Whether a question errs less with Laplace noise for ε than with Gaussian noise for ρ, over all it measures.
+    """Whether a question errs less with Laplace noise for ε than with Gaussian noise for ρ, over all it asks.
 
-    At 95%, as ``_gaussian_errs_less``. For one cell that a unit moves in G groups: 3.0·G/ε ≤ 1.96·√(G/2ρ).
+    At 95%, each read in the way that is best for its law. For one cell that a unit moves in G groups:
+    3.0·G/ε ≤ 1.96·√(G/2ρ).
     """
-    lowered = lower(aggregation)
+    found_ways = _Ways(aggregation, adjacency)
+    lowered = found_ways.lowered(())
     whole = _shares(lowered, aggregation, QueryBudget(kind="pure", main=Fraction(1)))
-    found = 0.0
-    for reach, share in zip(lowered.reaches(adjacency), whole.cells, strict=True):
-        if share:
-            found += _advantage(reach, rho * share, epsilon * share)
+    budgets = QueryBudget(kind="pure", main=epsilon), QueryBudget(kind="zcdp", main=rho)
+    laplace, gaussian = (found_ways.spreads(found_ways.best(budget), budget) for budget in budgets)
+    found = _mean_logarithm(laplace, gaussian)
     for choice, share in zip(lowered.choices, whole.choices, strict=True):
         rows = lowered.measurement.rows
         reach_of_choice = choice_reach(choice.alone(rows), Fraction(2 * rows), lowered.span, adjacency)
-        gaussian = math.log(reach_of_choice.squares) / 2 - math.log(8 * rho * share) / 2
-        found += math.log(reach_of_choice.total) - math.log(epsilon * share) - gaussian
+        other = math.log(reach_of_choice.squares) / 2 - math.log(8 * rho * share) / 2
+        found += math.log(reach_of_choice.total) - math.log(epsilon * share) - other
     return found <= 0
 
 
