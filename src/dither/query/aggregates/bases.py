@@ -45,7 +45,7 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
+class _AskedOfOne:
     """What a question asks about one argument, by place; ``every`` are counts of all rows."""
 
     argument: Argument
@@ -78,7 +78,7 @@ def ways(aggregation: Aggregation) -> tuple[tuple[tuple[Way, ...], ...], ...]:
     return tuple(found)
 
 
-def _asked(aggregation: Aggregation) -> Iterator[_Asked]:
+def _asked(aggregation: Aggregation) -> Iterator[_AskedOfOne]:
     """Single arguments that means, sums or moments are asked of; the first one gets the counts of all rows."""
     aggregates = aggregation.aggregates
     arguments = dict.fromkeys(
@@ -95,7 +95,7 @@ def _asked(aggregation: Aggregation) -> Iterator[_Asked]:
         def of(*functions: Function, argument: Argument = argument) -> tuple[int, ...]:
             return _places(aggregates, lambda each: each.function in functions and each.arguments == (argument,))
 
-        yield _Asked(
+        yield _AskedOfOne(
             argument=argument,
             means=of(Function.AVG),
             # a unit's sum is better bounded than its rows are, where it may have several
@@ -123,7 +123,7 @@ def _adds_up(argument: Argument) -> bool:
     return ends.step <= own.step or (argument.expression.kind is not Kind.INTEGER and ends.step <= COARSER * own.step)
 
 
-def _of_one(aggregation: Aggregation, asked: _Asked) -> tuple[tuple[Way, ...], ...]:
+def _of_one(aggregation: Aggregation, asked: _AskedOfOne) -> tuple[tuple[Way, ...], ...]:
     found: list[tuple[Way, ...]] = []
     if not asked.moments and len(asked.plain) < 2:
         # a mean alone is read off both ends as it is, a sum alone is best measured apart
@@ -159,7 +159,7 @@ def _of_pairs(aggregation: Aggregation) -> Iterator[tuple[tuple[Way, ...], ...]]
 # ---------------------------------------------------------------------------------------------- what is built
 
 
-def _ends_way(asked: _Asked, places: tuple[int, ...]) -> Way:
+def _ends_way(asked: _AskedOfOne, places: tuple[int, ...]) -> Way:
     """Counts, sums and means from both ends of the argument."""
 
     def build(building: Building) -> Recipes:
@@ -177,7 +177,7 @@ def _ends_way(asked: _Asked, places: tuple[int, ...]) -> Way:
     return Way(places, build)
 
 
-def _squares_way(aggregation: Aggregation, asked: _Asked, places: tuple[int, ...]) -> Way:
+def _squares_way(aggregation: Aggregation, asked: _AskedOfOne, places: tuple[int, ...]) -> Way:
     """Moments of one argument, with its counts, sums and mean, from three cells."""
 
     def build(building: Building) -> Recipes:
@@ -233,7 +233,7 @@ class _Read:
     first: Fraction
     width: Fraction
 
-    def of(self, asked: _Asked, place: int) -> Recipe:
+    def of(self, asked: _AskedOfOne, place: int) -> Recipe:
         """A count of rows with a value or of all rows, or a sum."""
         degree = len(self.parts) - 1
         if place in asked.sums:

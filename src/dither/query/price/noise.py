@@ -264,7 +264,8 @@ class _Ways:
         self._aggregation, self._adjacency = aggregation, adjacency
         self._known: dict[tuple[tuple[int, int], ...], Lowered] = {}
         self._apart = lower(aggregation)
-        self._alternatives = ways(aggregation)
+        # counts of all rows have nothing to share
+        self._alternatives = ways(aggregation) if any(each.arguments for each in aggregation.aggregates) else ()
 
     def lowered(self, taken: tuple[tuple[int, int], ...]) -> Lowered:
         """With these alternatives, by argument and place; everything else is measured apart."""
