@@ -125,7 +125,9 @@ def _adds_up(argument: Argument) -> bool:
 
 def _of_one(aggregation: Aggregation, asked: _AskedOfOne) -> tuple[tuple[Way, ...], ...]:
     found: list[tuple[Way, ...]] = []
-    if not asked.moments and len(asked.plain) < 2:
+    x = asked.argument.expression
+    askers = sum(any(argument.expression == x for argument in each.arguments) for each in aggregation.aggregates)
+    if not asked.moments and len(asked.plain) < 2 and (askers < 2 or not asked.means):
         # a mean alone is read off both ends as it is, a sum alone is best measured apart
         return ()
     every = (*asked.means, *asked.sums, *asked.every)
