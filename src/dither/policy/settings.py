@@ -231,6 +231,8 @@ class TableSettings(Section):
     )
     max_groups_contributed: Count | None = setting(COUNT, "4")
     max_rows_contributed: Count | None = setting(COUNT, "10")
+    rows_per_unit_at_most: Count | None = setting(COUNT, "366")
+    one_row_per_unit: Yes | None = setting("true (where a unit may have more rows, leave it out)", "true")
     unique: Annotated[tuple[tuple[str, ...], ...], PlainValidator(_column_sets)] | None = setting(
         "a list of lists of columns", '[["id"]]'
     )

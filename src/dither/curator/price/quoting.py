@@ -21,7 +21,7 @@ from dither.query.aggregates.predicted import Unknown
 from dither.query.kinds import Column, columns
 from dither.query.plan.plan import Aggregation, BoundQuestion, Function
 from dither.query.price.noise import GAUSSIAN_95, LAPLACE_95, Priced
-from dither.query.sql.grouping import one_row_each
+from dither.query.sql.contribution import Contribution, contribution, one_row_each
 
 LISTED = "free: the groups are public, and nothing is asked of the data"
 Approved: TypeAlias = Callable[[str, str], bool]
@@ -111,7 +111,7 @@ class Quoting:
             free=free,
             fits=free or self._accounts.fits(amount, prepared.key, who),
             left=self._accounts.left(who),
-            groups=_groups_in_words(aggregation, priced),
+            groups=_groups_in_words(aggregation, priced, one_each=self._one_each(aggregation)),
             unit=self._unit(aggregation),
             columns=_quoted(prepared),
             confidence=float(prepared.terms.confidence),
@@ -165,18 +165,43 @@ class Quoting:
         return (f"no group reached about {enough:,} {who}, from where groups are shown: {ways}, {bounds}",)
 
     def cut(self, aggregation: Aggregation) -> tuple[str, ...]:
-        """What bounding may leave out, in words: no error bar speaks of it. Nothing where nothing can be cut."""
+        """What bounding may leave out, in words: no error bar speaks of it. Nothing where nothing can be cut.
+
+        Where the policy says that no unit has more than is counted, that is said: it is believed in the words alone.
+        """
         if aggregation.units == "row" or one_row_each(aggregation.relation):
             return ()
-        parts = []
+        known, size = self._contribution(aggregation), _public_size(aggregation)
+        parts, whole = [], True
         if any(aggregate.function is not Function.COUNT_UNITS for aggregate in aggregation.aggregates):
-            parts.append(f"as at most {_counted(aggregation.rows, 'row')}" + (" in each" if aggregation.keys else ""))
+            whole = _none_beyond(known.most_rows, aggregation.rows)
+            rows = f"as at most {_counted(aggregation.rows, 'row')}{_multiplied(known, aggregation.rows)}"
+            parts.append(rows + (" in each" if aggregation.keys else ""))
         if aggregation.keys:
+            few = _none_beyond(size, aggregation.groups) or _none_beyond(known.most_groups, aggregation.groups)
+            whole = whole and few
             parts.append(f"{'of' if parts else 'in'} at most {_counted(aggregation.groups, 'group')}")
         if not parts:
             return ()
         text = f"{self._who(aggregation)} counts {' '.join(parts)}"
-        return (f"{text}; what that cuts off isn't in the error",)
+        if whole:
+            return (f"{text}; the policy says that none has more, and what is beyond would be cut off",)
+        return (f"{text}; what that cuts off isn't in the error", *self._too_many(aggregation, known, size))
+
+    def _too_many(self, aggregation: Aggregation, known: Contribution, size: int | None) -> tuple[str, ...]:
+        """A word about public groups of which a unit may be in more than it counts in."""
+        if size is None or min(size, known.most_groups or size) <= aggregation.groups:
+            return ()
+        who, groups = self._who(aggregation), _counted(aggregation.groups, "group")
+        mend = "group more coarsely, or count in more of them (max_groups_contributed)"
+        return (f"there are {size:,} public groups, and {who} that is in more than {groups} is cut: {mend}",)
+
+    def _contribution(self, aggregation: Aggregation) -> Contribution:
+        keys = [key.expression for key in aggregation.keys]
+        return contribution(aggregation.relation, self.policy.schema.tables, keys)
+
+    def _one_each(self, aggregation: Aggregation) -> bool:
+        return aggregation.units == "row" or self._contribution(aggregation).one_each
 
     def _who(self, aggregation: Aggregation) -> str:
         if aggregation.units == "row":
@@ -236,10 +261,29 @@ def _counted(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-def _groups_in_words(aggregation: Aggregation, priced: Priced) -> str:
+def _none_beyond(most: int | None, counted: int) -> bool:
+    return most is not None and most <= counted
+
+
+def _public_size(aggregation: Aggregation) -> int | None:
+    """How many groups there are, if all of them are public."""
+    if aggregation.discover:
+        return None
+    return math.prod(len(key.values or ()) for key in aggregation.keys)
+
+
+def _multiplied(known: Contribution, rows: int) -> str:
+    """The limits that a join multiplies, where there are several."""
+    if len(known.factors) < 2:
+        return ""
+    numbers = " × ".join(f"{factor.rows:,} of {factor.table}" for factor in known.factors)
+    return f" ({numbers})" if known.limit_rows == rows else f" ({numbers} would be {known.limit_rows:,})"
+
+
+def _groups_in_words(aggregation: Aggregation, priced: Priced, *, one_each: bool) -> str:
     if not aggregation.keys:
         return "none: one row"
-    if not aggregation.discover:
-        size = math.prod(len(key.values or ()) for key in aggregation.keys)
+    size = _public_size(aggregation)
+    if size is not None:
         return f"{size:,} public, all of them answer"
-    return f"discovered: {priced.selection_in_words(one_each=one_row_each(aggregation.relation))}"
+    return f"discovered: {priced.selection_in_words(one_each=one_each)}"

@@ -29,13 +29,14 @@ import pyarrow.compute as pc
 from dither.engines.base import SHORTEST_SALT, EngineBroken, EngineFailure
 from dither.engines.bounding import KEPT, LARGEST_CELL, CellsSql, Sampling, Steps
 from dither.engines.duckdb.behaviour import expect_behaviour, is_known_to_behave
+from dither.engines.duckdb.facts import beyond
 from dither.engines.duckdb.functions import DUCKDB, rank
 from dither.engines.duckdb.rows import rows_sql
 from dither.engines.duckdb.sources import Opened, Origin, fingerprint, open_sources, state_of
 from dither.engines.relations import UNIT, Relations, TableSource
 from dither.errors import InvalidParameter, SourceError
 from dither.query.arrow import TYPES
-from dither.query.intake import Intake, TableReport
+from dither.query.intake import Beyond, Intake, TableReport
 from dither.query.kinds import Kind
 from dither.query.measure.measures import BinCounts, Measured, Measurement
 from dither.query.plan.plan import JoinKind, JoinRows, Relation, Scan, Union
@@ -107,6 +108,10 @@ class DuckDBEngine:
         """Tables, their columns and DuckDB's types."""
         return self._opened.catalogue
 
+    def unique_keys(self) -> Mapping[str, tuple[tuple[str, ...], ...]]:
+        """By table the columns of PRIMARY KEY and, where nothing can be missing, of UNIQUE constraints."""
+        return self._opened.unique
+
     def version(self) -> str:
         """A fingerprint of the files that are read, which are those found on opening: names, sizes, times of change.
 
@@ -125,6 +130,15 @@ class DuckDBEngine:
     def reports(self) -> tuple[TableReport, ...]:
         """What was found when the tables were looked at; for the owner alone."""
         return self._opened.reports
+
+    def beyond_facts(self) -> Mapping[str, tuple[Beyond, ...]]:
+        """By table what the policy states of private rows and the data doesn't keep to; for the owner alone.
+
+        Reads the tables of which something is stated.
+        """
+        with self._cursor() as cursor:
+            tables = self._schema.tables.items()
+            return {name: beyond(cursor, table, self._opened.sources[name]) for name, table in tables}
 
     def interrupt(self) -> None:
         """Stop what is running: those calls raise EngineFailure."""

@@ -175,6 +175,7 @@ class Opened:
     database: Database
     connection: duckdb.DuckDBPyConnection
     catalogue: Mapping[str, Mapping[str, str]]
+    unique: Mapping[str, tuple[tuple[str, ...], ...]]
     sources: Mapping[str, TableSource]
     files: tuple[Path, ...]
     state: State
@@ -235,7 +236,7 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         connection = database.connection()
         catalogue = _catalogue(connection)
         collated = _collated(connection)
-        sizes = _sizes(connection)
+        unique, sizes = _unique_keys(connection), _sizes(connection)
         sources = {name: _source(table, catalogue, collated=name in collated) for name, table in schema.tables.items()}
         _check_units(schema, catalogue)
         for name, source in sources.items():
@@ -274,6 +275,7 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         database=database,
         connection=connection,
         catalogue=catalogue,
+        unique=unique,
         sources=sources,
         files=files,
         state=state,
@@ -401,6 +403,26 @@ def _catalogue(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str
     for table, name, engine_type in rows:
         catalogue.setdefault(table, {})[name] = engine_type
     return catalogue
+
+
+def _unique_keys(connection: duckdb.DuckDBPyConnection) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """What the catalogue holds to be unique: primary keys, and other keys of columns that are never NULL."""
+    here = "schema_name = 'main' AND database_name = current_database()"
+    rows = connection.execute(
+        f"SELECT table_name, constraint_column_names FROM duckdb_constraints() WHERE {here} "
+        "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY table_name, constraint_index"
+    ).fetchall()
+    nullable = set(
+        connection.execute(
+            f"SELECT table_name, column_name FROM duckdb_columns() WHERE {here} AND is_nullable"
+        ).fetchall()
+    )
+    found: dict[str, tuple[tuple[str, ...], ...]] = {}
+    for table, columns in rows:
+        key = tuple(columns)
+        if not any((table, column) in nullable for column in key) and key not in found.get(table, ()):
+            found[table] = (*found.get(table, ()), key)
+    return found
 
 
 def _sizes(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:

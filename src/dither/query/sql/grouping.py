@@ -20,11 +20,8 @@ from dither.query.expressions.functions import Typed, adapt, apply, literal
 from dither.query.kinds import NOTHING, Call, Column, Expression, Kind, Literal
 from dither.query.plan.plan import (
     Aggregation,
-    Distinct,
     FilterRows,
     InnerAggregate,
-    JoinKind,
-    JoinRows,
     Key,
     Law,
     Options,
@@ -32,11 +29,9 @@ from dither.query.plan.plan import (
     PerUnit,
     PlanField,
     Project,
-    Relation,
-    Window,
 )
 from dither.query.refusals import name_shown, only, placed, refused
-from dither.query.schema import TableFacts
+from dither.query.schema import Schema, TableFacts
 from dither.query.sql.aggregates import (
     INTERVALS,
     AggregateCall,
@@ -47,6 +42,7 @@ from dither.query.sql.aggregates import (
     one_by_one,
 )
 from dither.query.sql.constants import exact_number
+from dither.query.sql.contribution import Contribution, contribution, one_row_each
 from dither.query.sql.parse import PrivacyClause
 from dither.query.sql.per_unit import inner_aggregate
 from dither.query.sql.scalars import (
@@ -69,6 +65,7 @@ class Binder(Protocol):
     """What grouping needs of the binder of the whole question."""
 
     text: str
+    schema: Schema
 
     def fresh(self) -> str:
         """A name that the plan hasn't used."""
@@ -284,7 +281,10 @@ class _Grouping:
         for key in self._keys:
             if _is_unit(key, self._units):
                 raise refused("unit_shown", "the privacy unit can't be a group of the answer")
-        stated = clause(self._node.args.get("hint"), tables)
+        known = None
+        if rows.units == "column":
+            known = contribution(rows.relation, self._binder.schema.tables, [key.expression for key in self._keys])
+        stated = clause(self._node.args.get("hint"), tables, known)
         former = tuple(Key(expression=k.expression, kind=k.kind, values=k.facts.keys) for k in self._keys)
         keys = former if stated.selection is Selection.LAPLACE_THRESHOLD else self._public_keys(former)
         discover = any(key.values is None for key in keys) or stated.selection is Selection.LAPLACE_THRESHOLD
@@ -295,11 +295,9 @@ class _Grouping:
         if size > MOST_GROUPS:
             hint = "Group by fewer keys, or by coarser ones"
             raise refused("too_many_groups", f"there would be more than {MOST_GROUPS} public groups", hint)
-        groups = min([*(table.groups for table in tables), *([] if stated.groups is None else [stated.groups])])
-        count = min([*(table.rows for table in tables), *([] if stated.rows is None else [stated.rows])])
-        one_each = rows.units == "row" or one_row_each(rows.relation)
-        if one_each:
-            groups = count = 1
+        groups = count = 1
+        if known is not None:
+            groups, count = min(known.groups, stated.groups or known.groups), min(known.rows, stated.rows or known.rows)
         collected = PrivateAggregates(
             text=self._binder.text, scalars=self._plain, units=self._units, rows=count, origin=self._binder.origin
         )
@@ -314,8 +312,7 @@ class _Grouping:
             hint = "Add an aggregate, for example COUNT(*)"
             raise refused("nothing_to_ask", "nothing is asked about the rows", hint)
         limit, offset = limits(self._node)
-        most = groups
-        if not one_each and all(key.values is not None for key in keys):
+        if rows.units == "column" and all(key.values is not None for key in keys):
             groups = min(groups, size)
         aggregation = Aggregation(
             relation=rows.relation,
@@ -329,7 +326,7 @@ class _Grouping:
         )
         return ReleasedColumns(
             aggregation=aggregation,
-            former=None if keys == former else _formerly(aggregation, former, most),
+            former=_formerly(aggregation, former, tables, stated),
             options=stated.options,
             outputs=outputs,
             having=condition,
@@ -372,31 +369,26 @@ class _Grouping:
         return tuple(result)
 
 
-def _formerly(aggregation: Aggregation, keys: tuple[Key, ...], most: int) -> Aggregation | None:
-    """The aggregation with the keys as they were public before calendars and WHERE counted; None if it was refused."""
-    discover = any(key.values is None for key in keys)
-    size = math.prod(len(key.values) for key in keys if key.values is not None)
-    if size > MOST_GROUPS:
-        return None
-    return replace(aggregation, keys=keys, groups=most if discover else min(most, size), discover=discover)
+def _formerly(
+    aggregation: Aggregation, keys: tuple[Key, ...], tables: Sequence[TableFacts], stated: Clause
+) -> Aggregation | None:
+    """The aggregation as dither 0.1 and 0.2 read it; None if they refused it, or read it as now.
 
-
-def one_row_each(relation: Relation) -> bool:
-    """Whether a unit has at most one row: then it is in one group, and bounding its contribution to that loses nothing.
-
-    The bound is enforced like any other, so privacy doesn't rest on this.
+    Keys weren't public by calendars and WHERE, and the limits of joined tables weren't multiplied: the strictest held.
     """
-    if isinstance(relation, PerUnit):
-        units = {field.name for field in relation.input.fields if field.unit}
-        return all(isinstance(key, Column) and key.name in units for key in relation.keys)
-    if isinstance(relation, Distinct) and all(field.unit for field in relation.fields):
-        return True
-    if isinstance(relation, FilterRows | Project | Distinct | Window):
-        return one_row_each(relation.input)
-    if isinstance(relation, JoinRows):
-        copied = relation.kind in (JoinKind.INNER, JoinKind.LEFT)
-        return one_row_each(relation.left) and (not copied or (relation.on_unit and one_row_each(relation.right)))
-    return False
+    selected = stated.selection is Selection.LAPLACE_THRESHOLD
+    discover = bool(keys) and (selected or any(key.values is None for key in keys))
+    size = math.prod(len(key.values) for key in keys if key.values is not None)
+    groups, rows = min(table.groups for table in tables), min(table.rows for table in tables)
+    if size > MOST_GROUPS or (stated.groups or 1) > groups or (stated.rows or 1) > rows:
+        return None
+    groups, rows = min(groups, stated.groups or groups), min(rows, stated.rows or rows)
+    if aggregation.units == "row" or one_row_each(aggregation.relation):
+        groups = rows = 1
+    elif all(key.values is not None for key in keys):
+        groups = min(groups, size)
+    former = replace(aggregation, keys=keys, groups=groups, rows=rows, discover=discover)
+    return None if former == aggregation else former
 
 
 def _is_unit(key: Typed, units: frozenset[str]) -> bool:
@@ -468,8 +460,11 @@ class Clause:
     selection: Selection | None = None
 
 
-def clause(node: exp.Expr | None, tables: Sequence[TableFacts]) -> Clause:
-    """The options that a privacy clause states, checked against the tables that the question reads."""
+def clause(node: exp.Expr | None, tables: Sequence[TableFacts], known: Contribution | None) -> Clause:
+    """The options that a privacy clause states, checked against the tables that the question reads.
+
+    ``known`` has the limits on what a unit adds; None where each row is a unit.
+    """
     if node is None:
         return Clause(options=Options())
     if not isinstance(node, PrivacyClause):
@@ -491,10 +486,13 @@ def clause(node: exp.Expr | None, tables: Sequence[TableFacts]) -> Clause:
         raise refused("options", "delta must be below 1")
     if "privacy_unit_column" in given:
         _check_unit(given["privacy_unit_column"], tables)
+    most = min(table.groups for table in tables), min(table.rows for table in tables)
+    if known is not None:
+        most = known.limit_groups, known.limit_rows
     return Clause(
         options=Options(epsilon=epsilon, delta=delta, noise=_noise(given.get("noise"))),
-        groups=_at_most(given, "max_groups_contributed", min(table.groups for table in tables)),
-        rows=_at_most(given, "max_rows_contributed", min(table.rows for table in tables)),
+        groups=_at_most(given, "max_groups_contributed", most[0]),
+        rows=_at_most(given, "max_rows_contributed", most[1]),
         selection=_selection(given.get("group_selection_strategy")),
     )
 
