@@ -264,7 +264,12 @@ def _joined(join: JoinRows, tables: Mapping[str, TableFacts]) -> _Facts:
     if not join.on_unit:
         covered = {there for _, there in equal}
         if any(key <= covered for key in right.unique):
-            return replace(left, sizes=sizes)
+            known = left.unique
+            if join.kind is JoinKind.INNER:
+                # the public column tells rows apart as well as the one that it equals
+                also = (key - {here} | {there} for key in left.unique for here, there in equal if here in key)
+                known = tuple(dict.fromkeys((*known, *also)))[:MOST_KEYS]
+            return replace(left, unique=known, sizes=sizes)
         return _Facts(unique=_pairs(left, right), sizes=sizes)
     most = None if left.most is None or right.most is None else left.most * right.most
     return _Facts(unique=_pairs(left, right), sizes=sizes, most=most)
