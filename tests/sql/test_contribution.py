@@ -124,6 +124,10 @@ JOINS = [
     ),
     ("SELECT film, COUNT(*) FROM ratings JOIN people USING (user) GROUP BY film", 10, 1),
     ("SELECT COUNT(*) FROM people a JOIN people b ON a.user = b.user", 1, 1),
+    # but for rows that match nothing, which are in a group of their own
+    ("SELECT age, COUNT(*) FROM calls c LEFT JOIN people p ON c.user = p.user AND c.city = 'x' GROUP BY age", 2, 5),
+    ("SELECT age, COUNT(*) FROM calls c LEFT JOIN people p ON c.user = p.user GROUP BY age", 1, 5),
+    ("SELECT t.city, COUNT(*) FROM calls c JOIN trips t USING (user) GROUP BY t.city", 3, 15),
     # of two others every pair of rows counts
     ("SELECT COUNT(*) FROM ratings JOIN calls USING (user)", 1, 100),
     ("SELECT COUNT(*) FROM calls a JOIN calls b ON a.user = b.user AND a.day < b.day", 1, 25),

@@ -82,17 +82,18 @@ def contribution(
     """
     grouped = frozenset(name for key in keys for name in columns(key))
     known, facts = _limits(relation, grouped, tables), _facts(relation, tables)
-    most_groups = _limits(relation, frozenset(each.name for each in relation.fields), tables).groups
+    limit_groups = _limits(relation, frozenset(each.name for each in relation.fields), tables).groups
+    most_groups = _fewer(facts.most, known.most_groups)
     plain = {key.name for key in keys if isinstance(key, Column)}
     found = [most_of(key, plain, facts.sizes) for key in facts.unique]
     most_rows = min((most for most in (*found, facts.most) if most is not None), default=None)
     return Contribution(
-        groups=_least(known.groups, facts.most),
+        groups=_least(known.groups, most_groups),
         rows=_least(known.rows, most_rows),
-        limit_groups=most_groups,
+        limit_groups=limit_groups,
         limit_rows=known.rows,
         factors=known.factors,
-        most_groups=facts.most,
+        most_groups=most_groups,
         most_rows=most_rows,
     )
 
@@ -116,16 +117,24 @@ def _least(limit: int, most: int | None) -> int:
     return limit if most is None else min(limit, most)
 
 
+def _fewer(one: int | None, other: int | None) -> int | None:
+    return other if one is None else _least(one, other)
+
+
 # ---------------------------------------------------------------------------------------------- limits of the policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Limits:
-    """What the limits of the tables allow a unit in one relation; ``factors`` as in ``Contribution``."""
+    """What the limits of the tables allow a unit in one relation; ``factors`` as in ``Contribution``.
+
+    ``most_groups`` is in how many groups it can be by facts alone, None where they don't say.
+    """
 
     groups: int
     rows: int
     factors: tuple[Factor, ...]
+    most_groups: int | None = None
 
 
 def _limits(relation: Relation, grouped: frozenset[str], tables: Mapping[str, TableFacts]) -> _Limits:
@@ -133,7 +142,7 @@ def _limits(relation: Relation, grouped: frozenset[str], tables: Mapping[str, Ta
     if isinstance(relation, Scan):
         table = tables[relation.table]
         factor = Factor(table=table.name, groups=table.groups, rows=table.rows)
-        return _Limits(groups=table.groups, rows=table.rows, factors=(factor,))
+        return _Limits(groups=table.groups, rows=table.rows, factors=(factor,), most_groups=table.most_rows)
     if isinstance(relation, JoinRows):
         return _of_join(relation, grouped, tables)
     if isinstance(relation, Union):
@@ -166,25 +175,33 @@ def _of_join(join: JoinRows, grouped: frozenset[str], tables: Mapping[str, Table
     if join.kind in (JoinKind.SEMI, JoinKind.ANTI):
         return _limits(join.left, grouped, tables)
     if not join.on_unit:
-        # which public row matches is up to any column
-        return _limits(join.left, own if grouped - own else grouped, tables)
+        if grouped <= own:
+            return _limits(join.left, grouped, tables)
+        # which public rows match is up to any column
+        return replace(_limits(join.left, own, tables), most_groups=None)
     left = _of_side(join.left, grouped & own, tables)
     right = _of_side(join.right, grouped - own, tables)
+    if join.kind is JoinKind.LEFT and join.condition is not None and right.most_groups is not None and grouped - own:
+        # rows of the left that match nothing have a group of their own
+        right = replace(right, groups=right.groups + 1, most_groups=right.most_groups + 1)
     factors = (*left.factors, *right.factors)
-    return _Limits(groups=left.groups * right.groups, rows=left.rows * right.rows, factors=factors)
+    most = None
+    if left.most_groups is not None and right.most_groups is not None:
+        most = left.most_groups * right.most_groups
+    return _Limits(groups=left.groups * right.groups, rows=left.rows * right.rows, factors=factors, most_groups=most)
 
 
 def _of_side(relation: Relation, grouped: frozenset[str], tables: Mapping[str, TableFacts]) -> _Limits:
     """What one side multiplies the other by: of which no column is a key, that is in one group."""
     found, most = _limits(relation, grouped, tables), _facts(relation, tables).most
-    groups = _least(found.groups, most) if grouped else 1
-    rows = _least(found.rows, most)
+    most_groups = _fewer(found.most_groups, most) if grouped else 1
+    groups, rows = _least(found.groups, most_groups), _least(found.rows, most)
     factors = found.factors
     if most == 1:
         factors = ()
     elif len(factors) == 1:
         factors = (replace(factors[0], groups=groups, rows=rows),)
-    return _Limits(groups=groups, rows=rows, factors=factors)
+    return _Limits(groups=groups, rows=rows, factors=factors, most_groups=most_groups)
 
 
 # ---------------------------------------------------------------------------------------------- facts
@@ -264,12 +281,12 @@ def _joined(join: JoinRows, tables: Mapping[str, TableFacts]) -> _Facts:
     if not join.on_unit:
         covered = {there for _, there in equal}
         if any(key <= covered for key in right.unique):
-            known = left.unique
+            unique = left.unique
             if join.kind is JoinKind.INNER:
                 # the public column tells rows apart as well as the one that it equals
                 also = (key - {here} | {there} for key in left.unique for here, there in equal if here in key)
-                known = tuple(dict.fromkeys((*known, *also)))[:MOST_KEYS]
-            return replace(left, unique=known, sizes=sizes)
+                unique = tuple(dict.fromkeys((*unique, *also)))[:MOST_KEYS]
+            return replace(left, unique=unique, sizes=sizes)
         return _Facts(unique=_pairs(left, right), sizes=sizes)
     most = None if left.most is None or right.most is None else left.most * right.most
     return _Facts(unique=_pairs(left, right), sizes=sizes, most=most)
