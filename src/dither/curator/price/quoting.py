@@ -115,7 +115,12 @@ class Quoting:
             unit=self._unit(aggregation),
             columns=_quoted(prepared),
             confidence=float(prepared.terms.confidence),
-            notes=(*notes, *self._of_noise(prepared, amount), *self.notes(question)),
+            notes=(
+                *notes,
+                *self._of_noise(prepared, amount),
+                *self.notes(question),
+                *(() if question.listing else self._too_many(aggregation)),
+            ),
             key=prepared.key,
             priced=priced,
             shape=question.shape,
@@ -186,11 +191,15 @@ class Quoting:
         text = f"{self._who(aggregation)} counts {' '.join(parts)}"
         if whole:
             return (f"{text}; the policy says that none has more, and what is beyond would be cut off",)
-        return (f"{text}; what that cuts off isn't in the error", *self._too_many(aggregation, known, size))
+        return (f"{text}; what that cuts off isn't in the error",)
 
-    def _too_many(self, aggregation: Aggregation, known: Contribution, size: int | None) -> tuple[str, ...]:
-        """A word about public groups of which a unit may be in more than it counts in."""
-        if size is None or min(size, known.most_groups or size) <= aggregation.groups:
+    def _too_many(self, aggregation: Aggregation) -> tuple[str, ...]:
+        """Before anything is paid, a word about public groups of which a unit may be in more than it counts in."""
+        size = _public_size(aggregation)
+        if size is None or aggregation.units == "row" or one_row_each(aggregation.relation):
+            return ()
+        most = self._contribution(aggregation).most_groups
+        if min(size, size if most is None else most) <= aggregation.groups:
             return ()
         who, groups = self._who(aggregation), _counted(aggregation.groups, "group")
         mend = "group more coarsely, or count in more of them (max_groups_contributed)"

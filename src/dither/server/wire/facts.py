@@ -87,6 +87,7 @@ def _table_form(table: TableFacts) -> Json:
         "unit_column": table.unit_column,
         "max_groups_contributed": table.groups if table.private else None,
         "max_rows_contributed": table.rows if table.private else None,
+        "rows_per_unit_at_most": table.most_rows if table.unit_column is not None else None,
         "unique": [sorted(columns) for columns in table.unique],
         "columns": [_column_form(column) for column in table.columns.values()],
     }

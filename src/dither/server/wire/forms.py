@@ -231,6 +231,7 @@ class TableForm(Form):
     unit_column: str | None
     max_groups_contributed: int | None
     max_rows_contributed: int | None
+    rows_per_unit_at_most: int | None
     unique: list[list[str]]
     columns: list[ColumnForm]
 
