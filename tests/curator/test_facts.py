@@ -7,7 +7,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dither.audit.queries.neighbour_test import _Recorder
 from dither.curator import Curator, drafts
+from dither.curator.execution import find_bounds
 from dither.engines import DuckDBEngine
 from dither.policy import Policy
 from dither.policy.advice.advice import advise
@@ -169,6 +171,15 @@ def test_more_public_groups_than_count_are_told_before_paying(opened):
     )
     assert "public groups, and" not in str(opened().price(asked, epsilon=1))
     assert "public groups, and" not in str(silent.price("SELECT COUNT(*) AS n FROM ratings", epsilon=1))
+
+
+def test_a_search_for_bounds_samples_no_more_rows_than_there_are(database):
+    text = POLICY.format(**{**STATED, "people": f"{ORDERS}\none_row_per_unit = true"})
+    text = text.replace("between = [0, 100]", 'between = "auto"')
+    schema = Policy.parse(text, base=database.parent).schema
+    budget, asked = QueryBudget(kind="pure", main=Fraction(1), delta=Fraction(0)), _Recorder()
+    find_bounds(asked, schema, (("people", "age"), ("orders", "amount")), budget, b"a salt of sixteen")
+    assert [measurement.rows for measurement in asked.asked] == [1, 20]
 
 
 # ------------------------------------------------------------------ a policy is drafted and checked

@@ -50,7 +50,7 @@ def find_bounds(
             fields=(PlanField(name="c0", kind=kind, facts=NOTHING),),
         )
         units: OneOf["row", "column"] = "row" if table.unit_column is None else "column"
-        rows = 1 if units == "row" else table.rows
+        rows = 1 if units == "row" else min(table.rows, table.most_rows or table.rows)
         measurement = search_measurement(scan, Column("c0", kind), units, rows)
         mechanism = price_search(budget, rows, schema.adjacency)
         found[table_name, column_name] = bounds_from(mechanism, engine.run(measurement, salt=salt))
