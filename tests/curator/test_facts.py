@@ -166,7 +166,7 @@ def test_a_quote_shows_what_a_join_multiplies(opened):
 def test_more_public_groups_than_count_are_told_before_paying(opened):
     silent = opened(ratings="max_groups_contributed = 4")
     asked = "SELECT film, COUNT(*) AS n FROM ratings GROUP BY film"
-    assert "there are 30 public groups, and each person that is in more than 4 groups is cut" in str(
+    assert "there are 30 public groups, and each person counts in at most 4: coarser groups" in str(
         silent.price(asked, epsilon=1)
     )
     assert "public groups, and" not in str(opened().price(asked, epsilon=1))

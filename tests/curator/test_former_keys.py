@@ -11,8 +11,8 @@ from dither.curator import Curator
 from dither.curator.terms import Terms
 from dither.engines import DuckDBEngine
 from dither.policy import Policy
+from dither.query.measure.measures import contribution
 from dither.query.sql import grouping
-from dither.query.sql.contribution import contribution
 from dither.query.sql.grouping import _Grouping
 
 POLICY = """

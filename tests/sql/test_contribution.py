@@ -48,6 +48,7 @@ PEOPLE = table(
 )
 TRIPS = table("trips", column("user", I), column("city", T), unit_column="user", groups=4, rows=7, rows_at_most=3)
 CALLS = table("calls", column("user", I), column("city", T), column("day", DATE), unit_column="user", groups=2, rows=5)
+HOMES = table("homes", column("user", I), unit_column="user", rows_at_most=1)
 FILMS = table(
     "films",
     column("id", I, between=between(1, 12)),
@@ -56,7 +57,7 @@ FILMS = table(
     unique=unique(["id"]),
 )
 TAGS = table("tags", column("film", I), column("tag", T), private=False)
-SCHEMA = Schema({each.name: each for each in (RATINGS, DIARY, PEOPLE, TRIPS, CALLS, FILMS, TAGS)})
+SCHEMA = Schema({each.name: each for each in (RATINGS, DIARY, PEOPLE, TRIPS, CALLS, HOMES, FILMS, TAGS)})
 
 
 def bound(sql, schema=SCHEMA):
@@ -124,6 +125,7 @@ JOINS = [
     ),
     ("SELECT film, COUNT(*) FROM ratings JOIN people USING (user) GROUP BY film", 10, 1),
     ("SELECT COUNT(*) FROM people a JOIN people b ON a.user = b.user", 1, 1),
+    ("SELECT film, COUNT(*) FROM ratings JOIN homes USING (user) GROUP BY film", 10, 1),
     # but for rows that match nothing, which are in a group of their own
     ("SELECT age, COUNT(*) FROM calls c LEFT JOIN people p ON c.user = p.user AND c.city = 'x' GROUP BY age", 2, 5),
     ("SELECT age, COUNT(*) FROM calls c LEFT JOIN people p ON c.user = p.user GROUP BY age", 1, 5),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
 from types import MappingProxyType
@@ -51,7 +51,8 @@ class TableFacts:
     ``unit_column`` None on a private table means that every row is a unit. ``unique`` lists sets of columns of which
     the table holds every combination once, and ``rows_at_most`` says that no unit has more rows. ``groups`` and
     ``rows`` cut what a unit adds to an answer. The facts make that less where they say that a unit can't have as much,
-    and are never believed without the cut.
+    and are never believed without the cut. ``most_rows`` is the public maximum of one unit's rows: stated, or as many
+    as the rest of a unique key has values; None where it isn't known.
     """
 
     name: str
@@ -62,17 +63,17 @@ class TableFacts:
     rows: int = 1
     unique: tuple[frozenset[str], ...] = ()
     rows_at_most: int | None = None
+    most_rows: int | None = field(init=False, compare=False)
 
     __repr__ = brief
 
-    @property
-    def most_rows(self) -> int | None:
-        """The public maximum of one unit's rows: stated, or as many as the rest of a unique key has values."""
-        if self.unit_column is None:
-            return 1 if self.private else None
-        sizes = {name: column.domain for name, column in self.columns.items()}
-        found = [most_of(key, {self.unit_column}, sizes) for key in self.unique]
-        return min((most for most in (*found, self.rows_at_most) if most is not None), default=None)
+    def __post_init__(self) -> None:
+        most = 1 if self.private else None
+        if self.unit_column is not None:
+            sizes = {name: column.domain for name, column in self.columns.items()} if self.unique else {}
+            found = [most_of(key, {self.unit_column}, sizes) for key in self.unique]
+            most = min((each for each in (*found, self.rows_at_most) if each is not None), default=None)
+        object.__setattr__(self, "most_rows", most)
 
 
 def most_of(key: Iterable[str], given: Collection[str], sizes: Mapping[str, int | None]) -> int | None:

@@ -19,9 +19,9 @@ from dither.policy.policy import Policy
 from dither.privacy import PrivacyLoss, ZcdpLoss
 from dither.query.aggregates.predicted import Unknown
 from dither.query.kinds import Column, columns
+from dither.query.measure.measures import UnitBound, contribution, one_row_each
 from dither.query.plan.plan import Aggregation, BoundQuestion, Function
 from dither.query.price.noise import GAUSSIAN_95, LAPLACE_95, Priced
-from dither.query.sql.contribution import Contribution, contribution, one_row_each
 
 LISTED = "free: the groups are public, and nothing is asked of the data"
 Approved: TypeAlias = Callable[[str, str], bool]
@@ -201,11 +201,12 @@ class Quoting:
         most = self._contribution(aggregation).most_groups
         if min(size, size if most is None else most) <= aggregation.groups:
             return ()
-        who, groups = self._who(aggregation), _counted(aggregation.groups, "group")
-        mend = "group more coarsely, or count in more of them (max_groups_contributed)"
-        return (f"there are {size:,} public groups, and {who} that is in more than {groups} is cut: {mend}",)
+        text = (
+            f"there are {size:,} public groups, and {self._who(aggregation)} counts in at most {aggregation.groups:,}"
+        )
+        return (f"{text}: coarser groups would cut less",)
 
-    def _contribution(self, aggregation: Aggregation) -> Contribution:
+    def _contribution(self, aggregation: Aggregation) -> UnitBound:
         keys = [key.expression for key in aggregation.keys]
         return contribution(aggregation.relation, self.policy.schema.tables, keys)
 
@@ -281,7 +282,7 @@ def _public_size(aggregation: Aggregation) -> int | None:
     return math.prod(len(key.values or ()) for key in aggregation.keys)
 
 
-def _multiplied(known: Contribution, rows: int) -> str:
+def _multiplied(known: UnitBound, rows: int) -> str:
     """The limits that a join multiplies, where there are several."""
     if len(known.factors) < 2:
         return ""

@@ -18,6 +18,7 @@ from sqlglot import exp
 from dither.errors import Refused
 from dither.query.expressions.functions import Typed, adapt, apply, literal
 from dither.query.kinds import NOTHING, Call, Column, Expression, Kind, Literal
+from dither.query.measure.measures import UnitBound, contribution, one_row_each
 from dither.query.plan.plan import (
     Aggregation,
     FilterRows,
@@ -42,7 +43,6 @@ from dither.query.sql.aggregates import (
     one_by_one,
 )
 from dither.query.sql.constants import exact_number
-from dither.query.sql.contribution import Contribution, contribution, one_row_each
 from dither.query.sql.parse import PrivacyClause
 from dither.query.sql.per_unit import inner_aggregate
 from dither.query.sql.scalars import (
@@ -460,7 +460,7 @@ class Clause:
     selection: Selection | None = None
 
 
-def clause(node: exp.Expr | None, tables: Sequence[TableFacts], known: Contribution | None) -> Clause:
+def clause(node: exp.Expr | None, tables: Sequence[TableFacts], known: UnitBound | None) -> Clause:
     """The options that a privacy clause states, checked against the tables that the question reads.
 
     ``known`` has the limits on what a unit adds; None where each row is a unit.
