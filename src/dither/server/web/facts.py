@@ -80,6 +80,10 @@ def shown_table(table: TableFacts) -> ShownTable:
     unit = "each row" if table.unit_column is None else f"each {table.unit_column}"
     rows, groups = _counted(table.rows, "row"), _counted(table.groups, "group")
     contribution = f"counts as at most {rows} in each of at most {groups}"
+    if table.most_rows is not None:
+        contribution = f"{contribution}, and has at most {_counted(table.most_rows, 'row')}"
+    if table.most_rows == 1:
+        contribution = "has at most 1 row"
     return ShownTable(
         name=table.name,
         private=table.private,
