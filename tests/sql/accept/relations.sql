@@ -118,3 +118,18 @@ SELECT AVG(t.a) FROM users u JOIN (SELECT user_id, AVG(amount) AS a FROM orders 
 ----
 -- tables=orders
 SELECT SUM(if(coupon, quantity, 0)), SUM(nullif(quantity, 3)), SUM(abs(quantity - 10)), SUM(mod(quantity, 3)) FROM orders
+----
+-- tables=homes groups=1 rows=1
+SELECT region, COUNT(*), SUM(rooms) FROM homes GROUP BY region
+----
+-- tables=homes,orders groups=1 rows=10
+SELECT region, COUNT(*) FROM orders JOIN homes USING (user_id) GROUP BY region
+----
+-- tables=homes,orders groups=4 rows=10 keys=public
+SELECT city, AVG(amount) FROM homes JOIN orders USING (user_id) WHERE rooms > 2 GROUP BY city
+----
+-- tables=homes,orders groups=4 rows=10
+SELECT product, COUNT(*) FROM orders WHERE user_id IN (SELECT user_id FROM homes WHERE rooms > 2) GROUP BY product
+----
+-- tables=orders groups=1 rows=25
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed=25) COUNT(*) FROM orders a JOIN orders b ON a.user_id = b.user_id
