@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 from dither.curator import Curator, execution
-from dither.curator.execution import Stored
+from dither.curator.answers.stored import Stored
 from dither.curator.price.pricing import TRIALS, widened
 from dither.engines.base import EngineFailure
 from dither.errors import Failed, Refused

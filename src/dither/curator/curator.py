@@ -15,12 +15,13 @@ from dither.curator.approval.approvals import Approvals
 from dither.curator.approval.preview import Outlook, outlook_of
 from dither.curator.charging import ChargeClaim
 from dither.curator.computation import Computation, data_of, expect_runnable, given
-from dither.curator.execution import Stored
+from dither.curator.answers.stored import Stored
 from dither.curator.memory import fixed
-from dither.curator.past.log import ANOTHER, outdated, terms_of, unanswered, unknown_receipt
+from dither.curator.past.log import ANOTHER, Charged, outdated, terms_of, unanswered, unknown_receipt
 from dither.curator.past.records import of_ledger, open_ledger
 from dither.curator.past.spending import history
 from dither.curator.price.pricing import KEY_VERSION, Prepared, rounded_inwards
+from dither.curator.price.profiles import KnownProfile, name_of_form
 from dither.curator.price.quote import Quote, explained
 from dither.curator.results import (
     OLDER,
@@ -75,10 +76,21 @@ class AnalystView:
                 return explained(self._vault.quoting.quote(prepared))
             if prepared.question.listing:
                 return self._listed(prepared)
+            if self._vault.quoting.known(prepared):
+                return self._of_known(prepared)
             self._approve(prepared)
             answer = self._deliver(prepared, self._recorded(prepared))
             self.remember(sql, terms, answer)
             return answer
+
+    def profile(self, table: str, terms: Terms = AS_USUAL, *, where: str = "") -> Answer:
+        """How many units have how many rows of a table: an answer that everybody may know from then on."""
+        return self.sql(profile_text(table, where), terms)
+
+    def profiles(self) -> tuple[KnownProfile, ...]:
+        """The profiles of this version of the data that were paid for."""
+        self._vault.expect_bound()
+        return self._vault.profiles.known()
 
     def run(self, computation: Computation) -> Any:
         """What a computation released: the same steps."""
@@ -108,6 +120,14 @@ class AnalystView:
             notes=vault.quoting.notes(prepared.question),
         )
 
+    def _of_known(self, prepared: Prepared) -> Answer:
+        """A profile that somebody paid for, at no cost."""
+        found = self._vault.profiles.no_worse(prepared.priced)
+        charge = None if found is None else self._vault.past.charge(found.number)
+        if charge is None:
+            raise unknown_receipt()
+        return self._of_charge(charge)
+
     def _prepare(self, sql: str, terms: Terms) -> Prepared:
         """Bind and price: free, of public facts alone."""
         return self._vault.pricing.prepare(sql, terms, self.who)
@@ -124,6 +144,7 @@ class AnalystView:
             epsilon=f"{prepared.epsilon:.6g}",
             asked=prepared.settled.to_json(),
             key_version=KEY_VERSION,
+            **({"profile": name_of_form(prepared.priced.aggregation)} if prepared.question.profile else {}),
         )
         charging, loss, cost = self._vault.charging, prepared.loss, prepared.epsilon
         claim = ChargeClaim(charging, key=prepared.key, who=self.who, loss=loss, note=note, epsilon=cost)
@@ -210,6 +231,10 @@ class AnalystView:
         charge = vault.past.charge(number)
         if charge is None or not (charge.account == who.account or who.reads_all):
             raise unknown_receipt()
+        return self._of_charge(charge)
+
+    def _of_charge(self, charge: Charged) -> Answer:
+        vault, who = self._vault, self.who
         sql, settled = terms_of(charge)
         prepared = vault.pricing.prepare(sql, settled.terms, who, again=settled, charged=charge.key)
         first_version = charge.note.get("key_version") is None
@@ -423,6 +448,37 @@ class Curator:
         """
         terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, noise=noise)
         return self.analyst(analyst).sql(sql, terms)
+
+    def profile(
+        self,
+        table: str,
+        *,
+        epsilon: Number | None = None,
+        where: str = "",
+        analyst: str = OWNER,
+        noise: str | None = None,
+    ) -> Answer:
+        """How many units have how many rows of a table: paid for once, then a public fact of this version of the data.
+
+        One unit moves one count by 1, whatever it has, so a profile costs no more than a histogram. The owner buys it, or
+        an analyst whom the owner lets (``request_question`` with ``PROFILE table``); who asks for one that is known, with
+        no more ε, gets that one, free. Answers then tell how many units a bound cuts.
+
+        Args:
+            table: A private table with a privacy unit column.
+            epsilon: The loss to spend, as for ``sql``.
+            where: A condition on its rows, as it stands after WHERE.
+            analyst: Who asks and pays; the owner by default.
+            noise: As for ``sql``.
+
+        Returns:
+            The ends of each bin (``rows_from``, ``rows_to``) and the noisy number of units in it (``units``).
+        """
+        return self.analyst(analyst).profile(table, Terms.of(epsilon=epsilon, noise=noise), where=where)
+
+    def profiles(self) -> tuple[KnownProfile, ...]:
+        """The profiles of this version of the data that were paid for, by whomever: public facts."""
+        return self.owner.profiles()
 
     # ------------------------------------------------------------------ what was asked before
 
@@ -665,6 +721,12 @@ class Curator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def profile_text(table: str, where: str = "") -> str:
+    """The question for the profile of a table."""
+    name = ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
+    return f"PROFILE {name}" + (f" WHERE {where}" if where.strip() else "")
 
 
 def _unnamed(answer: Answer) -> Answer:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Literal as OneOf
+from typing import Literal as OneOf
 
 import numpy as np
 import numpy.typing as npt
 
 from dither.curator.answer_time import UnderWay
 from dither.curator.answers.release import release
+from dither.curator.answers.stored import Stored
 from dither.curator.charging import LOG, cause_of
 from dither.curator.computation import Computation, encode
 from dither.curator.memory import Memory
@@ -29,9 +27,6 @@ from dither.query.plan.plan import PlanField, Scan
 from dither.query.price.auto_bounds import bounds_from, price_search, search_measurement
 from dither.query.price.noise import Priced, QueryBudget
 from dither.query.schema import Schema
-
-HEADER = 4
-LONGEST_CAUSE = 10_000
 
 
 def find_bounds(
@@ -55,44 +50,6 @@ def find_bounds(
         mechanism = price_search(budget, rows, schema.adjacency)
         found[table_name, column_name] = bounds_from(mechanism, engine.run(measurement, salt=salt))
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """What the ledger keeps under a question: the bounds that were found, and what was released under them.
-
-    ``released`` is None where something went wrong after noise had been drawn for the bounds: whether it does may
-    depend on that noise, so that another try would be another answer that nobody paid for. Then there is no answer, for
-    ever, and ``cause`` says why, to the owner. ``data`` is the fingerprint of the data that was read; None in answers
-    that were stored before it was kept.
-    """
-
-    bounds: Mapping[Place, Interval]
-    released: bytes | None
-    cause: str = ""
-    data: str | None = None
-
-    def seal(self) -> bytes:
-        """The permanent form: a header in JSON, then the released bytes."""
-        found = [[*place, str(b.low), str(b.high)] for place, b in self.bounds.items()]
-        form: dict[str, Any] = {
-            "bounds": found,
-            "answered": self.released is not None,
-            "cause": self.cause[:LONGEST_CAUSE],
-        }
-        if self.data is not None:
-            form["data"] = self.data
-        header = json.dumps(form).encode()
-        return len(header).to_bytes(HEADER, "big") + header + (self.released or b"")
-
-    @classmethod
-    def unseal(cls, stored: bytes) -> Stored:
-        """The inverse of ``seal``."""
-        size = int.from_bytes(stored[:HEADER], "big")
-        form = json.loads(stored[HEADER : HEADER + size])
-        bounds = {(t, c): Interval(Fraction(low), Fraction(high)) for t, c, low, high in form["bounds"]}
-        released = stored[HEADER + size :] if form["answered"] else None
-        return cls(bounds=bounds, released=released, cause=form["cause"], data=form.get("data"))
 
 
 # ---------------------------------------------------------------------------------------------- the run

@@ -8,6 +8,7 @@ from dither.curator.execution import Execution
 from dither.curator.memory import delivered
 from dither.curator.past.log import PastQuestions
 from dither.curator.price.pricing import Pricing
+from dither.curator.price.profiles import Profiles
 from dither.curator.price.quoting import Quoting
 from dither.curator.requests import Requests, requests_beside
 from dither.engines import Engine
@@ -36,7 +37,8 @@ class Vault:
         self.accounts = Accounts(policy, exchange, ledger, self.requests.granted)
         self.charging = Charging(ledger, self.accounts, policy.units(), self.running, protected=self.protected)
         self.pricing = Pricing(policy, exchange, ledger, version=version)
-        self.quoting = Quoting(policy, exchange, ledger, self.accounts, self.requests.approved)
+        self.profiles = Profiles(ledger, policy=policy.fingerprint(), version=version)
+        self.quoting = Quoting(policy, exchange, ledger, self.accounts, self.profiles, self.requests.approved)
         self.execution = Execution(policy, engine, self.pricing, self.running, opened=opened)
         self.past = PastQuestions(ledger, exchange)
         self.memory = delivered()

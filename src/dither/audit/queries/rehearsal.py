@@ -23,6 +23,7 @@ from dither.audit.queries.worlds import World, empty_tables
 from dither.curator.charging import Accounts, Exchange
 from dither.curator.past.records import ledger_to_look_at
 from dither.curator.price.pricing import Pricing
+from dither.curator.price.profiles import Profiles
 from dither.curator.price.quoting import Quoting
 from dither.engines import DuckDBEngine
 from dither.policy.policy import Policy
@@ -56,7 +57,8 @@ def pricing_of(policy: Policy) -> Iterator[tuple[Pricing, Quoting]]:
     with ledger_to_look_at(policy) as ledger:
         exchange = Exchange(policy.budget.delta_budget, ledger.sums)
         pricing = Pricing(policy, exchange, ledger, version="made up")
-        yield pricing, Quoting(policy, exchange, ledger, Accounts(policy, exchange, ledger))
+        profiles = Profiles(ledger, policy=policy.fingerprint(), version="made up")
+        yield pricing, Quoting(policy, exchange, ledger, Accounts(policy, exchange, ledger), profiles)
 
 
 def measured_worlds(

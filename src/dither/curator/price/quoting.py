@@ -10,6 +10,7 @@ from typing import TypeAlias
 from dither.curator.answers.shape import choice_note
 from dither.curator.charging import Accounts, Exchange
 from dither.curator.price.pricing import Prepared, aggregates_of
+from dither.curator.price.profiles import Profiles
 from dither.curator.price.quote import Quote, QuotedColumn
 from dither.curator.who import Asker
 from dither.errors import Refused
@@ -36,22 +37,37 @@ class Quoting:
         exchange: Exchange,
         ledger: Ledger,
         accounts: Accounts,
+        profiles: Profiles,
         approved: Approved = lambda _key, _analyst: False,
     ) -> None:
         self.policy = policy
         self._exchange, self._ledger, self._accounts, self._approved = exchange, ledger, accounts, approved
+        self._profiles = profiles
         self.asker = accounts.asker
 
     def expect_approved(self, prepared: Prepared) -> None:
         """Refuse a question that has to wait for the owner; nothing was charged yet."""
         above = prepared.who.approval_above
+        if prepared.question.profile and self.waits(prepared):
+            raise Refused(
+                "everybody may know a profile once it was paid for, so the owner of the data must approve it first",
+                code="needs_approval",
+                hint="Request it from the owner, or have the owner buy it: dither profile.",
+            )
         if above is not None and self.waits(prepared):
             hint = "Request it from the owner, or ask with a smaller ε or a larger error."
             raise _needs_approval(f"ε = {prepared.epsilon:.4g}", above, hint)
 
     def waits(self, prepared: Prepared) -> bool:
-        """Whether a question is above the price, not paid for by this analyst and not approved for them."""
+        """Whether a question is above the price, not paid for by this analyst and not approved for them.
+
+        A profile is above it at every price: what it says is public afterwards.
+        """
         above, key, account = prepared.who.approval_above, prepared.key, prepared.who.account
+        if prepared.question.profile and not prepared.who.owner:
+            above = Fraction(0)
+            if self.known(prepared):
+                return False
         # costs are rounded up, so that what asks for exactly this much costs a little more
         if (
             above is None
@@ -60,6 +76,10 @@ class Quoting:
         ):
             return False
         return not self._approved(key, account.path[-1])
+
+    def known(self, prepared: Prepared) -> bool:
+        """Whether it asks for a profile that is known at least as exactly: then it is free, whoever paid."""
+        return prepared.question.profile and self._profiles.no_worse(prepared.priced) is not None
 
     def check_computation(self, loss: PrivacyLoss, key: str, who: Asker) -> None:
         """Refused if the loss is more than one question of this analyst may cost, or needs the owner's approval."""
@@ -100,7 +120,7 @@ class Quoting:
         question, priced, who = prepared.question, prepared.priced, prepared.who
         amount = self._ledger.price(prepared.loss)
         aggregation = question.aggregation
-        free = question.listing or self._ledger.paid(prepared.key, who.account)
+        free = question.listing or self._ledger.paid(prepared.key, who.account) or self.known(prepared)
         room = None if question.listing else self._accounts.room(amount, who)
         notes = tuple(f"bounds of {table}.{column} are searched for first" for table, column in prepared.searched)
         return Quote(
@@ -176,7 +196,22 @@ class Quoting:
         if not parts:
             return ()
         text = f"{self._who(aggregation)} counts {' '.join(parts)}"
-        return (f"{text}; what that cuts off isn't in the error",)
+        return (f"{text}; what that cuts off isn't in the error", *self._units_cut(aggregation))
+
+    def _units_cut(self, aggregation: Aggregation) -> tuple[str, ...]:
+        """How many units a bound on rows cuts, where a profile of these rows was paid for; with groups it can't tell."""
+        found = None if aggregation.keys else self._profiles.of(aggregation)
+        if found is None:
+            return ()
+        profile, unit = found.profile, self._units_of(aggregation)
+        beyond = profile.beyond(aggregation.rows)
+        return (
+            f"about {beyond.units:,} ± {math.ceil(beyond.error):,} of {profile.units:,} {unit} have more than "
+            f"{_counted(beyond.rows, 'row')} (from the profile of {found.at[:10]})",
+        )
+
+    def _units_of(self, aggregation: Aggregation) -> str:
+        return f"people ({self.policy.schema.tables[aggregation.tables[0]].unit_column})"
 
     def _who(self, aggregation: Aggregation) -> str:
         if aggregation.units == "row":

@@ -322,6 +322,7 @@ class BoundQuestion:
     """A bound question: the private aggregation, the shape of the answer, and its options.
 
     ``listing`` says that it asks for public values alone, which needs no data: SELECT DISTINCT over public keys.
+    ``profile`` says that it asks for a profile (``plan.profile``), which everybody may know once it was answered.
     ``former`` is the same question as dither 0.1 and 0.2 read it, if more keys are public now: who paid for that has
     its answer.
     """
@@ -331,6 +332,7 @@ class BoundQuestion:
     options: Options
     explain: bool = False
     listing: bool = False
+    profile: bool = False
     former: BoundQuestion | None = field(default=None, repr=False)
 
     __repr__ = brief

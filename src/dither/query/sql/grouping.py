@@ -35,6 +35,7 @@ from dither.query.plan.plan import (
     Relation,
     Window,
 )
+from dither.query.plan.profile import profile_of, profile_shape
 from dither.query.refusals import name_shown, only, placed, refused
 from dither.query.schema import TableFacts
 from dither.query.sql.aggregates import (
@@ -47,7 +48,7 @@ from dither.query.sql.aggregates import (
     one_by_one,
 )
 from dither.query.sql.constants import exact_number
-from dither.query.sql.parse import PrivacyClause
+from dither.query.sql.parse import PrivacyClause, ProfileClause
 from dither.query.sql.per_unit import inner_aggregate
 from dither.query.sql.scalars import (
     NamedSource,
@@ -281,6 +282,8 @@ class _Grouping:
 
     def _private(self) -> ReleasedColumns:
         rows, tables = self._rows, self._rows.tables
+        if isinstance(self._node.args.get("hint"), ProfileClause):
+            return _profile(rows)
         for key in self._keys:
             if _is_unit(key, self._units):
                 raise refused("unit_shown", "the privacy unit can't be a group of the answer")
@@ -370,6 +373,20 @@ class _Grouping:
             descending, first = bool(each.args.get("desc")), bool(each.args.get("nulls_first"))
             result.append(Ordering(expression=value.expression, descending=descending, nulls_first=first))
         return tuple(result)
+
+
+def _profile(rows: Rows) -> ReleasedColumns:
+    """How many units have how many rows."""
+    if rows.units != "column" or one_row_each(rows.relation):
+        hint = "Nothing is cut where each has one row, so ask the question itself"
+        raise refused("profile", "a profile shows how many rows each unit has, and here each has one", hint)
+    shape = profile_shape()
+    return ReleasedColumns(
+        aggregation=profile_of(rows.relation, tuple(sorted({table.name for table in rows.tables}))),
+        options=Options(),
+        outputs=tuple(NamedColumn(label=o.name, value=Typed(o.expression, NOTHING)) for o in shape.outputs),
+        profile=True,
+    )
 
 
 def _formerly(aggregation: Aggregation, keys: tuple[Key, ...], most: int) -> Aggregation | None:
@@ -574,6 +591,7 @@ class ReleasedColumns:
     order: tuple[Ordering, ...] = ()
     limit: int | None = None
     offset: int = 0
+    profile: bool = False
 
 
 def interval_end(node: exp.Anonymous, value: Typed) -> Typed:

@@ -144,6 +144,7 @@ class Queries:
             options=result.options,
             explain=explain,
             listing=not aggregation.aggregates and not aggregation.discover,
+            profile=result.profile,
         )
         if former is None:
             return question

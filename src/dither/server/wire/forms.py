@@ -235,6 +235,24 @@ class TableForm(Form):
     columns: list[ColumnForm]
 
 
+class BinForm(Form):
+    """So many units have this many rows: from, to; above, where there is no end."""
+
+    rows_from: int
+    rows_to: int | None
+    units: int
+
+
+class ProfileForm(Form):
+    """A profile of this version of the data that was paid for: noisy numbers, each within ``error`` at 95%."""
+
+    question: str
+    epsilon: str
+    at: str
+    units: list[BinForm]
+    error: float
+
+
 class SchemaForm(Form):
     """The public facts."""
 
@@ -242,6 +260,7 @@ class SchemaForm(Form):
     protects: str
     adjacency: str
     tables: list[TableForm]
+    profiles: list[ProfileForm]
 
 
 class RecordForm(Form):

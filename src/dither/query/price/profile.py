@@ -1,0 +1,66 @@
+"""What a profile that was paid for says: how many units are beyond a bound, give or take its noise."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dither.brief import brief
+from dither.errors import InvalidParameter
+from dither.query.aggregates.spread import Noise, quantile_of_sum
+from dither.query.plan.profile import LOWER_ENDS, UPPER_ENDS
+
+CONFIDENCE = Fraction(19, 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beyond:
+    """About how many units have more than so many rows, and how far off that may be."""
+
+    rows: int
+    units: int
+    error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The noisy number of units in each bin of ``plan.profile``, and the law of the noise that each got by itself.
+
+    Example:
+        >>> from dither.mechanisms import DiscreteLaplace
+        >>> profile = Profile(counts=(70, 20, 9, *([0] * 13)), noise=DiscreteLaplace(1))
+        >>> profile.beyond(2)
+        Beyond(rows=2, units=9, error=9.9)
+        >>> profile.beyond(3).rows, profile.units
+        (4, 99)
+    """
+
+    counts: tuple[int, ...]
+    noise: Noise
+
+    __repr__ = brief
+
+    def __post_init__(self) -> None:
+        if len(self.counts) != len(LOWER_ENDS):
+            raise InvalidParameter(f"a profile has {len(LOWER_ENDS)} bins; got {len(self.counts)}")
+
+    @property
+    def units(self) -> int:
+        """About how many units there are."""
+        return max(0, sum(self.counts))
+
+    @property
+    def error(self) -> float:
+        """How far off the number of one bin may be, at 95%."""
+        return self.noise.error(CONFIDENCE)
+
+    def beyond(self, rows: int, *, confidence: Fraction = CONFIDENCE) -> Beyond:
+        """The units that have more rows than the least end of a bin from ``rows`` on.
+
+        What is beyond the last end but one can't be told apart: from there on it is that end.
+        """
+        place = min(bisect.bisect_left(UPPER_ENDS, rows), len(UPPER_ENDS) - 1)
+        counted = self.counts[place + 1 :]
+        error = quantile_of_sum([(1.0, self.noise)] * len(counted), confidence)
+        return Beyond(rows=UPPER_ENDS[place], units=max(0, sum(counted)), error=error)
