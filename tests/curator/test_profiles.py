@@ -42,9 +42,7 @@ def test_a_profile_costs_one_histogram_and_its_noise_is_that_of_one_count(opened
     quote = made.curator.price("PROFILE orders", epsilon="1/2")
     # one unit is in one bin; where one takes another's place two bins move by 1
     assert quote.priced.noise == (DiscreteLaplace(2 * shift),)
-    assert quote.priced.loss == DiscreteLaplace(2 * shift).loss(
-        Sensitivity.l1(shift, adjacency=quote.priced.adjacency)
-    )
+    assert quote.priced.loss == DiscreteLaplace(2 * shift).loss(Sensitivity.l1(shift, adjacency=quote.priced.adjacency))
     assert quote.priced.loss.pure() == 0.5
     answer = made.curator.profile("orders", epsilon="1/2")
     assert answer.cost.epsilon == 0.5
@@ -152,7 +150,7 @@ def test_it_is_remembered_in_fresh_processes(shop, tmp_path):
         "    print(answer.cost.charged, answer.table.column('units').to_pylist() == list(known.profile.counts))\n"
         "    print(answer.table.column('units').to_pylist())\n"
     )
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "dither.toml")], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == ["False True", str(first.table.column("units").to_pylist())]
@@ -338,5 +336,3 @@ def test_what_is_stated_beside_it_covers(law, scale):
         middle = len(summed) // 2
         within = int(profile.beyond(UPPER_ENDS[place]).error)
         assert summed[max(0, middle - within) : middle + within + 1].sum() >= 0.95
-
-

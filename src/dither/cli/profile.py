@@ -25,8 +25,8 @@ def profile(
 ) -> None:
     """Count people by their number of rows.
 
-    A noisy histogram, paid for once. From then on it is public for this version of the data: answers say how many people
-    a bound on rows cuts, free. Without a table it lists the profiles that are known.
+    A noisy histogram, paid for once. From then on it is public for this version of the data: answers say how many
+    people a bound on rows cuts, free. Without a table it lists the profiles that are known.
 
     Example:  dither profile orders --epsilon 0.5
     """

@@ -11,11 +11,11 @@ from typing import Any, Self
 
 from dither.curator.answers.release import Released, public_groups
 from dither.curator.answers.shape import shape
+from dither.curator.answers.stored import Stored
 from dither.curator.approval.approvals import Approvals
 from dither.curator.approval.preview import Outlook, outlook_of
 from dither.curator.charging import ChargeClaim
 from dither.curator.computation import Computation, data_of, expect_runnable, given
-from dither.curator.answers.stored import Stored
 from dither.curator.memory import fixed
 from dither.curator.past.log import ANOTHER, Charged, outdated, terms_of, unanswered, unknown_receipt
 from dither.curator.past.records import of_ledger, open_ledger
@@ -460,9 +460,9 @@ class Curator:
     ) -> Answer:
         """How many units have how many rows of a table: paid for once, then a public fact of this version of the data.
 
-        One unit moves one count by 1, whatever it has, so a profile costs no more than a histogram. The owner buys it, or
-        an analyst whom the owner lets (``request_question`` with ``PROFILE table``); who asks for one that is known, with
-        no more ε, gets that one, free. Answers then tell how many units a bound cuts.
+        One unit moves one count by 1, whatever it has, so a profile costs no more than a histogram. The owner buys it,
+        or an analyst whom the owner lets (``request_question`` with ``PROFILE table``); who asks for one that is known,
+        with no more ε, gets that one, free. Answers then tell how many units a bound cuts.
 
         Args:
             table: A private table with a privacy unit column.

@@ -199,16 +199,14 @@ class Quoting:
         return (f"{text}; what that cuts off isn't in the error", *self._units_cut(aggregation))
 
     def _units_cut(self, aggregation: Aggregation) -> tuple[str, ...]:
-        """How many units a bound on rows cuts, where a profile of these rows was paid for; with groups it can't tell."""
+        """How many units a bound on rows cuts, by a profile of these rows; not where there are groups."""
         found = None if aggregation.keys else self._profiles.of(aggregation)
         if found is None:
             return ()
         profile, unit = found.profile, self._units_of(aggregation)
         beyond = profile.beyond(aggregation.rows)
-        return (
-            f"about {beyond.units:,} ± {math.ceil(beyond.error):,} of {profile.units:,} {unit} have more than "
-            f"{_counted(beyond.rows, 'row')} (from the profile of {found.at[:10]})",
-        )
+        share = f"about {beyond.units:,} ± {math.ceil(beyond.error):,} of {profile.units:,} {unit}"
+        return (f"{share} have more than {_counted(beyond.rows, 'row')} (from the profile of {found.at[:10]})",)
 
     def _units_of(self, aggregation: Aggregation) -> str:
         return f"people ({self.policy.schema.tables[aggregation.tables[0]].unit_column})"
