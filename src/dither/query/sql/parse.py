@@ -80,7 +80,7 @@ class PrivacyClause(exp.Hint):
 class ProfileClause(exp.Hint):
     """Stands in a SELECT that was written ``PROFILE table WHERE …``."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
+    arg_types: ClassVar[dict[str, bool]] = {}
 
 
 class FrontDoorDialect(DuckDB):
@@ -266,7 +266,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = MappingProxyType(
         # materialized is about how, not what
         exp.CTE: ("this", "alias", "materialized"),
         PrivacyClause: _LIST,
-        ProfileClause: _LIST,
+        ProfileClause: (),
         exp.From: _ONE,
         exp.Join: ("this", "side", "kind", "on", "using"),
         exp.Table: ("this", "db", "catalog", "alias"),
