@@ -170,6 +170,7 @@ class AnalystView:
         if stored.released is None:
             raise Failed(number, final=True)
         bounds, confidence = stored.bounds, prepared.terms.confidence
+        prepared = vault.pricing.with_rows(prepared, stored.rows)
         priced = vault.pricing.with_bounds(prepared, bounds) if bounds else prepared.priced
         released = Released.from_bytes(stored.released)
         table, bars = shape(released, prepared.question.shape, priced.errors(confidence), confidence)

@@ -26,6 +26,7 @@ from dither.query.measure.measures import Measured, Measurement
 from dither.query.plan.plan import PlanField, Scan
 from dither.query.price.auto_bounds import bounds_from, price_search, search_measurement
 from dither.query.price.noise import Priced, QueryBudget
+from dither.query.price.profile import Profile
 from dither.query.schema import Schema
 
 
@@ -45,7 +46,7 @@ def find_bounds(
             fields=(PlanField(name="c0", kind=kind, facts=NOTHING),),
         )
         units: OneOf["row", "column"] = "row" if table.unit_column is None else "column"
-        rows = 1 if units == "row" else table.rows
+        rows = 1 if units == "row" or table.auto_rows else table.rows
         measurement = search_measurement(scan, Column("c0", kind), units, rows)
         mechanism = price_search(budget, rows, schema.adjacency)
         found[table_name, column_name] = bounds_from(mechanism, engine.run(measurement, salt=salt))
@@ -128,13 +129,27 @@ class Execution:
 
     def _stored(self, prepared: Prepared) -> Stored:
         salt = secrets.token_bytes(16)
-        if prepared.search_budget is None:
+        if prepared.search_budget is None and prepared.rows_budget is None:
             return Stored(bounds={}, released=self._released(prepared, prepared.priced, salt), data=self.data)
+        found: dict[Place, Interval] = {}
+        rows: int | None = None
         with self._used() as engine:
-            found = find_bounds(engine, self._policy.schema, prepared.searched, prepared.search_budget, salt)
+            # all exact numbers first: what fails then has nothing to do with noise
+            profile = None
+            if prepared.rows_budget is not None:
+                wanted = self._pricing.row_profile(prepared)
+                profile = wanted, engine.run(wanted.measurement, salt=salt)
+            if prepared.search_budget is not None:
+                found = find_bounds(engine, self._policy.schema, prepared.searched, prepared.search_budget, salt)
         try:
-            bounds, priced = self._pricing.on_found(prepared, found)
-            return Stored(bounds=bounds, released=self._released(prepared, priced, salt), data=self.data)
+            if profile is not None:
+                noisy = release(*profile)
+                seen = Profile(counts=tuple(map(int, noisy.cells[0])), noise=noisy.noise[0])
+                prepared = self._pricing.on_rows(prepared, seen)
+                rows = prepared.question.aggregation.rows
+            bounds, priced = (found, prepared.priced) if not found else self._pricing.on_found(prepared, found)
+            released = self._released(prepared, priced, salt)
+            return Stored(bounds=bounds, released=released, data=self.data, rows=rows)
         except Exception as problem:
             # What fails now may have failed because of the noise in the bounds. Run again at no cost, it would show
             # fresh noise each time: so this is the answer. Closing and changed files have nothing to do with noise.
@@ -143,7 +158,7 @@ class Execution:
             kind, cause = type(problem).__name__, cause_of(problem)
         # behind the except block: logging prints what it was called in when a log can't be written
         LOG.error("a question has no answer after its bounds were found: %s", kind)
-        return Stored(bounds=found, released=None, cause=cause, data=self.data)
+        return Stored(bounds=found, released=None, cause=cause, data=self.data, rows=rows)
 
     def _released(self, prepared: Prepared, priced: Priced, salt: bytes) -> bytes:
         # by analyst, so that the time of an answer doesn't tell what others asked

@@ -95,17 +95,25 @@ class Settled:
     """Everything on which a question was answered, besides its text: what to ask for to get the same answer again.
 
     ``terms`` has the ε that was taken where none was given, ``delta`` is the question's own, ``version`` the data's.
+    ``rows`` is the bound on rows that a profile chose; None where it is stated, or searched for by the question itself.
     """
 
     terms: Terms
     delta: Fraction
     version: str
+    rows: int | None = None
 
     def to_json(self) -> Json:
         """The form in the note of a charge."""
-        return {**self.terms.to_json(), "delta": str(self.delta), "version": self.version}
+        form: Json = {**self.terms.to_json(), "delta": str(self.delta), "version": self.version}
+        return form if self.rows is None else {**form, "rows": self.rows}
 
     @classmethod
     def from_json(cls, form: Json) -> Settled:
         """The inverse of ``to_json``."""
-        return cls(terms=Terms.from_json(form), delta=Fraction(form["delta"]), version=str(form["version"]))
+        return cls(
+            terms=Terms.from_json(form),
+            delta=Fraction(form["delta"]),
+            version=str(form["version"]),
+            rows=None if form.get("rows") is None else int(form["rows"]),
+        )

@@ -203,7 +203,7 @@ def _table_form(table: TableFacts) -> dict[str, Any]:
         "private": table.private,
         "unit_column": table.unit_column,
         "groups": table.groups,
-        "rows": table.rows,
+        "rows": "auto" if table.auto_rows else table.rows,
         "unique": sorted(sorted(columns) for columns in table.unique),
         "columns": {name: _column_form(column) for name, column in table.columns.items()},
     }

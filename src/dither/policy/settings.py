@@ -58,6 +58,10 @@ def _contribution(value: object) -> int:
     return value
 
 
+def _rows(value: object) -> int | Auto:
+    return Auto.AUTO if value == Auto.AUTO.value else _contribution(value)
+
+
 def _name(value: object) -> str:
     # tables and columns may have any name; Inexact numbers are texts to Python but not to TOML
     if not isinstance(value, str) or isinstance(value, Inexact):
@@ -230,7 +234,7 @@ class TableSettings(Section):
         '"row" (for people, name their column: privacy_unit_column = "user_id")', '"row"'
     )
     max_groups_contributed: Count | None = setting(COUNT, "4")
-    max_rows_contributed: Count | None = setting(COUNT, "10")
+    max_rows_contributed: Annotated[int | Auto, PlainValidator(_rows)] | None = setting(f'{COUNT}, or "auto"', "10")
     unique: Annotated[tuple[tuple[str, ...], ...], PlainValidator(_column_sets)] | None = setting(
         "a list of lists of columns", '[["id"]]'
     )

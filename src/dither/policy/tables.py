@@ -12,7 +12,8 @@ from dither.policy.findings import Notes, did_you_mean, shown
 from dither.policy.places import Place
 from dither.policy.settings import TableSettings, shaped
 from dither.policy.toml_text import toml_key, toml_line, toml_path
-from dither.query.kinds import Kind
+from dither.query.kinds import Auto, Kind
+from dither.query.plan.profile import MOST_CHOSEN
 from dither.query.schema import ColumnFacts, TableFacts
 
 # with fewer ids than this, an id is a group of people rather than a person
@@ -132,13 +133,15 @@ class _TableReader:
         if unit not in self._columns:
             return None
         _doubtful_unit(self._columns[unit], (*self._path, "columns", unit), self._notes)
+        stated = self._settings.max_rows_contributed
         return TableFacts(
             name=self._name,
             private=True,
             columns=self._columns,
             unit_column=unit,
             groups=self._settings.max_groups_contributed or 1,
-            rows=self._settings.max_rows_contributed or 1,
+            rows=MOST_CHOSEN if isinstance(stated, Auto) else stated or 1,
+            auto_rows=isinstance(stated, Auto),
         )
 
     def _undeclared_unit(self, unit: str) -> None:

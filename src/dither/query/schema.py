@@ -36,7 +36,8 @@ class TableFacts:
     """A table: private (with its unit) or public, and how much of one unit an answer may use.
 
     ``unit_column`` None on a private table means that every row is a unit. ``unique`` lists sets of columns of which a
-    public table holds every combination once.
+    public table holds every combination once. ``auto_rows`` says that each question chooses its bound on rows, of at
+    most ``rows``, by a profile.
     """
 
     name: str
@@ -46,6 +47,7 @@ class TableFacts:
     groups: int = 1
     rows: int = 1
     unique: tuple[frozenset[str], ...] = ()
+    auto_rows: bool = False
 
     __repr__ = brief
 

@@ -56,8 +56,8 @@ def pricing_of(policy: Policy) -> Iterator[tuple[Pricing, Quoting]]:
     """How the curator prices questions under a rehearsed policy, of whose budget nothing was spent."""
     with ledger_to_look_at(policy) as ledger:
         exchange = Exchange(policy.budget.delta_budget, ledger.sums)
-        pricing = Pricing(policy, exchange, ledger, version="made up")
         profiles = Profiles(ledger, policy=policy.fingerprint(), version="made up")
+        pricing = Pricing(policy, exchange, ledger, version="made up", profiles=profiles)
         yield pricing, Quoting(policy, exchange, ledger, Accounts(policy, exchange, ledger), profiles)
 
 

@@ -28,6 +28,7 @@ class Stored:
     released: bytes | None
     cause: str = ""
     data: str | None = None
+    rows: int | None = None
 
     def seal(self) -> bytes:
         """The permanent form: a header in JSON, then the released bytes."""
@@ -39,6 +40,8 @@ class Stored:
         }
         if self.data is not None:
             form["data"] = self.data
+        if self.rows is not None:
+            form["rows"] = self.rows
         header = json.dumps(form).encode()
         return len(header).to_bytes(HEADER, "big") + header + (self.released or b"")
 
@@ -49,4 +52,4 @@ class Stored:
         form = json.loads(stored[HEADER : HEADER + size])
         bounds = {(t, c): Interval(Fraction(low), Fraction(high)) for t, c, low, high in form["bounds"]}
         released = stored[HEADER + size :] if form["answered"] else None
-        return cls(bounds=bounds, released=released, cause=form["cause"], data=form.get("data"))
+        return cls(bounds=bounds, released=released, cause=form["cause"], data=form.get("data"), rows=form.get("rows"))

@@ -69,28 +69,25 @@ class Profiles:
                 self._seen = version
             return tuple(self._known)
 
-    def of(self, aggregation: Aggregation) -> KnownProfile | None:
-        """The most exact profile of the rows that a question reads, if there is one."""
-        return self._best(name_of_form(profile_of(aggregation.relation, aggregation.tables)))
+    def of(self, aggregation: Aggregation) -> list[KnownProfile]:
+        """The profiles of the rows that a question reads, the most exact first."""
+        return self._of_form(name_of_form(profile_of(aggregation.relation, aggregation.tables)))
 
-    def around(self, aggregation: Aggregation) -> KnownProfile | None:
-        """That, or one of more rows than the question reads: whoever has many of these has as many there."""
+    def around(self, aggregation: Aggregation) -> list[KnownProfile]:
+        """The profiles of all rows of which those are some, the most exact first: there a unit has no fewer."""
         wider = within(aggregation.relation)
-        found = self.of(aggregation)
-        if found is not None or wider is None:
-            return found
-        return self._best(name_of_form(profile_of(wider, aggregation.tables)))
+        return [] if wider is None else self._of_form(name_of_form(profile_of(wider, aggregation.tables)))
 
     def no_worse(self, priced: Priced) -> KnownProfile | None:
         """A known profile of the same rows with no more noise than this one would have."""
-        found = self._best(name_of_form(priced.aggregation))
+        found = next(iter(self._of_form(name_of_form(priced.aggregation))), None)
         if found is None or standard_deviation(found.profile.noise) > standard_deviation(priced.noise[0]):
             return None
         return found
 
-    def _best(self, form: str) -> KnownProfile | None:
+    def _of_form(self, form: str) -> list[KnownProfile]:
         those = [one for one in self.known() if one.form == form]
-        return min(those, key=lambda one: (standard_deviation(one.profile.noise), one.order), default=None)
+        return sorted(those, key=lambda one: (standard_deviation(one.profile.noise), one.order))
 
     def _take(self, entry: Entry) -> None:
         body = entry.body

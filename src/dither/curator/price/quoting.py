@@ -22,9 +22,14 @@ from dither.query.aggregates.predicted import Unknown
 from dither.query.kinds import Column, columns
 from dither.query.plan.plan import Aggregation, BoundQuestion, Function
 from dither.query.price.noise import GAUSSIAN_95, LAPLACE_95, Priced
+from dither.query.price.profile import CONFIDENCE, SURE
 from dither.query.sql.grouping import one_row_each
 
 LISTED = "free: the groups are public, and nothing is asked of the data"
+SEARCHES_ROWS = (
+    "a fifth of it goes into finding a bound on rows first, with whatever else is searched for; a profile would spare "
+    "that, once and for all questions (dither profile)"
+)
 Approved: TypeAlias = Callable[[str, str], bool]
 
 
@@ -123,6 +128,8 @@ class Quoting:
         free = question.listing or self._ledger.paid(prepared.key, who.account) or self.known(prepared)
         room = None if question.listing else self._accounts.room(amount, who)
         notes = tuple(f"bounds of {table}.{column} are searched for first" for table, column in prepared.searched)
+        if prepared.rows_budget is not None:
+            notes = (*notes, SEARCHES_ROWS)
         return Quote(
             epsilon=prepared.epsilon,
             delta=prepared.delta,
@@ -135,7 +142,7 @@ class Quoting:
             unit=self._unit(aggregation),
             columns=_quoted(prepared),
             confidence=float(prepared.terms.confidence),
-            notes=(*notes, *self._of_noise(prepared, amount), *self.notes(question)),
+            notes=(*notes, *self._of_noise(prepared, amount), *self._said(prepared)),
             key=prepared.key,
             priced=priced,
             shape=question.shape,
@@ -144,6 +151,12 @@ class Quoting:
             share=None if room is None else 0.0 if free else room[1],
             needs_approval=not free and self.waits(prepared),
         )
+
+    def _said(self, prepared: Prepared) -> tuple[str, ...]:
+        """The notes of the answer, but for those on a bound that isn't found yet."""
+        if prepared.rows_budget is not None:
+            return choice_note(prepared.question.shape)
+        return self.notes(prepared.question)
 
     def _of_noise(self, prepared: Prepared, amount: Amount) -> tuple[str, ...]:
         """Where the law of the noise was chosen: which it is, what that closes, and what is left after it."""
@@ -170,7 +183,7 @@ class Quoting:
         """What goes with an answer in words: what bounding may leave out, and that noise chose its rows."""
         if question.listing:
             return (LISTED,)
-        return (*self.cut(question.aggregation), *choice_note(question.shape))
+        return (*self.cut(question.aggregation, chosen=question.auto), *choice_note(question.shape))
 
     def nothing_shown(self, priced: Priced) -> tuple[str, ...]:
         """What to do where no group was large enough; nothing where groups are public, which are always shown."""
@@ -184,7 +197,7 @@ class Quoting:
         bounds = "or state bounds of dates and numbers, which makes their groups public"
         return (f"no group reached about {enough:,} {who}, from where groups are shown: {ways}, {bounds}",)
 
-    def cut(self, aggregation: Aggregation) -> tuple[str, ...]:
+    def cut(self, aggregation: Aggregation, *, chosen: bool = False) -> tuple[str, ...]:
         """What bounding may leave out, in words: no error bar speaks of it. Nothing where nothing can be cut."""
         if aggregation.units == "row" or one_row_each(aggregation.relation):
             return ()
@@ -196,15 +209,16 @@ class Quoting:
         if not parts:
             return ()
         text = f"{self._who(aggregation)} counts {' '.join(parts)}"
-        return (f"{text}; what that cuts off isn't in the error", *self._units_cut(aggregation))
+        return (f"{text}; what that cuts off isn't in the error", *self._units_cut(aggregation, chosen=chosen))
 
-    def _units_cut(self, aggregation: Aggregation) -> tuple[str, ...]:
+    def _units_cut(self, aggregation: Aggregation, *, chosen: bool) -> tuple[str, ...]:
         """How many units a bound on rows cuts, by a profile of these rows; not where there are groups."""
-        found = None if aggregation.keys else self._profiles.of(aggregation)
-        if found is None:
+        known = [] if aggregation.keys else self._profiles.of(aggregation)
+        if not known:
             return ()
-        profile, unit = found.profile, self._units_of(aggregation)
-        beyond = profile.beyond(aggregation.rows)
+        found, profile, unit = known[0], known[0].profile, self._units_of(aggregation)
+        # where it chose the bound, any of its statements may have been picked for its noise
+        beyond = profile.beyond(aggregation.rows, confidence=SURE if chosen else CONFIDENCE)
         share = f"about {beyond.units:,} ± {math.ceil(beyond.error):,} of {profile.units:,} {unit}"
         return (f"{share} have more than {_counted(beyond.rows, 'row')} (from the profile of {found.at[:10]})",)
 
@@ -242,7 +256,7 @@ def _quoted(prepared: Prepared) -> tuple[QuotedColumn, ...]:
             error = Unknown("computed from the noisy values")
         elif "." in output.expression.name:
             error = Unknown("the end of an interval")
-        elif prepared.searched:
+        elif prepared.searched or prepared.rows_budget is not None:
             error = Unknown("known once bounds are found")
         quoted.append(
             QuotedColumn(

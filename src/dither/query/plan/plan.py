@@ -323,6 +323,7 @@ class BoundQuestion:
 
     ``listing`` says that it asks for public values alone, which needs no data: SELECT DISTINCT over public keys.
     ``profile`` says that it asks for a profile (``plan.profile``), which everybody may know once it was answered.
+    ``auto`` says that its bound on rows, which is the most that may be chosen, is to be chosen by a profile.
     ``former`` is the same question as dither 0.1 and 0.2 read it, if more keys are public now: who paid for that has
     its answer.
     """
@@ -333,6 +334,7 @@ class BoundQuestion:
     explain: bool = False
     listing: bool = False
     profile: bool = False
+    auto: bool = False
     former: BoundQuestion | None = field(default=None, repr=False)
 
     __repr__ = brief

@@ -31,6 +31,8 @@ from dither.query.plan.plan import (
 LARGEST_POWER = 14
 UPPER_ENDS = tuple(2**power for power in range(LARGEST_POWER + 1))
 LOWER_ENDS = (1, *(end + 1 for end in UPPER_ENDS))
+# the largest bound on rows that a profile can choose
+MOST_CHOSEN = UPPER_ENDS[-1]
 _ROWS = "rows_of_unit"
 
 

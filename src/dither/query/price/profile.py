@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import bisect
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 from dither.brief import brief
 from dither.errors import InvalidParameter
-from dither.query.aggregates.spread import Noise, quantile_of_sum
+from dither.query.aggregates.spread import Noise, quantile_of_sum, standard_deviation
 from dither.query.plan.profile import LOWER_ENDS, UPPER_ENDS
 
 CONFIDENCE = Fraction(19, 20)
+# at which the statements about all bounds hold together, so that each does that was picked after looking
+SURE = 1 - (1 - CONFIDENCE) / len(LOWER_ENDS)
+# how many standard deviations of the noise above a bound count as nobody
+MARGIN = 2.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,20 @@ class Profile:
     def units(self) -> int:
         """About how many units there are."""
         return max(0, sum(self.counts))
+
+    def least_bound(self, spared: float) -> int:
+        """The least bound on rows above which no more units are seen than ``spared``, and what noise may make of none.
+
+        ``spared`` is how many units are cut at the bound of least error: there one row more costs as much noise as it
+        saves of the cut. Noise in empty bins looks like a few units that have many rows, so the number seen is held
+        against MARGIN of its standard deviations: without them tables of one row a unit get bounds in the thousands.
+        """
+        deviation = standard_deviation(self.noise)
+        for place, end in enumerate(UPPER_ENDS):
+            above = self.counts[place + 1 :]
+            if sum(above) <= spared + MARGIN * deviation * math.sqrt(len(above)):
+                return end
+        return UPPER_ENDS[-1]
 
     @property
     def error(self) -> float:

@@ -17,11 +17,12 @@ from sqlglot import exp
 
 from dither.errors import Refused
 from dither.query.expressions.functions import Typed, adapt, apply, literal
-from dither.query.kinds import NOTHING, Call, Column, Expression, Kind, Literal
+from dither.query.kinds import NOTHING, Auto, Call, Column, Expression, Kind, Literal
 from dither.query.plan.plan import (
     Aggregation,
     Distinct,
     FilterRows,
+    Function,
     InnerAggregate,
     JoinKind,
     JoinRows,
@@ -299,10 +300,12 @@ class _Grouping:
             hint = "Group by fewer keys, or by coarser ones"
             raise refused("too_many_groups", f"there would be more than {MOST_GROUPS} public groups", hint)
         groups = min([*(table.groups for table in tables), *([] if stated.groups is None else [stated.groups])])
-        count = min([*(table.rows for table in tables), *([] if stated.rows is None else [stated.rows])])
+        count = min([*(table.rows for table in tables), *([stated.rows] if isinstance(stated.rows, int) else [])])
+        automatic = isinstance(stated.rows, Auto)
+        automatic = automatic or (stated.rows is None and any(table.auto_rows for table in tables))
         one_each = rows.units == "row" or one_row_each(rows.relation)
         if one_each:
-            groups = count = 1
+            groups, count, automatic = 1, 1, False
         collected = PrivateAggregates(
             text=self._binder.text, scalars=self._plain, units=self._units, rows=count, origin=self._binder.origin
         )
@@ -316,6 +319,10 @@ class _Grouping:
         if not collected.found and not keys:
             hint = "Add an aggregate, for example COUNT(*)"
             raise refused("nothing_to_ask", "nothing is asked about the rows", hint)
+        automatic = automatic and any(one.function is not Function.COUNT_UNITS for one in collected.found)
+        if automatic and keys:
+            hint = "State it for this question: OPTIONS (max_rows_contributed = 20)"
+            raise refused("auto", "a bound on rows can be chosen only where there are no groups", hint)
         limit, offset = limits(self._node)
         most = groups
         if not one_each and all(key.values is not None for key in keys):
@@ -333,6 +340,7 @@ class _Grouping:
         return ReleasedColumns(
             aggregation=aggregation,
             former=None if keys == former else _formerly(aggregation, former, most),
+            auto=automatic,
             options=stated.options,
             outputs=outputs,
             having=condition,
@@ -481,7 +489,7 @@ class Clause:
 
     options: Options
     groups: int | None = None
-    rows: int | None = None
+    rows: int | Auto | None = None
     selection: Selection | None = None
 
 
@@ -511,7 +519,7 @@ def clause(node: exp.Expr | None, tables: Sequence[TableFacts]) -> Clause:
     return Clause(
         options=Options(epsilon=epsilon, delta=delta, noise=_noise(given.get("noise"))),
         groups=_at_most(given, "max_groups_contributed", min(table.groups for table in tables)),
-        rows=_at_most(given, "max_rows_contributed", min(table.rows for table in tables)),
+        rows=_rows_at_most(given, min(table.rows for table in tables)),
         selection=_selection(given.get("group_selection_strategy")),
     )
 
@@ -534,6 +542,16 @@ def _at_most(given: dict[str, exp.Expr], name: str, most: int) -> int | None:
     if value > most:
         raise refused("options", f"the policy allows {name} up to {most}", "Ask for fewer, or leave it out")
     return int(value)
+
+
+def _rows_at_most(given: dict[str, exp.Expr], most: int) -> int | Auto | None:
+    node = given.get("max_rows_contributed")
+    if isinstance(node, exp.Literal) and node.is_string and folded(node.name) == Auto.AUTO.value:
+        return Auto.AUTO
+    if node is not None and exact_number(node) is None:
+        hint = "Write max_rows_contributed = 20, or 'auto' where a profile is to choose it"
+        raise refused("options", "max_rows_contributed must be a whole number from 1, or 'auto'", hint)
+    return _at_most(given, "max_rows_contributed", most)
 
 
 def _selection(node: exp.Expr | None) -> Selection | None:
@@ -592,6 +610,7 @@ class ReleasedColumns:
     limit: int | None = None
     offset: int = 0
     profile: bool = False
+    auto: bool = False
 
 
 def interval_end(node: exp.Anonymous, value: Typed) -> Typed:

@@ -145,6 +145,7 @@ class Queries:
             explain=explain,
             listing=not aggregation.aggregates and not aggregation.discover,
             profile=result.profile,
+            auto=result.auto,
         )
         if former is None:
             return question

@@ -80,6 +80,8 @@ def shown_table(table: TableFacts) -> ShownTable:
     unit = "each row" if table.unit_column is None else f"each {table.unit_column}"
     rows, groups = _counted(table.rows, "row"), _counted(table.groups, "group")
     contribution = f"counts as at most {rows} in each of at most {groups}"
+    if table.auto_rows:
+        contribution = f"counts in at most {groups}; as how many rows, each question chooses"
     return ShownTable(
         name=table.name,
         private=table.private,

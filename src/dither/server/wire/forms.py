@@ -230,7 +230,7 @@ class TableForm(Form):
     private: bool
     unit_column: str | None
     max_groups_contributed: int | None
-    max_rows_contributed: int | None
+    max_rows_contributed: int | Literal["auto"] | None
     unique: list[list[str]]
     columns: list[ColumnForm]
 
