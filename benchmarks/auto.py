@@ -17,12 +17,11 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from dither.curator.price.pricing import rows_worth_sparing
 from dither.engines import DuckDBEngine
 from dither.policy import Policy
 from dither.query.plan.profile import UPPER_ENDS, profile_of
 from dither.query.price.noise import Priced, QueryBudget, price
-from dither.query.price.profile import Profile
+from dither.query.price.profile import Profile, rows_worth_sparing
 from dither.query.sql import bind
 
 POLICY = """

@@ -45,6 +45,11 @@ ABOVE = Total(factors=(WHOLE,), present=(X,), low=2, high=8, cap=Cap.CLAMP)
 WIDE = Total(factors=(COARSE,), present=(), low=-(2**29), high=2**29, cap=Cap.MEAN)
 WIDEST = Total(factors=(HUGE,), present=(), low=-(2**57), high=2**57, cap=Cap.CLAMP)
 WIDEST_DOUBLE = Total(factors=(HUGE_DOUBLE,), present=(), low=-(2**57), high=2**57, cap=Cap.MEAN)
+SCALED = Total(factors=(), present=(X,), low=0, high=80, cap=Cap.SCALE, fine=16)
+SCALED_SUM = Total(factors=(FINE,), present=(), low=-4096, high=4096, cap=Cap.SCALE)
+SCALED_WIDE = Total(factors=(HUGE,), present=(), low=-(2**30), high=2**30, cap=Cap.SCALE)
+SCALED_ONCE = Total(factors=(), present=(), low=0, high=40, cap=Cap.SCALE, fine=32, once=True)
+ALL_SCALED = (SCALED, SCALED_SUM, SCALED_WIDE, SCALED_ONCE)
 ALL_TOTALS = (WIDEST_DOUBLE, COUNT, UNITS_ONLY, SUM, MEAN, COUNT_MEAN, SQUARE, PRODUCT, ABOVE, WIDE, WIDEST)
 
 
@@ -151,6 +156,7 @@ def relations() -> dict[str, Measurement]:
         "all totals by public key": measure(VISITS, (place,), totals=ALL_TOTALS),
         "all totals by public key, one group": measure(VISITS, (place,), groups=1, rows=1, totals=ALL_TOTALS),
         "all totals by discovered key": measure(VISITS, (key(PLACE),), groups=3, totals=ALL_TOTALS),
+        "scaled totals by public key": measure(VISITS, (place,), groups=8, rows=5, totals=(COUNT, *ALL_SCALED)),
         "totals by two keys": measure(VISITS, (place, key(OK)), groups=3, totals=(COUNT, SUM)),
         "by doubles": measure(VISITS, (key(X, (-0.0, 0.5, NAN, INF, None)),), groups=2, totals=(COUNT, SQUARE)),
         "by dates": measure(VISITS, (key(DAY),), groups=2),

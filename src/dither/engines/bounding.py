@@ -302,6 +302,8 @@ class _Part:
 
     def capped(self, rows: int) -> str:
         """What the unit adds to the group, from its partial sums."""
+        if self.total.cap is Cap.SCALE:
+            return self._scaled()
         low, high = self.total.low, self.total.high
         width = "INTEGER" if max(abs(low), abs(high)) < 2**31 else "BIGINT"
         if not self.total.factors and low <= 0 <= high:
@@ -320,6 +322,21 @@ class _Part:
         if not self.total.factors:
             value = given = f"NULLIF({value}, 0)"
         return f"CAST({clamped(value, low, high, given)} AS {width})"
+
+    def _scaled(self) -> str:
+        """What the unit adds to the group, where its parts in all groups are bounded together.
+
+        Both products are of numbers below 2^63 and 2^31, and all that is divided isn't negative, so that it doesn't
+        matter whether the engine rounds towards zero or down.
+        """
+        most, wide = max(-self.total.low, self.total.high), self.dialect.wide
+        plain = f"r.{self.name}" if self.total.factors else f"r.{self._counter}"
+        value = f"CAST({f'least({plain}, 1)' if self.total.once else plain} AS {wide})"
+        size = f"sum(abs({value})) OVER (PARTITION BY r.{UNIT})"
+        cut = f"(abs({value}) * {most}) // ({size})"
+        signed = f"CASE WHEN {value} < 0 THEN -({cut}) ELSE {cut} END"
+        whole = f"({size}) * {self.total.fine} <= {most}"
+        return f"CAST(CASE WHEN {whole} THEN {value} * {self.total.fine} ELSE {signed} END AS BIGINT)"
 
     def of_units(self) -> str:
         """The cell, from what units add."""

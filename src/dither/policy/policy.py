@@ -202,7 +202,7 @@ def _table_form(table: TableFacts) -> dict[str, Any]:
     return {
         "private": table.private,
         "unit_column": table.unit_column,
-        "groups": table.groups,
+        "groups": "auto" if table.auto_groups else table.groups,
         "rows": "auto" if table.auto_rows else table.rows,
         "unique": sorted(sorted(columns) for columns in table.unique),
         "columns": {name: _column_form(column) for name, column in table.columns.items()},

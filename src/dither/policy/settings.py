@@ -233,7 +233,7 @@ class TableSettings(Section):
     privacy_unit: Literal["row"] | None = setting(
         '"row" (for people, name their column: privacy_unit_column = "user_id")', '"row"'
     )
-    max_groups_contributed: Count | None = setting(COUNT, "4")
+    max_groups_contributed: Annotated[int | Auto, PlainValidator(_rows)] | None = setting(f'{COUNT}, or "auto"', "4")
     max_rows_contributed: Annotated[int | Auto, PlainValidator(_rows)] | None = setting(f'{COUNT}, or "auto"', "10")
     unique: Annotated[tuple[tuple[str, ...], ...], PlainValidator(_column_sets)] | None = setting(
         "a list of lists of columns", '[["id"]]'

@@ -133,13 +133,21 @@ class _TableReader:
         if unit not in self._columns:
             return None
         _doubtful_unit(self._columns[unit], (*self._path, "columns", unit), self._notes)
-        stated = self._settings.max_rows_contributed
+        stated, groups = self._settings.max_rows_contributed, self._settings.max_groups_contributed
+        if isinstance(groups, Auto) and not isinstance(stated, Auto):
+            self._wrong(
+                "max_groups_contributed",
+                'it can be "auto" only where max_rows_contributed is: then one bound is chosen for all rows of a unit, '
+                "in all groups together.",
+                'max_rows_contributed = "auto"',
+            )
         return TableFacts(
             name=self._name,
             private=True,
             columns=self._columns,
             unit_column=unit,
-            groups=self._settings.max_groups_contributed or 1,
+            groups=1 if isinstance(groups, Auto) else groups or 1,
+            auto_groups=isinstance(groups, Auto),
             rows=MOST_CHOSEN if isinstance(stated, Auto) else stated or 1,
             auto_rows=isinstance(stated, Auto),
         )

@@ -37,7 +37,8 @@ class TableFacts:
 
     ``unit_column`` None on a private table means that every row is a unit. ``unique`` lists sets of columns of which a
     public table holds every combination once. ``auto_rows`` says that each question chooses its bound on rows, of at
-    most ``rows``, by a profile.
+    most ``rows``, by a profile; ``auto_groups`` that it bounds the rows in all groups together, and no group is left
+    out.
     """
 
     name: str
@@ -48,6 +49,7 @@ class TableFacts:
     rows: int = 1
     unique: tuple[frozenset[str], ...] = ()
     auto_rows: bool = False
+    auto_groups: bool = False
 
     __repr__ = brief
 

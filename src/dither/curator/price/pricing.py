@@ -23,20 +23,18 @@ from dither.errors import Refused
 from dither.ledger import Currency, EntryKind, Ledger
 from dither.ledger.amount import MAIN_UNITS
 from dither.ledger.entry import canonical
-from dither.mechanisms import DiscreteGaussian
 from dither.mechanisms.partition_selection import GivenAwayLoss
 from dither.numeric import fraction_up
 from dither.policy.policy import Policy
 from dither.policy.settings import LARGEST_EPSILON, SMALLEST_DELTA
 from dither.privacy import ApproximateLoss, Json, PrivacyLoss, PureLoss, ZcdpLoss
-from dither.query.aggregates.spread import Noise
 from dither.query.kinds import Column, Expression, Interval, Kind, columns
 from dither.query.measure.grids import holds_bounds
 from dither.query.plan.canonical import arranged, canonical_aggregation
-from dither.query.plan.plan import Aggregate, Aggregation, BoundQuestion, Function, Law, Shape
+from dither.query.plan.plan import Aggregate, Aggregation, BoundQuestion, Law, Shape
 from dither.query.plan.profile import profile_of
 from dither.query.price.noise import BudgetKind, Priced, QueryBudget, laplace_errs_less, price, price_for_error
-from dither.query.price.profile import Profile
+from dither.query.price.profile import Profile, bounded_rows, rows_worth_sparing
 from dither.query.refusals import limited
 from dither.query.schema import ColumnFacts, Schema
 from dither.query.sql import bind, bind_with_form
@@ -666,31 +664,6 @@ def _bucket(form: Json) -> str:
     An error may be stated by the name of a column or for all, and δ is no term where pure ε adds up.
     """
     return canonical([form["epsilon"], form["error"] is None, form["version"]])
-
-
-def bounded_rows(question: BoundQuestion, rows: int) -> BoundQuestion:
-    """The question with a bound on rows that was left open."""
-    return replace(question, aggregation=replace(question.aggregation, rows=rows))
-
-
-def rows_worth_sparing(priced: Priced) -> float:
-    """How many units are cut at the bound on rows of least error, by the noise that one row needs.
-
-    One row more costs the error of that noise, and saves a row of each unit that is cut: they balance where as many
-    units are cut as that noise errs, in rows. Of several aggregates the mean.
-    """
-    reach = [max(-cell.low, cell.high) for cell in priced.lowered.cells]
-    errs = [_mean_error(noise) / each for noise, each in zip(priced.noise, reach, strict=True)]
-    if not errs:
-        # nothing but choices: as for a count
-        counting = replace(priced.aggregation, aggregates=(Aggregate(function=Function.COUNT),))
-        return rows_worth_sparing(price(counting, priced.budget, priced.adjacency))
-    return sum(errs) / len(errs)
-
-
-def _mean_error(noise: Noise) -> float:
-    """E|noise|, of a continuous law."""
-    return float(noise.scale) * (math.sqrt(2 / math.pi) if isinstance(noise, DiscreteGaussian) else 1.0)
 
 
 # ------------------------------------------------------------------------------------ bounds that the owner left open

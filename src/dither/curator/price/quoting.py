@@ -202,6 +202,10 @@ class Quoting:
         if aggregation.units == "row" or one_row_each(aggregation.relation):
             return ()
         parts = []
+        if aggregation.scaled:
+            rows = _counted(aggregation.rows, "row")
+            text = f"{self._who(aggregation)} counts as at most {rows} in all groups together, scaled down in each"
+            return (f"{text}; what that cuts off isn't in the error", *self._units_cut(aggregation, chosen=chosen))
         if any(aggregate.function is not Function.COUNT_UNITS for aggregate in aggregation.aggregates):
             parts.append(f"as at most {_counted(aggregation.rows, 'row')}" + (" in each" if aggregation.keys else ""))
         if aggregation.keys:
@@ -213,7 +217,7 @@ class Quoting:
 
     def _units_cut(self, aggregation: Aggregation, *, chosen: bool) -> tuple[str, ...]:
         """How many units a bound on rows cuts, by a profile of these rows; not where there are groups."""
-        known = [] if aggregation.keys else self._profiles.of(aggregation)
+        known = [] if aggregation.keys and not aggregation.scaled else self._profiles.of(aggregation)
         if not known:
             return ()
         found, profile, unit = known[0], known[0].profile, self._units_of(aggregation)

@@ -366,6 +366,17 @@ def part_of(total: Total, rows: Sequence[Row], most: int) -> int:
     return max(total.low, min(total.high, summed))
 
 
+def scaled(total: Total, own: Mapping[tuple[Any, ...], list[Row]]) -> dict[tuple[Any, ...], int]:
+    """What a unit adds to each of its groups, where its parts in all of them are bounded together."""
+    sums = {key: sum(_counting(total, rows)) for key, rows in own.items()}
+    if total.once:
+        sums = {key: min(1, each) for key, each in sums.items()}
+    size, most = sum(map(abs, sums.values())), max(-total.low, total.high)
+    if size * total.fine <= most:
+        return {key: each * total.fine for key, each in sums.items()}
+    return {key: (1 if each > 0 else -1) * (abs(each) * most // size) for key, each in sums.items()}
+
+
 def _total(
     total: Total,
     groups: Mapping[Any, Mapping[tuple[Any, ...], list[Row]]],
@@ -376,6 +387,10 @@ def _total(
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     sums = [0] * len(place)
     for own in groups.values():
+        if total.cap is Cap.SCALE:
+            for key, part in scaled(total, own).items():
+                sums[place[key]] += part
+            continue
         for key, rows in own.items():
             parts = [part_of(total, rows, measurement.rows)] if by_unit else [part_of(total, [r], 1) for r in rows]
             sums[place[key]] += sum(parts)

@@ -35,7 +35,7 @@ from dither.query.arrow import TYPES
 from dither.query.expressions.functions import Typed, apply, literal
 from dither.query.kinds import NOTHING, Column, Expression, Facts, Interval, Kind, Value, canonical, columns
 from dither.query.measure.grids import LARGEST_INTEGER
-from dither.query.measure.measures import Bins, Cap, Exact, Total, WeightedTotals
+from dither.query.measure.measures import LARGEST_PART, Bins, Cap, Exact, Total, WeightedTotals
 from dither.query.plan.plan import Aggregate, Argument, Function, Gridded
 from dither.query.refusals import refused
 
@@ -45,6 +45,8 @@ Chooser: TypeAlias = Quantile | PermuteAndFlip | Exponential
 Item = TypeVar("Item")
 
 DEFAULT_CONFIDENCE = Fraction(19, 20)
+# In so many parts of a step sums are counted that are scaled down, where they fit.
+FINEST = 64
 # Sums of integers come out as 64-bit integers up to this.
 LARGEST_WHOLE = 2**61
 
@@ -98,12 +100,15 @@ class AggregateChoice(ABC):
 class Building:
     """Cells and choices so far; what two aggregates have in common exists once.
 
-    ``alone`` are arguments that one aggregate alone asks about. ``bases`` are the places of cells whose parts of one
+    ``alone`` are arguments that one aggregate alone asks about. Where it is ``scaled``, a unit counts as at most
+    ``rows`` rows in all ``groups`` together. ``bases`` are the places of cells whose parts of one
     unit aren't negative and add up to no more than the largest of each: they share one sensitivity, and one budget.
     """
 
     rows: int
     alone: Set[Expression] = frozenset()
+    scaled: bool = False
+    groups: int = 1
     cells: list[Cell] = field(default_factory=list)
     bases: list[tuple[int, ...]] = field(default_factory=list)
     bins: list[Bins] = field(default_factory=list)
@@ -119,6 +124,26 @@ class Building:
         """The place of a sum of products, of which a unit's part is within ``part``."""
         total = total_of(factors, present, part, cap)
         return self.cell(Cell(exact=total, low=part[0], high=part[1]))
+
+    def part(
+        self,
+        factors: tuple[Gridded, ...],
+        present: tuple[Expression, ...],
+        part: tuple[int, int],
+        *,
+        once: bool = False,
+    ) -> tuple[int, int]:
+        """The place of such a sum, of parts that are bounded one by one or all together; and its parts of a step.
+
+        ``part`` is what it may add to one group, or to all of them.
+        """
+        if not self.scaled:
+            return self.total(factors, present, part), 1
+        most = max(-part[0], part[1])
+        fine = max(1, min(FINEST, 1 << (LARGEST_PART // most).bit_length() - 1))
+        low, high = (-most * fine if part[0] < 0 else 0), (most * fine if part[1] > 0 else 0)
+        total = total_of(factors, present, (low, high), Cap.SCALE)
+        return self.cell(Cell(exact=replace(total, fine=fine, once=once), low=low, high=high)), fine
 
     def cell(self, cell: Cell) -> int:
         """The place of a cell."""
@@ -332,6 +357,8 @@ class Linear(Recipe):
     def estimate(self, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
         """The cell plus and minus the exact quantile of its noise."""
         cell, half = noisy.cells[self.cell], noisy.noise[self.cell].error(confidence)
+        if self.whole and self.step.denominator != 1:
+            return self._rounded(cell, half)
         if self.whole:
             # of steps beyond the largest answer there is none but zero
             step = min(int(self.step), LARGEST_WHOLE + 1)
@@ -341,6 +368,14 @@ class Linear(Recipe):
             return Estimate.of(*(_cut(inside + d, bound) * step for d in (0, -reach, reach)))
         middle, width = cell.astype(np.float64), float(self.step)
         return Estimate.of(middle * width, (middle - half) * width, (middle + half) * width)
+
+    def _rounded(self, cell: Ints, half: float) -> Estimate:
+        """Whole numbers, read off parts of them: the nearest, and those next to the ends on the outer side."""
+        times, parts = min(self.step.numerator, LARGEST_WHOLE), self.step.denominator
+        bound = LARGEST_WHOLE // times
+        reach, inside = int(min(half, bound)), _cut(cell, bound)
+        low, high = _cut(inside - reach, bound) * times, _cut(inside + reach, bound) * times
+        return Estimate.of((2 * inside * times + parts) // (2 * parts), low // parts, -(-high // parts))
 
     def error(self, by: Mechanisms, confidence: Fraction) -> Fixed:
         """That of the noise, whatever the data."""

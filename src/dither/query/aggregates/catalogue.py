@@ -41,6 +41,7 @@ from dither.query.measure.measures import (
     WeightedTotals,
     basis_reach,
     reach_of,
+    scaled_reach,
 )
 from dither.query.plan.plan import Aggregation, Function
 
@@ -74,6 +75,9 @@ class Lowered:
         for block in self.blocks:
             first = self.cells[block[0]]
             alone = len(block) == 1
+            if isinstance(first.exact, Total) and first.exact.cap is Cap.SCALE:
+                found |= dict.fromkeys(block, scaled_reach(first.low, first.high, self.span, adjacency))
+                continue
             reach = (
                 reach_of(first.low, first.high, self.span, adjacency)
                 if alone
@@ -95,7 +99,9 @@ def lower(aggregation: Aggregation) -> Lowered:
     if rows > LARGEST_PART:
         raise Refused("a unit may count with too many rows", code="rows_too_many", hint="Lower max_rows_contributed.")
     span = Span.of(groups, public_groups(aggregation))
-    building = Building(rows, alone=_alone(aggregation))
+    if aggregation.scaled and not can_be_scaled(aggregation):
+        raise InvalidParameter("only counts and sums over public groups can be scaled down")
+    building = Building(rows, alone=_alone(aggregation), scaled=aggregation.scaled, groups=span.groups)
     recipes = tuple(BY_FUNCTION[each.function].lower(building, each) for each in aggregation.aggregates)
     if building.choices and span.cells is not None and span.cells > MOST_CHOSEN_GROUPS:
         raise Refused(
@@ -130,6 +136,13 @@ def lower(aggregation: Aggregation) -> Lowered:
         units=units,
         span=span,
     )
+
+
+def can_be_scaled(aggregation: Aggregation) -> bool:
+    """Whether a unit's whole part, in all groups together, can be bounded at once: counts and sums in public groups."""
+    counted = (Function.COUNT, Function.COUNT_UNITS, Function.SUM)
+    plain = all(one.function in counted and one.per_group is None for one in aggregation.aggregates)
+    return plain and bool(aggregation.keys) and not aggregation.discover and aggregation.units == "column"
 
 
 def _alone(aggregation: Aggregation) -> frozenset[Expression]:

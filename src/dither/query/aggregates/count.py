@@ -103,7 +103,12 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
     if high == 0:
         return Constant(Fraction(0), whole=True)
     present = tuple(argument.expression for argument in aggregate.arguments)
-    return Linear(cell=building.total((), present, (low, high)), step=Fraction(1), whole=True)
+    once = aggregate.function is Function.COUNT_UNITS
+    if once and building.scaled:
+        # over all groups
+        high = min(building.rows, building.groups)
+    place, fine = building.part((), present, (low, high), once=once)
+    return Linear(cell=place, step=Fraction(1, fine), whole=True)
 
 
 def _definition(name: str, *spellings: str, **more: object) -> Definition:

@@ -71,8 +71,8 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
     if low == high == 0:
         # everything is clamped to zero, so the sum says nothing about anybody
         return Constant(Fraction(0), whole=whole)
-    cell = building.total((grid.of(argument.expression),), (), (low, high))
-    return Linear(cell=cell, step=grid.step, whole=whole)
+    cell, fine = building.part((grid.of(argument.expression),), (), (low, high))
+    return Linear(cell=cell, step=grid.step / fine, whole=whole)
 
 
 def _within(bounds: Interval, per_group: Pair) -> Interval:

@@ -45,10 +45,15 @@ class Cap(Enum):
     ``CLAMP``: its sum is clamped to [low, high]. ``MEAN``: a unit with n > rows rows counts as ``rows``
     rows of its mean: ⌊sum·rows/n⌋, what drawing that many of its rows gives on average; then clamped. So a ratio of
     totals is the mean over rows where no unit weighs more than ``rows`` of them, not the mean over all rows.
+    ``SCALE``: its sums in all groups together are scaled down until their sizes add up to at most max(−low, high), so
+    that no group is left out. Sums are counted in ``Total.fine`` parts of a step. Where sizes add up to N > 0 steps,
+    a sum s is s·fine where N·fine is no more than that, else ⌊|s|·max(−low, high)/N⌋ with the sign of s: rounded
+    towards 0, so that the bound holds in whole numbers, whatever the groups.
     """
 
     CLAMP = "clamp"
     MEAN = "mean"
+    SCALE = "scale"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +62,8 @@ class Total:
 
     A row counts only if every factor and every expression of ``present`` is neither NULL nor NaN. Without factors a row
     counts as 1. At user level a unit's part in a group is capped to [low, high]; at row level a row is a unit.
-    COUNT(*) is no factors; COUNT(DISTINCT unit) is that with high = 1.
+    COUNT(*) is no factors; COUNT(DISTINCT unit) is that with high = 1. ``fine`` and ``once`` are for ``Cap.SCALE``:
+    ``once`` says that all rows of a unit in a group count as one.
     """
 
     factors: tuple[Gridded, ...]
@@ -65,6 +71,8 @@ class Total:
     low: int
     high: int
     cap: Cap
+    fine: int = 1
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +283,30 @@ def basis_reach(cells: int, most: int, span: Span, adjacency: Adjacency) -> Reac
         per_group=most,
         adjacency=adjacency,
         cells=cells,
+    )
+
+
+def scaled_reach(low: int, high: int, span: Span, adjacency: Adjacency) -> Reach:
+    """The reach of a cell to which one unit adds whole numbers whose sizes, over all groups, are at most these ends'.
+
+    A vector that takes another's place: in l1 both lengths. In l2 both, or √2 of one where no entry is negative, as the
+    square of the difference is no more than the sum of the squares then.
+
+    Example:
+        >>> moved = scaled_reach(0, 10, Span.of(3, 3), Adjacency.REPLACE)
+        >>> moved.l1, moved.l2_squared, scaled_reach(-5, 10, Span.of(3, 3), Adjacency.REPLACE).l2_squared
+        (20, 200, 400)
+    """
+    most = max(-low, high)
+    sides = 1 if adjacency is Adjacency.ADD_REMOVE else 2
+    return Reach(
+        l1=sides * most,
+        l2_squared=most**2 * (1 if sides == 1 else 2 if low >= 0 else 4),
+        groups=span.groups if sides == 1 else span.most_moved,
+        per_group=most if sides == 1 else high - low,
+        adjacency=adjacency,
+        # as of several cells: the distance may be spread over groups
+        cells=2,
     )
 
 

@@ -265,7 +265,8 @@ class Aggregation:
 
     ``units`` says whether the unit is the row or an id. ``groups`` and ``rows`` bound one unit's contribution: at most
     so many groups, and in each of them it counts as at most so many rows. With any key that isn't public the keys are
-    discovered: a group is shown only if enough units are in it. ``tables`` are the private tables it reads.
+    discovered: a group is shown only if enough units are in it. ``tables`` are the private tables it reads. ``scaled``
+    says that a unit counts as at most ``rows`` rows in all groups together, by scaling down what it has in each.
     """
 
     relation: Relation
@@ -276,6 +277,7 @@ class Aggregation:
     rows: int
     discover: bool
     tables: tuple[str, ...]
+    scaled: bool = False
 
     __repr__ = brief
 

@@ -29,7 +29,7 @@ from dither.query.plan.plan import (
 
 # the last bin but one ends at 2 to this; one more takes whatever is above, so that no unit is left out
 LARGEST_POWER = 14
-UPPER_ENDS = tuple(2**power for power in range(LARGEST_POWER + 1))
+UPPER_ENDS = tuple(1 << power for power in range(LARGEST_POWER + 1))
 LOWER_ENDS = (1, *(end + 1 for end in UPPER_ENDS))
 # the largest bound on rows that a profile can choose
 MOST_CHOSEN = UPPER_ENDS[-1]

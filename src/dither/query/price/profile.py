@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import bisect
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dither.brief import brief
 from dither.errors import InvalidParameter
+from dither.mechanisms import DiscreteGaussian
 from dither.query.aggregates.spread import Noise, quantile_of_sum, standard_deviation
+from dither.query.plan.plan import Aggregate, BoundQuestion, Function
 from dither.query.plan.profile import LOWER_ENDS, UPPER_ENDS
+from dither.query.price.noise import Priced, price
 
 CONFIDENCE = Fraction(19, 20)
 # at which the statements about all bounds hold together, so that each does that was picked after looking
@@ -83,3 +86,31 @@ class Profile:
         counted = self.counts[place + 1 :]
         error = quantile_of_sum([(1.0, self.noise)] * len(counted), confidence)
         return Beyond(rows=UPPER_ENDS[place], units=max(0, sum(counted)), error=error)
+
+
+def bounded_rows(question: BoundQuestion, rows: int) -> BoundQuestion:
+    """The question with a bound on rows that was left open."""
+    return replace(question, aggregation=replace(question.aggregation, rows=rows))
+
+
+def rows_worth_sparing(priced: Priced) -> float:
+    """How many units are cut at the bound on rows of least error, by the noise that one row needs.
+
+    One row more costs the error of that noise, and saves a row of each unit that is cut: they balance where as many
+    units are cut as that noise errs, in rows. Of several aggregates the mean.
+    """
+    reach = [max(-cell.low, cell.high) for cell in priced.lowered.cells]
+    errs = [_mean_error(noise) / each for noise, each in zip(priced.noise, reach, strict=True)]
+    if priced.aggregation.scaled:
+        # one row more costs noise in every group
+        errs = [priced.lowered.span.groups * each for each in errs]
+    if not errs:
+        # nothing but choices: as for a count
+        counting = replace(priced.aggregation, aggregates=(Aggregate(function=Function.COUNT),))
+        return rows_worth_sparing(price(counting, priced.budget, priced.adjacency))
+    return sum(errs) / len(errs)
+
+
+def _mean_error(noise: Noise) -> float:
+    """E|noise|, of a continuous law."""
+    return float(noise.scale) * (math.sqrt(2 / math.pi) if isinstance(noise, DiscreteGaussian) else 1.0)

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from fractions import Fraction
 from typing import Protocol
 
 from sqlglot import exp
 
 from dither.errors import Refused
+from dither.query.aggregates.catalogue import MOST_GROUPS, can_be_scaled
 from dither.query.expressions.functions import Typed, adapt, apply, literal
 from dither.query.kinds import NOTHING, Auto, Call, Column, Expression, Kind, Literal
 from dither.query.plan.plan import (
@@ -27,7 +26,6 @@ from dither.query.plan.plan import (
     JoinKind,
     JoinRows,
     Key,
-    Law,
     Options,
     Ordering,
     PerUnit,
@@ -38,7 +36,6 @@ from dither.query.plan.plan import (
 )
 from dither.query.plan.profile import profile_of, profile_shape
 from dither.query.refusals import name_shown, only, placed, refused
-from dither.query.schema import TableFacts
 from dither.query.sql.aggregates import (
     INTERVALS,
     AggregateCall,
@@ -48,8 +45,9 @@ from dither.query.sql.aggregates import (
     has_window,
     one_by_one,
 )
+from dither.query.sql.clause import Selection, clause, most_groups
 from dither.query.sql.constants import exact_number
-from dither.query.sql.parse import PrivacyClause, ProfileClause
+from dither.query.sql.parse import ProfileClause
 from dither.query.sql.per_unit import inner_aggregate
 from dither.query.sql.scalars import (
     NamedSource,
@@ -58,12 +56,10 @@ from dither.query.sql.scalars import (
     Visible,
     call_name,
     find_column,
-    folded,
     same_name,
     typed,
 )
 
-MOST_GROUPS = 1_000_000
 MOST_KEYS = 50
 
 
@@ -299,7 +295,7 @@ class _Grouping:
         if size > MOST_GROUPS:
             hint = "Group by fewer keys, or by coarser ones"
             raise refused("too_many_groups", f"there would be more than {MOST_GROUPS} public groups", hint)
-        groups = min([*(table.groups for table in tables), *([] if stated.groups is None else [stated.groups])])
+        groups = min(most_groups(tables), stated.groups if isinstance(stated.groups, int) else MOST_GROUPS)
         count = min([*(table.rows for table in tables), *([stated.rows] if isinstance(stated.rows, int) else [])])
         automatic = isinstance(stated.rows, Auto)
         automatic = automatic or (stated.rows is None and any(table.auto_rows for table in tables))
@@ -319,10 +315,13 @@ class _Grouping:
         if not collected.found and not keys:
             hint = "Add an aggregate, for example COUNT(*)"
             raise refused("nothing_to_ask", "nothing is asked about the rows", hint)
-        automatic = automatic and any(one.function is not Function.COUNT_UNITS for one in collected.found)
-        if automatic and keys:
-            hint = "State it for this question: OPTIONS (max_rows_contributed = 20)"
-            raise refused("auto", "a bound on rows can be chosen only where there are no groups", hint)
+        every = isinstance(stated.groups, Auto)
+        every = every or (stated.groups is None and all(table.auto_groups for table in tables))
+        rows_matter = any(one.function is not Function.COUNT_UNITS for one in collected.found)
+        automatic = automatic and (rows_matter or bool(keys and every))
+        if every and keys and not (automatic or one_each):
+            hint = "State max_groups_contributed too, or neither"
+            raise refused("auto", "as many groups as there are can be had only where the bound on rows is chosen", hint)
         limit, offset = limits(self._node)
         most = groups
         if not one_each and all(key.values is not None for key in keys):
@@ -337,9 +336,11 @@ class _Grouping:
             discover=discover,
             tables=tuple(sorted({table.name for table in tables})),
         )
+        if automatic and keys:
+            aggregation = _scaled(aggregation, size, every=every)
         return ReleasedColumns(
             aggregation=aggregation,
-            former=None if keys == former else _formerly(aggregation, former, most),
+            former=None if keys == former or automatic else _formerly(aggregation, former, most),
             auto=automatic,
             options=stated.options,
             outputs=outputs,
@@ -381,6 +382,19 @@ class _Grouping:
             descending, first = bool(each.args.get("desc")), bool(each.args.get("nulls_first"))
             result.append(Ordering(expression=value.expression, descending=descending, nulls_first=first))
         return tuple(result)
+
+
+def _scaled(aggregation: Aggregation, size: int, *, every: bool) -> Aggregation:
+    """The same with one bound on what a unit has in all groups together; Refused where there can't be one."""
+    scaled = replace(aggregation, groups=size, scaled=True)
+    stating = "State numbers for this question: OPTIONS (max_groups_contributed = 4, max_rows_contributed = 20)"
+    if not every:
+        hint = f"{stating}, or 'auto' for both"
+        raise refused("auto", "with groups a bound on rows is chosen for all groups together, not for so many", hint)
+    if not can_be_scaled(scaled):
+        reason = "with groups a bound on rows can be chosen only for COUNT and SUM, and where all keys are public"
+        raise refused("auto", reason, stating)
+    return scaled
 
 
 def _profile(rows: Rows) -> ReleasedColumns:
@@ -460,130 +474,6 @@ def derived_again(expression: Expression, fields: dict[str, PlanField]) -> Typed
 
 
 _NO_VALUE = Typed(Column("", Kind.TEXT), NOTHING)
-
-
-# ---------------------------------------------------------------------------------------------- options
-
-
-NAMES = (
-    "epsilon",
-    "delta",
-    "max_groups_contributed",
-    "max_rows_contributed",
-    "group_selection_strategy",
-    "privacy_unit_column",
-    "noise",
-)
-
-
-class Selection(Enum):
-    """How the question wants its groups chosen."""
-
-    LAPLACE_THRESHOLD = "laplace_threshold"
-    PUBLIC_GROUPS = "public_groups"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clause:
-    """The options of a question; None where it says nothing."""
-
-    options: Options
-    groups: int | None = None
-    rows: int | Auto | None = None
-    selection: Selection | None = None
-
-
-def clause(node: exp.Expr | None, tables: Sequence[TableFacts]) -> Clause:
-    """The options that a privacy clause states, checked against the tables that the question reads."""
-    if node is None:
-        return Clause(options=Options())
-    if not isinstance(node, PrivacyClause):
-        raise refused("unsupported", "hints aren't supported")
-    only(node, "expressions")
-    given: dict[str, exp.Expr] = {}
-    for option in node.expressions:
-        if not isinstance(option, exp.EQ) or not isinstance(option.this, exp.Column):
-            raise refused("options", "an option is written name = value", f"Options are {', '.join(NAMES)}")
-        only(option.this, "this")
-        name = folded(option.this.name)
-        if name not in NAMES:
-            raise refused("options", f"there is no option {name_shown(name)}", f"Options are {', '.join(NAMES)}")
-        if name in given:
-            raise refused("options", f"{name} is given twice")
-        given[name] = option.expression
-    epsilon, delta = _positive(given, "epsilon"), _positive(given, "delta")
-    if delta is not None and delta >= 1:
-        raise refused("options", "delta must be below 1")
-    if "privacy_unit_column" in given:
-        _check_unit(given["privacy_unit_column"], tables)
-    return Clause(
-        options=Options(epsilon=epsilon, delta=delta, noise=_noise(given.get("noise"))),
-        groups=_at_most(given, "max_groups_contributed", min(table.groups for table in tables)),
-        rows=_rows_at_most(given, min(table.rows for table in tables)),
-        selection=_selection(given.get("group_selection_strategy")),
-    )
-
-
-def _positive(given: dict[str, exp.Expr], name: str) -> Fraction | None:
-    if name not in given:
-        return None
-    value = exact_number(given[name])
-    if value is None or value <= 0:
-        raise refused("options", f"{name} must be a number above 0")
-    return value
-
-
-def _at_most(given: dict[str, exp.Expr], name: str, most: int) -> int | None:
-    if name not in given:
-        return None
-    value = exact_number(given[name])
-    if value is None or value.denominator != 1 or value < 1:
-        raise refused("options", f"{name} must be a whole number from 1")
-    if value > most:
-        raise refused("options", f"the policy allows {name} up to {most}", "Ask for fewer, or leave it out")
-    return int(value)
-
-
-def _rows_at_most(given: dict[str, exp.Expr], most: int) -> int | Auto | None:
-    node = given.get("max_rows_contributed")
-    if isinstance(node, exp.Literal) and node.is_string and folded(node.name) == Auto.AUTO.value:
-        return Auto.AUTO
-    if node is not None and exact_number(node) is None:
-        hint = "Write max_rows_contributed = 20, or 'auto' where a profile is to choose it"
-        raise refused("options", "max_rows_contributed must be a whole number from 1, or 'auto'", hint)
-    return _at_most(given, "max_rows_contributed", most)
-
-
-def _selection(node: exp.Expr | None) -> Selection | None:
-    if node is None:
-        return None
-    name = folded(node.name)
-    for selection in Selection:
-        if name == selection.value:
-            return selection
-    raise refused("options", "group_selection_strategy is LAPLACE_THRESHOLD or PUBLIC_GROUPS")
-
-
-def _noise(node: exp.Expr | None) -> Law | None:
-    if node is None:
-        return None
-    name = folded(node.name)
-    if name == "laplace":
-        return "laplace"
-    if name == "gaussian":
-        return "gaussian"
-    raise refused("options", "there is no such noise", "Options are noise = 'laplace' and noise = 'gaussian'")
-
-
-def _check_unit(node: exp.Expr, tables: Sequence[TableFacts]) -> None:
-    identifier = node.this if isinstance(node, exp.Column) else None
-    units = {table.unit_column for table in tables if table.unit_column is not None}
-    plain = node.args.get("table") is None
-    if isinstance(identifier, exp.Identifier) and plain and any(same_name(identifier, unit) for unit in units):
-        return
-    declared = sorted(units)
-    hint = f"The policy's unit is {', '.join(declared)}" if declared else "The policy protects each row; leave it out"
-    raise refused("options", "privacy_unit_column isn't the unit of the policy", hint)
 
 
 # ---------------------------------------------------------------------------------------------- released groups
