@@ -255,6 +255,88 @@ def test_a_bound_that_cuts_nothing_gives_what_plain_sql_gives(opened, data, rows
         assert exact * step == truth if rows >= 4 else exact * step < truth
 
 
+# ---------------------------------------------------------------- with groups: all of a unit's rows together
+
+
+BY_CITY = "SELECT city, COUNT(*) AS n, SUM(pieces) AS s, COUNT(DISTINCT customer) AS u FROM orders GROUP BY city"
+WHOLE = {"delta": "0", "unit": AUTO + '\nmax_groups_contributed = "auto"'}
+
+
+def test_with_groups_a_profile_bounds_all_rows_of_a_unit_together(opened):
+    made = opened(**WHOLE)
+    made.curator.profile("orders", epsilon=5)
+    quote = made.curator.price(BY_CITY, epsilon="3/2")
+    measurement = quote.priced.measurement
+    # four rows each, in 64 parts of a row; eight pieces a row; each is in three groups at most
+    assert [(total.high, total.fine, total.once) for total in measurement.totals] == [
+        (4 * 64, 64, False),
+        (3 * 64, 64, True),
+        (4 * 8 * 64, 64, False),
+    ]
+    assert measurement.most_groups is None
+    assert quote.priced.noise == tuple(DiscreteLaplace(2 * total.high) for total in measurement.totals)
+    assert quote.priced.loss.pure() == 1.5
+    assert "at most 4 rows in all groups together" in quote.notes[0]
+    answer = made.curator.sql(BY_CITY, epsilon="3/2")
+    assert answer.table.schema.field("n").type == answer.table.schema.field("s").type == "int64"
+    assert made.curator.answer(answer.receipt.number).table.equals(answer.table)
+    assert not made.curator.sql(BY_CITY, epsilon="3/2", analyst="owner").cost.charged
+
+
+def test_with_groups_it_is_off_by_its_noise_where_nothing_is_cut(opened, data):
+    made = opened(**WHOLE, budget="100")
+    made.curator.profile("orders", epsilon=5)
+    answer = made.curator.sql(BY_CITY, epsilon=5)
+    rows = answer.table.to_pylist()
+    for name, truth in (("n", UNITS // 3 * 4), ("u", UNITS // 3)):
+        for row, half in zip(rows, answer.error[name], strict=True):
+            # ten times the error at 95% is a chance below e^-30
+            assert abs(row[name] - truth) <= 10 * half
+    low, high = answer.interval("n")
+    assert all(float(end).is_integer() for end in (*low, *high))
+    assert (low <= answer.table.column("n").to_numpy()).all()
+    assert (high >= answer.table.column("n").to_numpy()).all()
+
+
+def test_with_groups_a_question_searches_too(opened):
+    made = opened(**WHOLE)
+    answer = made.curator.sql(BY_CITY, epsilon=5)
+    assert stored(made, answer).rows == 4
+    assert "at most 4 rows in all groups together" in answer.notes[0]
+    assert made.curator.answer(answer.receipt.number).table.equals(answer.table)
+    made.curator.verify()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT item, COUNT(*) AS n FROM orders GROUP BY item",
+        "SELECT city, AVG(amount) AS a FROM orders GROUP BY city",
+        "SELECT city, COUNT(*, contribution_bounds_per_group => (0, 2)) AS n FROM orders GROUP BY city",
+        "SELECT city, MEDIAN(pieces) AS m FROM orders GROUP BY city",
+        with_rows("SELECT city, COUNT(*) AS n FROM orders GROUP BY city", 3),
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 2) city, COUNT(*) FROM orders GROUP BY city",
+    ],
+)
+def test_with_groups_what_cant_be_scaled_is_refused_and_says_what_to_write(opened, sql):
+    made = opened(unit=WHOLE["unit"])
+    with pytest.raises(Refused) as caught:
+        made.curator.sql(sql, epsilon=1)
+    assert caught.value.code == "auto"
+    assert "tate" in caught.value.hint
+    stated = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 2, max_rows_contributed = 4) "
+    plain = sql.replace("WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 2) ", "")
+    plain = plain.replace("WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 3) ", "")
+    quote = made.curator.price(plain.replace("SELECT ", stated, 1), epsilon=1)
+    assert quote.priced.measurement.groups == 2
+
+
+def test_groups_can_be_auto_only_where_rows_are(shop):
+    unit = 'privacy_unit_column = "customer"\nmax_rows_contributed = 3\nmax_groups_contributed = "auto"'
+    with pytest.raises(InvalidPolicy, match="max_rows_contributed"):
+        Policy.parse(policy_text(unit=unit), base=shop)
+
+
 # ---------------------------------------------------------------- what it can't be
 
 

@@ -80,7 +80,9 @@ def shown_table(table: TableFacts) -> ShownTable:
     unit = "each row" if table.unit_column is None else f"each {table.unit_column}"
     rows, groups = _counted(table.rows, "row"), _counted(table.groups, "group")
     contribution = f"counts as at most {rows} in each of at most {groups}"
-    if table.auto_rows:
+    if table.auto_groups:
+        contribution = "counts in all groups; as how many rows in all of them, each question chooses"
+    elif table.auto_rows:
         contribution = f"counts in at most {groups}; as how many rows, each question chooses"
     return ShownTable(
         name=table.name,

@@ -102,7 +102,7 @@ def _table_form(table: TableFacts) -> Json:
         "name": table.name,
         "private": table.private,
         "unit_column": table.unit_column,
-        "max_groups_contributed": table.groups if table.private else None,
+        "max_groups_contributed": None if not table.private else "auto" if table.auto_groups else table.groups,
         "max_rows_contributed": None if not table.private else "auto" if table.auto_rows else table.rows,
         "unique": [sorted(columns) for columns in table.unique],
         "columns": [_column_form(column) for column in table.columns.values()],

@@ -229,7 +229,7 @@ class TableForm(Form):
     name: str
     private: bool
     unit_column: str | None
-    max_groups_contributed: int | None
+    max_groups_contributed: int | Literal["auto"] | None
     max_rows_contributed: int | Literal["auto"] | None
     unique: list[list[str]]
     columns: list[ColumnForm]
