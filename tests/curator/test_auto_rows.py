@@ -315,7 +315,7 @@ def test_with_groups_a_question_searches_too(opened):
         "SELECT city, COUNT(*, contribution_bounds_per_group => (0, 2)) AS n FROM orders GROUP BY city",
         "SELECT city, MEDIAN(pieces) AS m FROM orders GROUP BY city",
         with_rows("SELECT city, COUNT(*) AS n FROM orders GROUP BY city", 3),
-        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 2) city, COUNT(*) FROM orders GROUP BY city",
+        "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 2) city, SUM(1) FROM orders GROUP BY city",
     ],
 )
 def test_with_groups_what_cant_be_scaled_is_refused_and_says_what_to_write(opened, sql):

@@ -118,5 +118,5 @@ PROFILE orders AS o WHERE o.city = 'Bern'
 -- keys=public groups=1 explain=True
 explain privacy profile (SELECT user_id, day FROM orders) AS d;
 ----
--- keys=public groups=3 aggs=count,sum
+-- keys=public groups=4 aggs=count,sum
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 'auto', max_groups_contributed = 'auto') city, COUNT(*), SUM(amount) FROM orders GROUP BY city
