@@ -242,7 +242,8 @@ class Quoting:
 
 def _ten_times_rougher(prepared: Prepared) -> Fraction:
     """About the ρ of the same question with Gaussian noise and ten times the error: of one cell in each group."""
-    epsilon, groups = Fraction(prepared.epsilon), prepared.question.aggregation.groups
+    aggregation = prepared.question.aggregation
+    epsilon, groups = Fraction(prepared.epsilon), 1 if aggregation.scaled else aggregation.groups
     return (Fraction(GAUSSIAN_95) * epsilon / (10 * Fraction(LAPLACE_95))) ** 2 / (2 * groups)
 
 
