@@ -21,6 +21,7 @@ from dither.query.aggregates.base import ChosenValue, Constant, Linear
 from dither.query.aggregates.catalogue import from_json, to_json
 from dither.query.aggregates.mean import Centred, Ends, Mean
 from dither.query.aggregates.moments import MomentsRecipe, Product
+from dither.query.aggregates.quantile import Located
 from dither.query.kinds import Kind
 from dither.query.plan.plan import Function
 from dither.query.price.noise import QueryBudget, price
@@ -57,6 +58,7 @@ RECIPES = [
     ChosenValue(choice=1, values=(dt.date(2024, 2, 29),), kind=Kind.DATE),
     ChosenValue(choice=1, values=(dt.datetime.fromisoformat("2024-02-29T23:59:59.000005"),), kind=Kind.TIMESTAMP),
     Ends(above=0, below=3, step=F(1, 3), first=-7, size=2**40, low=F(-7, 3), high=F(2**40 - 7, 3)),
+    Located(choice=1, nearby=0, quantile=F(9, 10), step=F(1, 100), first=-7),
 ]
 
 

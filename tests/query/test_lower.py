@@ -13,6 +13,7 @@ from dither.query.aggregates.base import ChosenValue, Constant, Linear
 from dither.query.aggregates.catalogue import from_json, lower, to_json
 from dither.query.aggregates.mean import Mean
 from dither.query.aggregates.moments import MomentsRecipe
+from dither.query.aggregates.quantile import Located
 from dither.query.kinds import Column, Facts, Interval, Kind
 from dither.query.measure.grids import bin_grid, centred_grid, common_step, sum_grid
 from dither.query.measure.measures import LARGEST_PART, Cap, DistinctValues, WeightedTotals
@@ -443,7 +444,7 @@ def test_recipes_survive_json():
     asked = [ask(f, *(() if f is Function.COUNT else (N,))) for f in functions]
     asked += [ask(Function.CORR, X, N), ask(Function.AVG, argument(3, 3)), ask(Function.QUANTILE, X, quantile=F(1, 3))]
     recipes = lower(aggregation(*asked)).recipes
-    assert {type(recipe) for recipe in recipes} == {Linear, Mean, MomentsRecipe, ChosenValue, Constant}
+    assert {type(recipe) for recipe in recipes} == {Linear, Mean, MomentsRecipe, ChosenValue, Constant, Located}
     for recipe in recipes:
         assert from_json(to_json(recipe)) == recipe
     with pytest.raises(InvalidParameter):

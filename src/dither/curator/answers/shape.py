@@ -33,6 +33,7 @@ from dither.curator.results import Bars
 from dither.engines.duckdb.released import compute
 from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Ints, Noisy, Recipe, is_aggregate
 from dither.query.aggregates.predicted import Prediction
+from dither.query.aggregates.vicinity import Nearby
 from dither.query.arrow import TYPES
 from dither.query.expressions.propagation import Numbers, Possible, everything, propagated
 from dither.query.kinds import Call, Column, Expression, Kind, Literal, columns, walk
@@ -91,6 +92,8 @@ def schema_of(priced: Priced, wanted: Shape) -> pa.Schema:
         noise=priced.noise,
         choices=tuple(np.zeros(0, dtype=choice.drawn) for choice in priced.lowered.choices),
         recipes=priced.lowered.recipes,
+        nearby=tuple(Nearby.none() for _ in priced.nearby),
+        nearby_noise=priced.nearby,
     )
     found = list(_shown(_base(empty), wanted, DEFAULT_CONFIDENCE).table.schema)
     return pa.schema([pa.field(o.name, field.type) for o, field in zip(wanted.outputs, found, strict=True)])
@@ -144,6 +147,8 @@ class _Base:
                 cells=[cell[rows] for cell in noisy.cells],
                 noise=noisy.noise,
                 choices=[choice[rows] for choice in noisy.choices],
+                nearby=[each.take(rows) for each in noisy.nearby],
+                nearby_noise=noisy.nearby_noise,
             ),
             self.recipes,
             tuple(value.take(rows) for value in self.values),
@@ -169,7 +174,7 @@ class _Base:
 
 
 def _base(released: Released) -> _Base:
-    noisy = Noisy(size=released.size, cells=released.cells, noise=released.noise, choices=released.choices)
+    noisy = released.noisy
     return _Base(released.keys, noisy, released.recipes, tuple(recipe.points(noisy) for recipe in released.recipes))
 
 
@@ -339,15 +344,15 @@ def _bars(
     used = sorted({int(name[1:]) for name in columns(expression) if is_aggregate(name)})
     if not used:
         return None
-    chosen = any(shown.recipes[index].choices for index in used)
+    bare = any(shown.recipes[index].bare for index in used)
     if isinstance(expression, Column):
         text = str(errors[used[0]])
-        if chosen:
+        if bare:
             return Bars(low=None, high=None, text=text)
         ends = shown.recipes[used[0]].estimate(shown.noisy, confidence)
         low, high = (end.to_numpy().astype(np.float64) for end in (ends.low, ends.high))
         return Bars(low=low, high=high, text=text)
-    if chosen or not expression.kind.number:
+    if bare or not expression.kind.number:
         return Bars(low=None, high=None, text=NO_INTERVAL)
     table = shown.table([expression], confidence)
     low, high = computed_ends(expression, shown.recipes, shown.noisy, table, confidence)

@@ -31,6 +31,7 @@ from dither.mechanisms.base import Source
 from dither.privacy import PrivacyLoss
 from dither.query.aggregates.predicted import Fixed, Prediction
 from dither.query.aggregates.spread import Floats, Noise
+from dither.query.aggregates.vicinity import Nearby, Vicinity
 from dither.query.arrow import TYPES
 from dither.query.expressions.functions import Typed, apply, literal
 from dither.query.kinds import NOTHING, Column, Expression, Facts, Interval, Kind, Value, canonical, columns
@@ -93,6 +94,10 @@ class AggregateChoice(ABC):
     def error(self, chooser: Chooser, confidence: Fraction) -> Prediction:
         """The error to expect."""
 
+    def places(self, drawn: npt.NDArray[Any]) -> list[int]:
+        """The place of the histogram that each draw is, for what is counted around it."""
+        return [int(one) for one in drawn]
+
 
 @dataclass(slots=True)
 class Building:
@@ -108,6 +113,7 @@ class Building:
     bases: list[tuple[int, ...]] = field(default_factory=list)
     bins: list[Bins] = field(default_factory=list)
     choices: list[AggregateChoice] = field(default_factory=list)
+    vicinities: list[Vicinity] = field(default_factory=list)
 
     def total(
         self,
@@ -143,6 +149,17 @@ class Building:
         """The place of a choice."""
         return place_in(self.choices, choice)
 
+    def vicinity(self, choice: int, last: int) -> int:
+        """The place of the counts around a choice on a grid from 0 to ``last``; choices from the same bins share it."""
+        bins = self.choices[choice].bins
+        for place, known in enumerate(self.vicinities):
+            if known.bins == bins:
+                if choice not in known.choices:
+                    self.vicinities[place] = replace(known, choices=(*known.choices, choice))
+                return place
+        self.vicinities.append(Vicinity(bins=bins, last=last, choices=(choice,)))
+        return len(self.vicinities) - 1
+
 
 def total_of(
     factors: tuple[Gridded, ...], present: tuple[Expression, ...], part: tuple[int, int], cap: Cap = Cap.CLAMP
@@ -165,12 +182,14 @@ def place_in(items: list[Item], item: Item) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noisy:
-    """What was released about ``size`` groups: cells with the law of their noise, and choices."""
+    """What was released about ``size`` groups: cells with the law of their noise, choices, and counts around these."""
 
     size: int
     cells: Sequence[Ints]
     noise: Sequence[Noise]
     choices: Sequence[npt.NDArray[Any]]
+    nearby: Sequence[Nearby] = ()
+    nearby_noise: Sequence[Noise] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,11 +208,12 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanisms:
-    """The mechanisms of a priced question: one for each cell, one for each choice."""
+    """The mechanisms of a priced question: one for each cell, one for each choice, one for what is counted around."""
 
     noise: Sequence[Noise]
     choices: Sequence[AggregateChoice]
     choosers: Sequence[Chooser]
+    nearby: Sequence[Noise] = ()
 
 
 # ---------------------------------------------------------------------------------------------- recipes
@@ -214,8 +234,13 @@ class Recipe(ABC):
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """The choices that it is read off; with any, it has no interval."""
+        """The choices that it is read off."""
         return ()
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is a choice without an interval."""
+        return False
 
     @property
     def linear(self) -> tuple[tuple[tuple[int, Fraction], ...], Fraction] | None:
@@ -277,7 +302,7 @@ class Constant(Recipe):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenValue(Recipe):
-    """A quantile or a mode: what a mechanism chose, as it is or, for a mode, by its place among the public values."""
+    """A mode: what a mechanism chose, by its place among the public values; as it is, a quantile of dither 0.1."""
 
     choice: int
     values: tuple[Value, ...] | None = None
@@ -287,6 +312,11 @@ class ChosenValue(Recipe):
     def choices(self) -> tuple[int, ...]:
         """The one."""
         return (self.choice,)
+
+    @property
+    def bare(self) -> bool:
+        """Yes."""
+        return True
 
     def estimate(self, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
         """What was drawn, without an interval."""

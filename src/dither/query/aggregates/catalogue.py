@@ -28,6 +28,7 @@ from dither.query.aggregates.base import (
     Recipe,
     place_in,
 )
+from dither.query.aggregates.vicinity import Vicinity
 from dither.query.kinds import Expression, Kind
 from dither.query.measure.measures import (
     LARGEST_PART,
@@ -53,15 +54,16 @@ MOST_CHOSEN_GROUPS = 100_000
 class Lowered:
     """What to measure and how to read it.
 
-    ``cells`` get noise, ``choices`` are made by a mechanism of their own. ``units`` is the place among the totals of
-    the number of units in each group, where keys must be discovered by it. ``blocks`` has every cell once, those of one
-    basis together.
+    ``cells`` get noise, ``choices`` are made by a mechanism of their own, ``vicinities`` are counted around them.
+    ``units`` is the place among the totals of the number of units in each group, where keys must be discovered by it.
+    ``blocks`` has every cell once, those of one basis together.
     """
 
     measurement: Measurement
     cells: tuple[Cell, ...]
     blocks: tuple[tuple[int, ...], ...]
     choices: tuple[AggregateChoice, ...]
+    vicinities: tuple[Vicinity, ...]
     recipes: tuple[Recipe, ...]
     units: int | None
     span: Span
@@ -126,6 +128,7 @@ def lower(aggregation: Aggregation) -> Lowered:
         cells=tuple(building.cells),
         blocks=(*building.bases, *((place,) for place in range(len(building.cells)) if place not in joined)),
         choices=tuple(building.choices),
+        vicinities=tuple(building.vicinities),
         recipes=recipes,
         units=units,
         span=span,
@@ -195,6 +198,7 @@ _CLASSES: Mapping[str, type[Any]] = {
     "ends": mean.Ends,
     "moments": moments.MomentsRecipe,
     "chosen": ChosenValue,
+    "quantile": quantile.Located,
 }
 _TAGS = {made: tag for tag, made in _CLASSES.items()}
 _ENUMS: Mapping[str, type[Enum]] = {"function": Function, "kind": Kind}

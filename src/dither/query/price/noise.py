@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from dither.brief import brief
 from dither.errors import InvalidParameter, NotPrivate, Refused
-from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
+from dither.mechanisms import DiscreteGaussian, DiscreteLaplace, GaussianThreshold
 from dither.numeric import Number, as_fraction, fraction_down, largest_true
 from dither.privacy import Adjacency, PrivacyLoss, PureLoss, ZcdpLoss, compose
 from dither.privacy.renyi import pure_zcdp
@@ -24,10 +24,12 @@ from dither.query.aggregates.base import AggregateChoice, Chooser, Mechanisms
 from dither.query.aggregates.catalogue import Lowered, lower
 from dither.query.aggregates.predicted import Prediction
 from dither.query.aggregates.spread import Noise
+from dither.query.aggregates.vicinity import SHARE
 from dither.query.measure.measures import (
     MARGIN,
     Measurement,
     Reach,
+    basis_reach,
     choice_reach,
     expect_scale,
     short_up,
@@ -71,7 +73,8 @@ class QueryBudget:
 class Priced:
     """A question with its mechanisms, one for each cell and choice, and what all of them cost together.
 
-    ``reaches`` go with ``noise``, ``losses`` with the blocks of cells, ``choice_losses`` with ``choosers``.
+    ``reaches`` go with ``noise``, ``losses`` with the blocks of cells, ``choice_losses`` with ``choosers``, and
+    ``nearby_losses`` with the noise of what is counted around choices.
     """
 
     aggregation: Aggregation
@@ -83,6 +86,8 @@ class Priced:
     losses: tuple[PrivacyLoss, ...]
     choosers: tuple[Chooser, ...]
     choice_losses: tuple[PrivacyLoss, ...]
+    nearby: tuple[Noise, ...]
+    nearby_losses: tuple[PrivacyLoss, ...]
     selection: KeySelection | None
     loss: PrivacyLoss
 
@@ -105,7 +110,7 @@ class Priced:
 
     @property
     def _by(self) -> Mechanisms:
-        return Mechanisms(noise=self.noise, choices=self.lowered.choices, choosers=self.choosers)
+        return Mechanisms(noise=self.noise, choices=self.lowered.choices, choosers=self.choosers, nearby=self.nearby)
 
     def selection_in_words(self, *, one_each: bool = False) -> str:
         """Which groups are shown, by the units that are in them; ``one_each`` says that a unit is in one at most."""
@@ -153,13 +158,16 @@ def price(aggregation: Aggregation, budget: QueryBudget, adjacency: Adjacency) -
     losses = tuple(_cell_loss(reaches[block[0]], noise[block[0]]) for block in lowered.blocks)
     chosen = [
         _chooser(choice, share, lowered, budget.kind, adjacency)
-        for choice, share in zip(lowered.choices, shares.choices, strict=True)
+        for choice, share in zip(lowered.choices, _of_draws(lowered, shares.choices), strict=True)
     ]
     selection = None
     if lowered.units is not None:
         select = select_keys if budget.kind == "zcdp" else select_keys_without_gaussian
         selection = select(shares.selection, budget.delta, lowered.span.groups, adjacency)
-    parts = [*losses, *(loss for _, loss in chosen), *([selection.loss] if selection else [])]
+    gaussian = any(isinstance(each, DiscreteGaussian) for each in noise)
+    gaussian = gaussian or (selection is not None and isinstance(selection.mechanism, GaussianThreshold))
+    nearby, nearby_losses = _nearby(lowered, shares, budget.kind, adjacency, gaussian=gaussian)
+    parts = [*losses, *(loss for _, loss in chosen), *nearby_losses, *([selection.loss] if selection else [])]
     total = compose([(part, 1) for part in parts]) if parts else PureLoss(0, adjacency)
     _check_within(total, budget)
     return Priced(
@@ -172,6 +180,8 @@ def price(aggregation: Aggregation, budget: QueryBudget, adjacency: Adjacency) -
         losses=losses,
         choosers=tuple(chooser for chooser, _ in chosen),
         choice_losses=tuple(loss for _, loss in chosen),
+        nearby=nearby,
+        nearby_losses=nearby_losses,
         selection=selection,
         loss=total,
     )
@@ -276,11 +286,37 @@ def _shares(lowered: Lowered, aggregation: Aggregation, budget: QueryBudget) -> 
     return _Shares(tuple(cells), tuple(choices), selection)
 
 
+def _of_draws(lowered: Lowered, shares: Sequence[Fraction]) -> list[Fraction]:
+    """What choices have for themselves: a part of that of quantiles goes to what is counted around them."""
+    shown = {choice for vicinity in lowered.vicinities for choice in vicinity.choices}
+    return [share * (1 - SHARE) if place in shown else share for place, share in enumerate(shares)]
+
+
+def _nearby(
+    lowered: Lowered, shares: _Shares, kind: BudgetKind, adjacency: Adjacency, *, gaussian: bool
+) -> tuple[tuple[Noise, ...], tuple[PrivacyLoss, ...]]:
+    """The noise of what is counted around choices, and what it costs.
+
+    A row is in one bin, so that all bins of a group move by no more than a unit has rows. The noise is Gaussian only
+    where the question has such noise anyway: an interval alone must not close the sum of ε.
+    """
+    reach = basis_reach(2, lowered.measurement.rows, lowered.span, adjacency)
+    parts = [SHARE * sum(shares.choices[choice] for choice in each.choices) for each in lowered.vicinities]
+    noise = tuple(_noises([reach] * len(parts), parts, kind, gaussian=gaussian).values())
+    return noise, tuple(_cell_loss(reach, each) for each in noise)
+
+
 def _noises(
-    reaches: Sequence[Reach], shares: Sequence[Fraction], kind: BudgetKind, only: set[int] | None = None
+    reaches: Sequence[Reach],
+    shares: Sequence[Fraction],
+    kind: BudgetKind,
+    only: set[int] | None = None,
+    *,
+    gaussian: bool | None = None,
 ) -> dict[int, Noise]:
-    """The noise of each cell (or of some): in zCDP all Gaussian or all Laplace, whichever errs less."""
-    gaussian = kind == "zcdp" and _gaussian_errs_less(reaches, shares)
+    """The noise of each cell (or of some): in zCDP all Gaussian or all Laplace, whichever errs less or is wanted."""
+    if gaussian is None:
+        gaussian = kind == "zcdp" and _gaussian_errs_less(reaches, shares)
     noise: dict[int, Noise] = {}
     for index, (reach, share) in enumerate(zip(reaches, shares, strict=True)):
         if only is not None and index not in only:
