@@ -143,11 +143,13 @@ def test_errors_are_as_predicted(function, kind):
     released = release(question, measured(question, [pa.array([], pa.int64())], []))
     for confidence in (F(1, 2), F(19, 20), F(999, 1000)):
         half = question.errors(confidence)[0].half_width
-        values = released.estimates(confidence)[0].value.to_numpy()
+        # the cell, before a recipe cuts it at what there can be
+        ((cell, width),), _ = question.lowered.recipes[0].linear
+        values = released.cells[cell] * float(width)
         for wrong, fine in ((1.0, True), (1.05, False), (0.95, False)):
             inside = int((np.abs(values * wrong) <= half).sum())
             # the noise is whole-numbered, so the coverage may be above the stated one by one step's worth
-            step = float(question.lowered.recipes[0].step)
+            step = float(width)
             below = int((np.abs(values * wrong) <= half - step).sum())
             enough = stats.binom.cdf(inside, trials, float(confidence)) > 1e-9
             no_more = stats.binom.sf(below - 1, trials, float(confidence)) > 1e-9

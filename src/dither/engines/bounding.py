@@ -43,15 +43,15 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How an engine writes what a unit keeps within a group.
+    """How an engine lists values of a unit within a group.
 
     Both make from rows with unit, keys and a column ``v`` a relation with a row for each unit and group, in which ``l``
-    is a list of at most so many values: for ``bins`` a sample of the rows' values, for ``values`` different ones; a
-    list with one NULL where there is nothing. Arguments: rows, columns of unit and keys, how many, salt.
+    is a list: for ``bins`` a sample of the rows' values, at most so many, for ``values`` all different ones; a list
+    with one NULL where there is nothing. Arguments: rows, columns of unit and keys; for ``bins`` how many, salt.
     """
 
     bins: Callable[[str, Sequence[str], int, int], str]
-    values: Callable[[str, Sequence[str], int, int], str]
+    values: Callable[[str, Sequence[str]], str]
     unnest: Callable[[str], str]
 
 
@@ -163,14 +163,54 @@ class CellsSql:
         return f"SELECT CAST({group} AS BIGINT) AS g, CAST(r.v AS BIGINT) AS v, r.n FROM ({counted}) AS r ORDER BY g, v"
 
     def distinct(self, place: int) -> Steps:
-        """A number for each group, in the order of ``totals``."""
+        """Where rows are units: a number ``n`` for each group, in the order of ``totals``."""
+        rows = self._keyed([self._value(place)])
+        return Steps(None, self._by_key(rows, {"n": f"count(DISTINCT {rows.columns['v']})"}))
+
+    def vouched(self, place: int, most: int) -> Steps:
+        """Which units have which values, but for values that a unit is left for, whatever the others are handed.
+
+        A row with the number ``g`` of each group and how many such values ``n`` it has; and for every other value a row
+        with its group, without ``n``, for each unit ``o`` that has it. Of V values the others fill at most
+        ⌊(V − 1)/most⌋ units: a value that more units have can be taken away, and the largest matching is smaller by
+        one then. This goes on from the value that most units have, and where it ends no other can be taken.
+        """
+        rows = self._keyed([self._value(place)])
+
+        def final(kept: Select) -> str:
+            keys = ", ".join(f"r.{key}" for key in self._keys)
+            number = f"dense_rank() OVER (ORDER BY {self._order}) - 1" if keys else "0"
+            listed = f", {keys}" if keys else ""
+            same = " AND ".join(f"r.{key} IS NOT DISTINCT FROM k.{key}" for key in self._keys) or "TRUE"
+            return (
+                f"WITH p AS MATERIALIZED (SELECT DISTINCT r.o, r.v{listed} FROM ({kept.sql}) AS r), "
+                f"k AS MATERIALIZED (SELECT CAST({number} AS BIGINT) AS g{listed} FROM (SELECT DISTINCT "
+                f"{keys or '1 AS _one'} FROM p AS r) AS r), "
+                f"e AS MATERIALIZED (SELECT k.g, r.o, r.v FROM p AS r JOIN k ON {same} WHERE r.v IS NOT NULL), "
+                "d AS (SELECT g, v, count(*) AS c, row_number() OVER (PARTITION BY g ORDER BY count(*) DESC, v) AS a, "
+                "count(*) OVER (PARTITION BY g) AS s FROM e GROUP BY g, v), "
+                f"f AS MATERIALIZED (SELECT g, v, a, s, min(a) FILTER (WHERE c * {most} <= s - a) "
+                "OVER (PARTITION BY g) AS b FROM d) "
+                "SELECT k.g, CAST(coalesce(max(f.b) - 1, max(f.s), 0) AS BIGINT) AS n, NULL AS o, NULL AS v "
+                "FROM k LEFT JOIN f ON f.g = k.g GROUP BY k.g UNION ALL "
+                "SELECT e.g, NULL AS n, e.o, e.v FROM e JOIN f ON f.g = e.g AND f.v = e.v WHERE f.a >= f.b"
+            )
+
+        if self.most_groups is None:
+            named = {key: rows.columns[key] for key in self._keys} | {"o": rows.columns[UNIT], "v": rows.columns["v"]}
+            return Steps(None, final(replace(rows, columns=named)))
+        own = [f"r.{UNIT}", *self._r_keys]
+        units = closed(self._sampling.values(rows.sql, own), [UNIT, *self._keys, "l"])
+
+        def unnested(kept: Select) -> str:
+            columns = _only(kept.columns, [*self._keys, "o"]) | {"v": self._sampling.unnest(kept.columns["l"])}
+            return final(replace(kept, columns=columns).nested())
+
+        return self._steps(units, _only(units.columns, ["l"]) | {"o": units.columns[UNIT]}, unnested)
+
+    def _value(self, place: int) -> _Column:
         expression = self._measurement.distinct[place].expression
-        column = _Column("v", (expression,), lambda x: self._dialect.plain(x, expression.kind))
-
-        def final(rows: Select) -> str:
-            return self._by_key(rows, {"n": f"count(DISTINCT {rows.columns['v']})"})
-
-        return self._sampled(column, self._sampling.values, f"values {place}", final)
+        return _Column("v", (expression,), lambda x: self._dialect.plain(x, expression.kind))
 
     def _sampled(
         self,

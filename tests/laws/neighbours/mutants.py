@@ -58,7 +58,8 @@ def no_bound_on_rows_in_histograms(patch):
 def no_bound_on_values(patch):
     """All of a unit's values count as different ones."""
 
-    patch.setattr(duckdb, "SAMPLING", replace(duckdb.SAMPLING, values=_everything))
+    vouched = duckdb._vouched
+    patch.setattr(duckdb, "_vouched", lambda cursor, cells, place, most: vouched(cursor, cells, place, 10 * most))
 
 
 def no_bound_on_groups(patch):

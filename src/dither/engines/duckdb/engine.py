@@ -32,6 +32,7 @@ from dither.engines.duckdb.behaviour import expect_behaviour, is_known_to_behave
 from dither.engines.duckdb.functions import DUCKDB, rank
 from dither.engines.duckdb.rows import rows_sql
 from dither.engines.duckdb.sources import Opened, Origin, fingerprint, open_sources, state_of
+from dither.engines.matching import vouched_for
 from dither.engines.relations import UNIT, Relations, TableSource
 from dither.errors import InvalidParameter, SourceError
 from dither.query.arrow import TYPES
@@ -170,15 +171,23 @@ class DuckDBEngine:
         cells = CellsSql(relations, SAMPLING, measurement, salt)
         read = reader(measurement, self._opened.sources)
 
-        def work(cursor: duckdb.DuckDBPyConnection) -> tuple[pa.Table, list[BinCounts], list[pa.Table]]:
+        def work(cursor: duckdb.DuckDBPyConnection) -> tuple[pa.Table, list[BinCounts], list[npt.NDArray[np.int64]]]:
             table = _totals(cursor, cells, measurement, read)
             bins = [_bins(cursor, cells, measurement, place, read) for place in range(len(measurement.bins))]
-            distinct = [_answer(cursor, cells, cells.distinct(i), read) for i in range(len(measurement.distinct))]
+            size = table.num_rows if measurement.keys else 1
+            distinct = [
+                _numbers(read(cursor, cells.distinct(place).final), "n", size)
+                if measurement.units == "row"
+                else _vouched(cursor, cells, place, measurement.rows)
+                for place in range(len(measurement.distinct))
+            ]
             return table, bins, distinct
 
         with self._cursor() as cursor:
             table, bins, distinct = _stoppable(cursor, work)
         size = table.num_rows if measurement.keys else 1
+        if any(found.size != size for found in distinct):
+            raise EngineFailure("different values have other groups than the totals: did the data change?")
         for histogram in bins:
             if histogram.group.size and int(histogram.group.max()) >= size:
                 raise EngineFailure("a histogram has more groups than the totals: did the data change?")
@@ -187,7 +196,7 @@ class DuckDBEngine:
             size=size,
             totals=tuple(_numbers(table, f"_t{place}", size) for place in range(len(measurement.totals))),
             bins=tuple(bins),
-            distinct=tuple(_numbers(found, "n", size) for found in distinct),
+            distinct=tuple(distinct),
         )
 
     def rows(self, table: str, columns: Sequence[str], *, rows: int, salt: bytes) -> pa.Table:
@@ -388,6 +397,32 @@ def _bins(
     return BinCounts(group=np.zeros(found.size, dtype=np.int64), bin=found + lowest, count=counts)
 
 
+def _vouched(cursor: duckdb.DuckDBPyConnection, cells: CellsSql, place: int, most: int) -> npt.NDArray[np.int64]:
+    """For each group how many different values units vouch for, at most so many each."""
+    table = _answer(cursor, cells, cells.vouched(place, most), fetch)
+    own = pc.is_valid(table.column("n"))
+    groups, pairs = table.filter(own), table.filter(pc.invert(own))
+    result = np.zeros(max(groups.num_rows, 0 if cells.key_names else 1), dtype=np.int64)
+    result[groups.column("g").to_numpy()] = groups.column("n").to_numpy()
+    if not pairs.num_rows:
+        return result
+    group = pairs.column("g").to_numpy()
+    # a unit of two groups is two, and so is a value
+    unit, value = (_numbered_within(group, pairs.column(name)) for name in ("o", "v"))
+    found = vouched_for(unit, value, most)
+    of_value = np.zeros(found.size, dtype=np.int64)
+    of_value[value] = group
+    np.add.at(result, of_value[found], 1)
+    return result
+
+
+def _numbered_within(group: npt.NDArray[np.int64], column: pa.ChunkedArray[Any]) -> npt.NDArray[np.int64]:
+    encoded = column.combine_chunks().dictionary_encode()
+    codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False)).astype(np.int64)
+    _, found = np.unique(group * len(encoded.dictionary) + codes, return_inverse=True)
+    return np.asarray(found, dtype=np.int64)
+
+
 def _histogram(table: pa.Table) -> BinCounts:
     """Counts by group and bin; rows without a bin only make sure that every group has its number."""
     groups = np.array(table.column("g").to_numpy(), dtype=np.int64)
@@ -494,8 +529,6 @@ MOST_ADDED = 20_000
 # Types whose equality and order are DuckDB's; of doubles NaN and −0.0 aren't.
 _ORDERED = (pa.bool_(), pa.int64(), pa.string(), pa.date32(), pa.timestamp("us"))
 _FEW = 16
-# DuckDB's min(x, n) sets memory for n values aside for each unit, and raises for a million, only once there is a row.
-_MOST_SMALLEST = 64
 # longer than any list of one unit's rows, and short enough for 64 bits
 _LONGEST_LIST = 2**40
 
@@ -652,19 +685,10 @@ def bins(rows: str, own: Sequence[str], most: int, salt: int) -> str:
     return f"SELECT {by}, {taken} AS l FROM ({placed}) AS r"
 
 
-def values(rows: str, own: Sequence[str], most: int, salt: int) -> str:
-    """Each unit's different values in each group: those with the smallest salted hash, ties by the value."""
-    by = ", ".join(own)
-    most = min(most, _LONGEST_LIST)
-    once = f"SELECT DISTINCT {by}, r.v FROM ({rows}) AS r"
-    # structs compare field by field
-    packed = f"{{'h': {rank(salt, [*own, 'r.v'])}, 'v': r.v}}"
-    if most < _MOST_SMALLEST:
-        smallest = f"min({packed}, {most}) FILTER (WHERE r.v IS NOT NULL)"
-    else:
-        smallest = f"list_slice(list_sort(list({packed}) FILTER (WHERE r.v IS NOT NULL)), 1, {most})"
-    listed = f"SELECT {by}, {smallest} AS l FROM ({once}) AS r GROUP BY {by}"
-    return f"SELECT {by}, CASE WHEN r.l IS NULL THEN [NULL] ELSE [x.v for x in r.l] END AS l FROM ({listed}) AS r"
+def values(rows: str, own: Sequence[str]) -> str:
+    """Each unit's different values in each group."""
+    by, known = ", ".join(own), "list(DISTINCT r.v) FILTER (WHERE r.v IS NOT NULL)"
+    return f"SELECT {by}, coalesce({known}, [NULL]) AS l FROM ({rows}) AS r GROUP BY {by}"
 
 
 SAMPLING = Sampling(bins=bins, values=values, unnest=lambda sql: f"unnest({sql})")

@@ -110,10 +110,7 @@ class ReferenceEngine:
         bins = tuple(
             self._bins(b.grid, f"bins {i}", groups, place, measurement, salt) for i, b in enumerate(measurement.bins)
         )
-        distinct = tuple(
-            self._distinct(d.expression, f"values {i}", groups, place, measurement, salt)
-            for i, d in enumerate(measurement.distinct)
-        )
+        distinct = tuple(_distinct(d.expression, groups, place, measurement) for d in measurement.distinct)
         columns = {
             f"k{i}": pa.array(
                 [math.nan if key[i] == "NaN" and k.kind is Kind.DOUBLE else key[i] for key in present]
@@ -153,25 +150,6 @@ class ReferenceEngine:
             bin=np.array([cell[0][1] for cell in cells], dtype=np.int64),
             count=np.array([cell[1] for cell in cells], dtype=np.int64),
         )
-
-    def _distinct(
-        self,
-        expression: Expression,
-        purpose: str,
-        groups: Mapping[Any, Mapping[tuple[Any, ...], list[Row]]],
-        place: Mapping[tuple[Any, ...], int],
-        measurement: Measurement,
-        salt: bytes,
-    ) -> np.ndarray[Any, np.dtype[np.int64]]:
-        found: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
-        for unit, own in groups.items():
-            for key, rows in own.items():
-                values = {plain(v) for row in rows if (v := evaluate(expression, row)) is not None}
-                ordered: Sequence[Any] = sorted(values, key=lambda v: _keys_order((v,)))
-                if measurement.units == "column" and len(ordered) > measurement.rows:
-                    ordered = self.pick(salt, purpose, (unit, key), ordered, measurement.rows)
-                found[key].update(ordered)
-        return np.array([len(found[key]) for key in place], dtype=np.int64)
 
     def rows(self, table: str, columns: Sequence[str], *, rows: int, salt: bytes) -> pa.Table:
         """At most ``rows`` rows of each unit, sorted by all columns."""
@@ -462,3 +440,39 @@ def _compared(ordering: Ordering, a: Row, b: Row) -> int:
     x, y = order_key(left), order_key(right)
     c = -1 if x < y else int(x > y)
     return -c if ordering.descending else c
+
+
+def _distinct(
+    expression: Expression,
+    groups: Mapping[Any, Mapping[tuple[Any, ...], list[Row]]],
+    place: Mapping[tuple[Any, ...], int],
+    measurement: Measurement,
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """How many values can be handed to units that have them, at most ``rows`` to each; at row level a row has one."""
+    having: dict[tuple[Any, ...], dict[Any, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for unit, own in groups.items():
+        for key, rows in own.items():
+            for value in {plain(v) for row in rows if (v := evaluate(expression, row)) is not None}:
+                having[key][value].append(unit)
+    return np.array([_handed_out(having[key], measurement.rows) for key in place], dtype=np.int64)
+
+
+def _handed_out(units_of: Mapping[Any, Sequence[Any]], most: int) -> int:
+    """One value after the other, each with an augmenting path: where there is none there never will be (Berge)."""
+    held: dict[Any, list[Any]] = defaultdict(list)
+
+    def hand(value: Any, asked: set[Any]) -> bool:
+        for unit in units_of[value]:
+            if unit in asked:
+                continue
+            asked.add(unit)
+            if len(held[unit]) < most:
+                held[unit].append(value)
+                return True
+            for place, other in enumerate(held[unit]):
+                if hand(other, asked):
+                    held[unit][place] = value
+                    return True
+        return False
+
+    return sum(hand(value, set()) for value in units_of)

@@ -77,7 +77,7 @@ def _affine(expression: Expression, recipes: Sequence[Recipe]) -> Affine | None:
     if isinstance(expression, Column):
         if not is_aggregate(expression.name):
             return None
-        linear = recipes[int(expression.name[1:])].linear
+        linear = recipes[int(expression.name[1:])].affine
         return None if linear is None else Affine(*linear)
     return _affine_call(expression, recipes)
 

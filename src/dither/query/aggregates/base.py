@@ -247,6 +247,11 @@ class Recipe(ABC):
         """(cell, weight) pairs and a constant, if it is a linear form of cells."""
         return None
 
+    @property
+    def affine(self) -> tuple[tuple[tuple[int, Fraction], ...], Fraction] | None:
+        """The linear form that computed columns may be made of: none where it is cut at what can be."""
+        return self.linear
+
     @abstractmethod
     def estimate(self, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
         """Values, and intervals that cover the exact answers with this probability each."""

@@ -199,6 +199,7 @@ _CLASSES: Mapping[str, type[Any]] = {
     "moments": moments.MomentsRecipe,
     "chosen": ChosenValue,
     "quantile": quantile.Located,
+    "different": count.Different,
 }
 _TAGS = {made: tag for tag, made in _CLASSES.items()}
 _ENUMS: Mapping[str, type[Enum]] = {"function": Function, "kind": Kind}

@@ -79,7 +79,10 @@ class Bins:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistinctValues:
-    """How many different values occur, with at most ``rows`` values of a unit in a group."""
+    """How many different values units vouch for, each for at most ``rows`` in a group: the size of a largest matching.
+
+    It is one number, whatever the salt, and never more than there are different values.
+    """
 
     expression: Expression
 
@@ -124,10 +127,10 @@ class Measurement:
     def chooses(self) -> bool:
         """Whether a unit may have more than it may keep, so that the salt decides; known without looking at data.
 
-        Capped totals need no choice. Where no unit can be in more groups than it may, or rows are units, cells are the
-        same for every salt.
+        Capped totals and different values need no choice. Where no unit can be in more groups than it may, or rows are
+        units, cells are the same for every salt.
         """
-        return self.units == "column" and bool(self.bins or self.distinct or self.most_groups is not None)
+        return self.units == "column" and bool(self.bins or self.most_groups is not None)
 
     def numbers(self, exact: Exact, measured: Measured) -> npt.NDArray[np.int64]:
         """The exact numbers of a cell, one for each group that was measured."""
