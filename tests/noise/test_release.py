@@ -34,6 +34,7 @@ EVERYTHING = {
     Function.COUNT_DISTINCT: (X,),
     Function.SUM: (X,),
     Function.AVG: (X,),
+    Function.AVG_PER_UNIT: (X,),
     Function.VAR_POP: (X,),
     Function.VAR_SAMP: (X,),
     Function.STDDEV_POP: (X,),

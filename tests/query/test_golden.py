@@ -20,7 +20,7 @@ from dither.privacy import Adjacency
 from dither.query.aggregates.base import ChosenValue, Constant, Linear
 from dither.query.aggregates.catalogue import from_json, to_json
 from dither.query.aggregates.count import Different
-from dither.query.aggregates.mean import Centred, Ends, Mean
+from dither.query.aggregates.mean import Centred, Ends, Mean, UnitEnds
 from dither.query.aggregates.moments import MomentsRecipe, Product
 from dither.query.aggregates.quantile import Located
 from dither.query.kinds import Kind
@@ -59,6 +59,7 @@ RECIPES = [
     ChosenValue(choice=1, values=(dt.date(2024, 2, 29),), kind=Kind.DATE),
     ChosenValue(choice=1, values=(dt.datetime.fromisoformat("2024-02-29T23:59:59.000005"),), kind=Kind.TIMESTAMP),
     Ends(above=0, below=3, step=F(1, 3), first=-7, size=2**40, low=F(-7, 3), high=F(2**40 - 7, 3)),
+    UnitEnds(above=0, below=3, step=F(1, 3), first=-7, size=2**40, low=F(-7, 3), high=F(2**40 - 7, 3)),
     Different(cell=2, most=None),
     Different(cell=0, most=5),
     Located(choice=1, nearby=0, quantile=F(9, 10), step=F(1, 100), first=-7),

@@ -275,6 +275,7 @@ ARGUMENTS = {
     Function.COUNT_DISTINCT: (X,),
     Function.SUM: (N,),
     Function.AVG: (X,),
+    Function.AVG_PER_UNIT: (X,),
     Function.VAR_POP: (X,),
     Function.STDDEV_SAMP: (Y,),
     Function.COVAR_SAMP: (X, Y),

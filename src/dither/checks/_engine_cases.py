@@ -38,6 +38,7 @@ HUGE_DOUBLE = plan.Gridded(expression=call("to_double", D, N), step=Fraction(1),
 HUGE = plan.Gridded(expression=N, step=Fraction(1), low=LOWEST + 1, high=HIGHEST)
 SUM = Total(factors=(FINE,), present=(), low=-4096, high=204800, cap=Cap.CLAMP)
 MEAN = Total(factors=(CENTRED,), present=(N,), low=-10400, high=10400, cap=Cap.MEAN)
+UNIT_MEAN = Total(factors=(CENTRED,), present=(), low=-5200, high=5200, cap=Cap.UNIT_MEAN)
 COUNT_MEAN = Total(factors=(), present=(X, N), low=0, high=2, cap=Cap.MEAN)
 SQUARE = Total(factors=(WHOLE, WHOLE), present=(), low=0, high=150, cap=Cap.CLAMP)
 PRODUCT = Total(factors=(CENTRED, WHOLE), present=(DAY,), low=-(2**17), high=2**17, cap=Cap.MEAN)
@@ -45,7 +46,7 @@ ABOVE = Total(factors=(WHOLE,), present=(X,), low=2, high=8, cap=Cap.CLAMP)
 WIDE = Total(factors=(COARSE,), present=(), low=-(2**29), high=2**29, cap=Cap.MEAN)
 WIDEST = Total(factors=(HUGE,), present=(), low=-(2**57), high=2**57, cap=Cap.CLAMP)
 WIDEST_DOUBLE = Total(factors=(HUGE_DOUBLE,), present=(), low=-(2**57), high=2**57, cap=Cap.MEAN)
-ALL_TOTALS = (WIDEST_DOUBLE, COUNT, UNITS_ONLY, SUM, MEAN, COUNT_MEAN, SQUARE, PRODUCT, ABOVE, WIDE, WIDEST)
+ALL_TOTALS = (WIDEST_DOUBLE, COUNT, UNITS_ONLY, SUM, MEAN, UNIT_MEAN, COUNT_MEAN, SQUARE, PRODUCT, ABOVE, WIDE, WIDEST)
 
 
 def key(expression: Expression, values: tuple[Any, ...] | None = None) -> plan.Key:

@@ -330,7 +330,7 @@ class _Part:
         if not self.total.factors:
             return (count,)
         summed = (self.name, self._sum)
-        return (summed, count) if self.total.cap is Cap.MEAN else (summed,)
+        return (summed,) if self.total.cap is Cap.CLAMP else (summed, count)
 
     @property
     def _count(self) -> str:
@@ -342,20 +342,21 @@ class _Part:
 
     def capped(self, rows: int) -> str:
         """What the unit adds to the group, from its partial sums."""
-        low, high = self.total.low, self.total.high
+        low, high, rows = self.total.low, self.total.high, self.total.cap.rows(rows)
+        averaged = self.total.cap is not Cap.CLAMP
         width = "INTEGER" if max(abs(low), abs(high)) < 2**31 else "BIGINT"
         if not self.total.factors and low <= 0 <= high:
             # a count is never NULL nor negative
-            most = min(high, rows) if self.total.cap is Cap.MEAN else high
+            most = min(high, rows) if averaged else high
             return f"CAST(least(r.{self._counter}, {most}) AS {width})"
         value = given = f"r.{self.name}" if self.total.factors else f"r.{self._counter}"
-        if self.total.factors and self.total.cap is Cap.MEAN:
+        if self.total.factors and averaged:
             # ⌊s·rows/n⌋ = ⌊(s − n·least)·rows/n⌋ + least·rows divides a number that isn't negative, so that it doesn't
             # matter whether the engine rounds towards zero or down
             number = f"CAST(r.{self._counter} AS {self.dialect.wide})"
             mean = f"(({value} - {number} * ({self.least})) * {rows}) // {number} + ({self.least * rows})"
             value = f"CASE WHEN r.{self._counter} > {rows} THEN {mean} ELSE {value} END"
-        elif self.total.cap is Cap.MEAN:
+        elif averaged:
             value = f"least({value}, {rows})"
         if not self.total.factors:
             value = given = f"NULLIF({value}, 0)"

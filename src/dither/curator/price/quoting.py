@@ -150,7 +150,22 @@ class Quoting:
         """What goes with an answer in words: what bounding may leave out, and that noise chose its rows."""
         if question.listing:
             return (LISTED,)
-        return (*self.cut(question.aggregation), *choice_note(question.shape))
+        return (*self.cut(question.aggregation), *self._means(question.aggregation), *choice_note(question.shape))
+
+    def _means(self, aggregation: Aggregation) -> tuple[str, ...]:
+        """Which of the two means an average is, where they differ; of the other, that it is there."""
+        if aggregation.units == "row" or one_row_each(aggregation.relation):
+            return ()
+        asked = {aggregate.function for aggregate in aggregation.aggregates}
+        unit = self.policy.schema.tables[aggregation.tables[0]].unit_column
+        notes = []
+        if Function.AVG in asked:  # it names the other one too
+            notes.append(
+                f"AVG is the mean over rows; AVG_PER_UNIT that of each {unit}'s own mean, and cuts off no rows"
+            )
+        elif Function.AVG_PER_UNIT in asked:
+            notes.append(f"AVG_PER_UNIT is the mean of each {unit}'s own mean; AVG that over rows")
+        return tuple(notes)
 
     def nothing_shown(self, priced: Priced) -> tuple[str, ...]:
         """What to do where no group was large enough; nothing where groups are public, which are always shown."""

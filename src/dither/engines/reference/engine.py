@@ -338,8 +338,8 @@ def part_of(total: Total, rows: Sequence[Row], most: int) -> int:
     values = _counting(total, rows)
     if not values:
         return 0
-    summed = sum(values)
-    if total.cap is Cap.MEAN and len(values) > most:
+    summed, most = sum(values), total.cap.rows(most)
+    if total.cap is not Cap.CLAMP and len(values) > most:
         summed = math.floor(Fraction(summed * most, len(values)))
     return max(total.low, min(total.high, summed))
 

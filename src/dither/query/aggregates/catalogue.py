@@ -140,7 +140,8 @@ def _alone(aggregation: Aggregation) -> frozenset[Expression]:
     asked: dict[Expression, set[Function]] = {}
     for aggregate in aggregation.aggregates:
         for argument in aggregate.arguments:
-            asked.setdefault(argument.expression, set()).add(aggregate.function)
+            if aggregate.function is not Function.AVG_PER_UNIT:  # which counts units
+                asked.setdefault(argument.expression, set()).add(aggregate.function)
     return frozenset(expression for expression, functions in asked.items() if len(functions) == 1)
 
 
@@ -196,6 +197,7 @@ _CLASSES: Mapping[str, type[Any]] = {
     "product": moments.Product,
     "mean": mean.Mean,
     "ends": mean.Ends,
+    "unit_ends": mean.UnitEnds,
     "moments": moments.MomentsRecipe,
     "chosen": ChosenValue,
     "quantile": quantile.Located,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -275,16 +275,28 @@ class Ends(Recipe):
         return np.clip(float(self.step) * (self.first + self.size * t), float(self.low), float(self.high))
 
 
-def ends_of(building: Building, argument: Argument, bounds: Interval) -> Ends:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitEnds(Ends):
+    """The same of units, each with its own mean: as many rows as there are units."""
+
+    def error(self, by: Mechanisms, confidence: Fraction) -> PerRow:
+        """Known up to the number of units."""
+        # named, since a class with slots is made anew, and isn't the one that super() looks for
+        return replace(Ends.error(self, by, confidence), counted="units")
+
+
+def ends_of(building: Building, argument: Argument, bounds: Interval, cap: Cap = Cap.MEAN) -> Ends:
     """Both ends of one argument, from its centred sum and its count: the engine measures no more than for a mean."""
+    rows = cap.rows(building.rows)
     # half of the largest part, since a unit has all of the width in either sum
-    grid = centred_grid(argument, bounds, LARGEST_PART // building.rows // 2)
+    grid = centred_grid(argument, bounds, LARGEST_PART // rows // 2)
     low, high = grid.centred
-    total = total_of((grid.of(argument.expression),), (), times(building.rows, grid.centred), Cap.MEAN)
-    count = total_of((), (argument.expression,), (0, building.rows))
+    total = total_of((grid.of(argument.expression),), (), times(rows, grid.centred), cap)
+    count = total_of((), (argument.expression,), (0, rows))
     size = high - low
-    above, below = building.basis(size * building.rows, ((total, 1), (count, -low)), ((total, -1), (count, high)))
-    return Ends(above=above, below=below, step=grid.step, first=grid.low, size=size, low=bounds.low, high=bounds.high)
+    above, below = building.basis(size * rows, ((total, 1), (count, -low)), ((total, -1), (count, high)))
+    made = UnitEnds if cap is Cap.UNIT_MEAN else Ends
+    return made(above=above, below=below, step=grid.step, first=grid.low, size=size, low=bounds.low, high=bounds.high)
 
 
 def _bind(call: Written) -> Aggregate:
@@ -306,6 +318,17 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
     )
 
 
+def _bind_per_unit(call: Written) -> Aggregate:
+    return Aggregate(function=Function.AVG_PER_UNIT, arguments=bounded_numbers(call, 1))
+
+
+def _lower_per_unit(building: Building, aggregate: Aggregate) -> Recipe:
+    """Each unit's mean in the group counts once, whatever its rows: nothing is cut but to the bounds."""
+    argument = the_one(aggregate)
+    bounds = bounds_of(argument)
+    return Constant(bounds.low) if bounds.width == 0 else ends_of(building, argument, bounds, Cap.UNIT_MEAN)
+
+
 DEFINITIONS = (
     Definition(
         name="avg",
@@ -314,6 +337,15 @@ DEFINITIONS = (
         functions=(Function.AVG,),
         lower=_lower,
         examples=("AVG(amount)",),
+        named=(PER_ROW, PER_GROUP, WEIGHT),
+    ),
+    Definition(
+        name="avg_per_unit",
+        spellings=("avg_per_unit",),
+        bind=_bind_per_unit,
+        functions=(Function.AVG_PER_UNIT,),
+        lower=_lower_per_unit,
+        examples=("AVG_PER_UNIT(amount)",),
         named=(PER_ROW, PER_GROUP, WEIGHT),
     ),
 )

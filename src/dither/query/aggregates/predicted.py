@@ -46,6 +46,8 @@ class Fixed(Prediction):
 class PerRow(Prediction):
     """A number over the rows of the group, or the ``root`` of that; ``about`` if it is a bound to first order.
 
+    ``counted`` says what stands for rows where that is another number.
+
     Example:
         >>> error = PerRow(over_rows=11_951.2)
         >>> str(error), error.at(1000)
@@ -55,6 +57,7 @@ class PerRow(Prediction):
     over_rows: float
     root: bool = False
     about: bool = False
+    counted: str = "rows"
 
     def at(self, rows: int | None) -> float | None:
         """The formula for so many rows."""
@@ -65,7 +68,7 @@ class PerRow(Prediction):
 
     def __str__(self) -> str:
         before = ("at most about " if self.about else "") + ("±√" if self.root else "±")
-        return f"{before}({short(self.over_rows)} / rows in the group)"
+        return f"{before}({short(self.over_rows)} / {self.counted} in the group)"
 
 
 @dataclass(frozen=True, slots=True)

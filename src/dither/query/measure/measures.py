@@ -45,10 +45,16 @@ class Cap(Enum):
     ``CLAMP``: its sum is clamped to [low, high]. ``MEAN``: a unit with n > rows rows counts as ``rows``
     rows of its mean: ⌊sum·rows/n⌋, what drawing that many of its rows gives on average; then clamped. So a ratio of
     totals is the mean over rows where no unit weighs more than ``rows`` of them, not the mean over all rows.
+    ``UNIT_MEAN``: every unit counts as one row of its mean, however many it may count with.
     """
 
     CLAMP = "clamp"
     MEAN = "mean"
+    UNIT_MEAN = "unit_mean"
+
+    def rows(self, rows: int) -> int:
+        """As how many rows a unit counts at most."""
+        return 1 if self is Cap.UNIT_MEAN else rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

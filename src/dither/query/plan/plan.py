@@ -209,6 +209,7 @@ class Function(Enum):
     COUNT_DISTINCT = "count_distinct"
     SUM = "sum"
     AVG = "avg"
+    AVG_PER_UNIT = "avg_per_unit"
     VAR_POP = "var_pop"
     VAR_SAMP = "var_samp"
     STDDEV_POP = "stddev_pop"
