@@ -36,8 +36,9 @@ layers: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
 WALLED := local anonymize audit attacks
-PATHS_core := $(filter-out $(WALLED:%=tests/%),$(wildcard tests/*)) \
-	$(filter-out $(WALLED:%=src/dither/%),$(wildcard src/dither/*))
+# folders and Python files: pytest takes nothing else
+PATHS_core := $(filter-out $(WALLED:%=tests/%),$(patsubst %/,%,$(wildcard tests/*/))) \
+	$(filter-out $(WALLED:%=src/dither/%),$(patsubst %/,%,$(wildcard src/dither/*/))) $(wildcard src/dither/*.py)
 PATHS_local := tests/local src/dither/local
 PATHS_anonymize := tests/anonymize src/dither/anonymize
 PATHS_lab := tests/audit tests/attacks src/dither/audit src/dither/attacks

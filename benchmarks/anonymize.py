@@ -34,9 +34,9 @@ from dither.anonymize.encoding import encode
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.models.catalogue import DistinctDiversity, TCloseness
 from dither.anonymize.partition.mondrian import mondrian
-from dither.anonymize.releases.axes import Axis
 from dither.anonymize.releases.printing import PrintedColumn
 from dither.anonymize.releases.quality import Quality
+from dither.anonymize.releases.quasi_identifier_axis import Axis
 from dither.anonymize.releases.release import Release
 from dither.anonymize.table.classes import Classes
 from measure import Row, Section, interleaved, run

@@ -27,8 +27,8 @@ import pyarrow as pa
 from scipy import stats
 
 from coverage_data import FORMS, GROUPS, SHAPES, UNIT_FORMS, World, rows_of, world
+from dither.curator.answers.post_processing import alone, level_of_chosen, shape
 from dither.curator.answers.release import Released
-from dither.curator.answers.shape import alone, level_of_chosen, shape
 
 RESULTS = Path(__file__).parent / "results" / "coverage.json"
 ALPHA = 1e-6

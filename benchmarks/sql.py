@@ -32,12 +32,13 @@ import pyarrow as pa
 
 from dither.curator import Curator
 from dither.curator.answers.release import Released, release
-from dither.curator.charging import Exchange
+from dither.curator.epsilon_to_currency import Exchange
 from dither.curator.past.records import open_ledger
 from dither.engines import DuckDBEngine
 from dither.ledger import Account, Ledger
 from dither.privacy import ZcdpLoss
 from dither.query.measure.measures import Measured
+from sql_accuracy import accuracy
 from sql_data import make
 from sql_questions import QUESTIONS, Level, Question, policy
 
@@ -343,8 +344,9 @@ PARTS: dict[str, Callable[[Path, int], Table]] = {
     "memory": memory,
     "ledger": ledger,
     "large": large,
+    "accuracy": accuracy,
 }
-# the last one needs gigabytes of disk and minutes, so it is run when asked for
+# of the last ones one needs gigabytes of disk and minutes, the other `make peers`: they are run when asked for
 DEFAULT = ("questions", "around", "groups", "memory", "ledger")
 
 

@@ -50,7 +50,7 @@ with tempfile.TemporaryDirectory() as place:
     (folder / "dither.toml").write_text(policy, encoding="utf-8")
     with dp.Curator.open(folder / "dither.toml") as curator:
         best = BestDay(dp.Exponential(scale=100))
-        print(f"It will cost ε = {best.loss().pure():.3g}; the ledger adds ρ = {best.loss().zcdp():.3g}.")
+        print("It will cost:", curator.price_run(best, analyst="ana").booking)
         print("The best day:", curator.run(best, analyst="ana"))
         print("Asked again, from the record:", curator.run(best, analyst="ana"))
         for line in curator.budget("ana"):

@@ -33,6 +33,11 @@ Messages are built from parameters, which are public; they never contain a data 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+LONGEST_COMPARED = 60
+MOST_COMPARED = 1000
+
 
 class DitherError(Exception):
     """The root: ``except dither.DitherError`` catches everything dither raises on purpose."""
@@ -160,3 +165,40 @@ def _refused(kind: type[Refused], reason: str, code: str, hint: str, position: t
 
 def _failed(kind: type[Failed], receipt: str, final: bool) -> Failed:  # noqa: FBT001 - as pickle calls it
     return kind(receipt, final=final)
+
+
+def near_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str]:
+    """The known names that resemble one which isn't known, nearest first.
+
+    The work is bounded, whatever anybody wrote: of each name the first 60 characters are compared, and of known names
+    those of the same letters, in any case, and the first 1000.
+
+    Args:
+        name: What was written.
+        known: What could have been: only names that whoever wrote it may learn.
+        most: How many to find.
+
+    Returns:
+        At most so many, as they are spelt in ``known``.
+    """
+    from difflib import get_close_matches  # here: everybody imports this module, and few misspell
+
+    choices: dict[str, str] = {}
+    for choice in known:
+        choices.setdefault(choice[:LONGEST_COMPARED].casefold(), choice)
+    written = name[:LONGEST_COMPARED].casefold()
+    same = [choices[written]] if written in choices else []
+    compared = [choice for choice in list(choices)[:MOST_COMPARED] if choice != written]
+    near = [choices[choice] for choice in get_close_matches(written, compared, n=most)]
+    return [*same, *near][:most]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant, if one resembles what was written.
+
+    Example:
+        >>> did_you_mean("ratng", ["city", "Rating"])
+        'Rating'
+    """
+    near = near_names(name, known, most=1)
+    return near[0] if near else None

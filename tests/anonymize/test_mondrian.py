@@ -26,9 +26,9 @@ from dither.anonymize.models.catalogue import (
     RecursiveDiversity,
     TCloseness,
 )
-from dither.anonymize.partition import cuts as cutting
+from dither.anonymize.partition import splits as cutting
 from dither.anonymize.partition.mondrian import mondrian
-from dither.anonymize.releases.axes import Axis
+from dither.anonymize.releases.quasi_identifier_axis import Axis
 from dither.anonymize.table.values import plain
 from dither.anonymize.verifier.verify import verify
 from dither.errors import InvalidParameter

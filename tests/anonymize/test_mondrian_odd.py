@@ -19,7 +19,7 @@ from dither.anonymize.encoding import encode, on_a_line
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.models.catalogue import DistinctDiversity, KMap
 from dither.anonymize.partition.mondrian import mondrian
-from dither.anonymize.releases.axes import AxisShape
+from dither.anonymize.releases.quasi_identifier_axis import AxisShape
 from dither.anonymize.table.arrow_layouts import plain_layout
 from dither.anonymize.table.read import as_table
 from dither.anonymize.verifier.verify import verify

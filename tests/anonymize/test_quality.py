@@ -13,8 +13,8 @@ from dither.anonymize.configuration import Configuration
 from dither.anonymize.encoding import encode
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.partition.mondrian import mondrian
-from dither.anonymize.releases.axes import Axis
 from dither.anonymize.releases.printing import PrintedColumn
+from dither.anonymize.releases.quasi_identifier_axis import Axis
 from dither.anonymize.releases.release import Release
 from dither.anonymize.releases.utility import task_utility
 from dither.anonymize.table.classes import Classes

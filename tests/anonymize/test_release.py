@@ -15,8 +15,8 @@ from dither.anonymize.encoding import encode
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.lattice.full_domain import full_domain
 from dither.anonymize.partition.mondrian import mondrian
-from dither.anonymize.releases.axes import Axis
 from dither.anonymize.releases.printing import PrintedColumn, alone, inside
+from dither.anonymize.releases.quasi_identifier_axis import Axis
 from dither.anonymize.releases.release import Release
 from dither.anonymize.table.classes import Classes
 from dither.anonymize.table.row_keys import alike, keys_of, order_of

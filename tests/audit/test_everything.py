@@ -92,7 +92,7 @@ def test_a_mechanism_is_found_by_its_name():
 def test_all_claims_hold(part, monkeypatch):
     seen: list[Row] = []
     # a question costs half a second whatever its budget; tests/laws/neighbours has every aggregate by day
-    questions = some(QUESTIONS, 5)
+    questions = some(QUESTIONS, 10)
     monkeypatch.setattr(everything, "QUESTIONS", questions)
     rows = audit_everything(
         budget_each=short_or_full(0.1, 0.25), confidence=SURE, parts=[part], workers=1, found=seen.append

@@ -23,7 +23,10 @@ from dither.mechanisms import (
     RandomizedResponse,
 )
 from dither.privacy import Guarantee, Sensitivity, calibrate
-from support.sizes import short_or_full
+from support.sizes import at_night, short_or_full
+
+# what is found in its time is found by as many draws on every machine
+pytestmark = pytest.mark.usefixtures("counted_time")
 
 SURE = 1 - 1e-9
 # where more time would only say the same more often
@@ -54,7 +57,6 @@ def grid_laplace(scale):
     ],
     ids=["laplace", "discrete", "floats", "response"],
 )
-@pytest.mark.usefixtures("counted_time")
 def test_the_bound_is_below_the_truth_and_near_it(mechanism, pair, truth):
     found = lower_bound(mechanism, *pair, confidence=SURE, budget="1.5s", stop_when_broken=False, claim=truth)
     assert found.verdict is Verdict.HELD
@@ -62,7 +64,6 @@ def test_the_bound_is_below_the_truth_and_near_it(mechanism, pair, truth):
     assert found.epsilon == pytest.approx(math.log(found.p[0] / found.q[1]), rel=1e-9)
 
 
-@pytest.mark.usefixtures("counted_time")
 def test_a_delta_is_taken_off():
     # reveals with probability 1/10, else randomised response with ε = 1
     keep = math.e / (1 + math.e)
@@ -373,6 +374,7 @@ def test_what_is_plainly_not_normal_is_refused(draw, reason):
         lower_bound(Batched(draw), 0.0, 1.0, assuming=Assumption.NORMAL, budget="1s")
 
 
+@at_night
 def test_normal_bounds_are_wrong_no_more_often_than_stated():
     runs, allowed = 150, stats.binom.isf(1e-9, 150, 0.1)
     noisy = Batched(lambda x, n: np.random.default_rng().normal(x, 1, n))

@@ -15,11 +15,11 @@ import pytest
 
 from dither.audit.claims import telling_delta
 from dither.audit.queries.audit import audit_query
+from dither.audit.queries.made_up_tables import worlds
 from dither.audit.queries.movement import in_words, movements
 from dither.audit.queries.neighbours import Fault
 from dither.audit.queries.releases import MOST_SHOWN, SCORE, Releases
 from dither.audit.queries.synthetic import constants_of, tables_of, unit_id, values_of
-from dither.audit.queries.worlds import worlds
 from dither.audit.result import Verdict
 from dither.checks.statistics import chi_square
 from dither.curator import Curator, execution
@@ -34,7 +34,7 @@ from dither.query.kinds import Kind
 from dither.query.measure.measures import BinCounts, Measured
 from dither.query.price.noise import QueryBudget, price
 from dither.query.sql import bind
-from support.sizes import short_or_full, some
+from support.sizes import at_night, short_or_full, some
 
 ALPHA = 1e-9
 SURE = 1 - 1e-6
@@ -180,7 +180,7 @@ def no_cap(patch):
     patch.setattr(bounding._Part, "capped", capped)
 
 
-@pytest.mark.parametrize(("mutant", "budget"), [(halved_reach, 4), (no_cap, 2)])
+@pytest.mark.parametrize(("mutant", "budget"), [pytest.param(halved_reach, 4, marks=at_night), (no_cap, 2)])
 @pytest.mark.usefixtures("counted_time")
 def test_a_broken_price_and_a_broken_engine_are_caught_twice(monkeypatch, mutant, budget):
     mutant(monkeypatch)

@@ -8,8 +8,8 @@ from itertools import islice
 import pytest
 
 from dither.audit import check_question
+from dither.audit.queries.made_up_tables import worlds
 from dither.audit.queries.synthetic import key_columns
-from dither.audit.queries.worlds import worlds
 from dither.engines.duckdb import engine as duckdb
 from dither.query.kinds import Interval, Kind
 from dither.query.schema import ColumnFacts, Schema, TableFacts

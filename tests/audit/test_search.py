@@ -19,7 +19,10 @@ from dither.audit import (
 from dither.errors import InvalidParameter, MissingLibrary
 from dither.mechanisms import Laplace
 from dither.privacy import Adjacency
-from support.sizes import short_or_full
+from support.sizes import at_night, short_or_full
+
+# what is found in its time is found by as many draws on every machine
+pytestmark = pytest.mark.usefixtures("counted_time")
 
 SURE = 1 - 1e-9
 # for what is right
@@ -36,7 +39,6 @@ def noisy_max(scale):
     return Batched(draw, copies=True)
 
 
-@pytest.mark.usefixtures("counted_time")
 def test_the_telling_pair_is_found():
     def sharp_at_seven(x, n):
         rng = np.random.default_rng()
@@ -48,7 +50,7 @@ def test_the_telling_pair_is_found():
     assert found.more_likely == "x_neighbour"
 
 
-@pytest.mark.usefixtures("counted_time")
+@at_night
 def test_right_mechanisms_hold_on_every_pair():
     pairs = query_patterns(3)
     # all coordinates move by at most one each: l1 distance up to 3
@@ -57,7 +59,6 @@ def test_right_mechanisms_hold_on_every_pair():
     assert 0.3 < found.epsilon <= 1
 
 
-@pytest.mark.usefixtures("counted_time")
 def test_noisy_max_without_the_two_is_caught_by_the_patterns():
     found = search(noisy_max(1.0), query_patterns(5), claim=1, confidence=SURE, budget="20s")
     assert found.broken
@@ -159,7 +160,7 @@ def noisy_sum(bound):
     return Batched(draw, copies=True)
 
 
-@pytest.mark.usefixtures("counted_time")
+@at_night
 def test_hypothesis_leads_to_the_row_that_breaks_the_claim():
     """Noise for ages up to 100 on ages up to 120 is short for few rows only."""
     tables = neighbouring_tables({"age": (0, 400), "sex": ("f", "m")}, rows=(0, 4))

@@ -13,26 +13,8 @@ from dither.mechanisms.discrete_gaussian import DiscreteGaussian
 from dither.mechanisms.gaussian import Gaussian
 from dither.mechanisms.laplace import DiscreteLaplace, Laplace
 from dither.privacy import PureLoss, Sensitivity
+from support.right_mechanisms import NOISE
 from support.sizes import at_night
-
-RIGHT = [
-    Laplace(scale=2),
-    Laplace(scale="1e-3"),
-    Gaussian(scale="0.7"),
-    DiscreteLaplace(scale=2),
-    DiscreteLaplace(scale="1/3"),
-    DiscreteGaussian(scale=2),
-    DiscreteGaussian(scale="1/2"),
-    *(
-        pytest.param(mechanism, marks=at_night)
-        for mechanism in (
-            Laplace(scale=1e9),
-            Gaussian(scale=5000),
-            DiscreteLaplace(scale=1000),
-            DiscreteGaussian(scale=500),
-        )
-    ),
-]
 
 
 def sensitivity_near_one(mechanism):
@@ -41,7 +23,7 @@ def sensitivity_near_one(mechanism):
     return Sensitivity.l2(bound) if "Gaussian" in repr(mechanism) else Sensitivity.l1(bound)
 
 
-@pytest.mark.parametrize("mechanism", RIGHT, ids=repr)
+@pytest.mark.parametrize("mechanism", NOISE, ids=repr)
 def test_right_mechanisms_conform(mechanism):
     report = check_mechanism(mechanism, sensitivity=sensitivity_near_one(mechanism))
     assert report.passed

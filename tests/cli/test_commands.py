@@ -11,10 +11,12 @@ import select
 import duckdb
 import pytest
 
+from support.sizes import at_night
+
 ASKED = "SELECT city, COUNT(*) AS n, AVG(amount) AS avg_amount FROM orders GROUP BY city"
 
 
-@pytest.mark.parametrize("kind", ["duckdb", "parquet", "csv"])
+@pytest.mark.parametrize("kind", ["csv", *(pytest.param(kind, marks=at_night) for kind in ("duckdb", "parquet"))])
 def test_from_a_file_to_an_answer(empty, written, run, kind):
     written.data(empty, kind)
     file = "shop.duckdb" if kind == "duckdb" else f"orders.{kind}"
@@ -82,6 +84,17 @@ def test_error_instead_of_epsilon(shop, run):
     assert row["n_high"] - row["n"] <= 50
     weighed = run("price", "SELECT COUNT(*) AS n, SUM(amount) AS s FROM orders", "-e", "1", "--weight", "n=9")
     assert weighed.status == 0
+
+
+def test_the_law_of_the_noise_can_be_chosen(shop, run):
+    priced = run("price", "SELECT COUNT(*) AS n FROM orders", "-e", "0.5", "--noise", "laplace")
+    assert priced.status == 0
+    assert "Laplace noise, as the question asks: it leaves the sum of ε open" in " ".join(priced.out.split())
+    asked = run("ask", "SELECT COUNT(*) AS n FROM orders", "-e", "0.5", "--noise", "gaussian")
+    assert asked.status == 0
+    wrong = run("price", "SELECT COUNT(*) AS n FROM orders", "-e", "0.5", "--noise", "pink")
+    assert wrong.status != 0
+    assert "laplace" in wrong.out + wrong.err
 
 
 def test_the_same_answer_in_every_format(shop, run):

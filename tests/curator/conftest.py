@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dither.curator import Curator
-from dither.curator.charging import Exchange
+from dither.curator.epsilon_to_currency import Exchange
 from dither.engines import DuckDBEngine
 from dither.ledger import MemoryLedger
 from dither.policy import Policy
@@ -172,6 +172,12 @@ def data():
 def policy_of(shop):
     """Policies of the shop: ``policy_of(budget="1")``."""
     return lambda directory=shop, **settings: Policy.parse(policy_text(**settings), base=directory)
+
+
+@pytest.fixture(scope="session")
+def policy_texts():
+    """The text of the shop's policy: ``policy_texts(budget="1")``."""
+    return policy_text
 
 
 @pytest.fixture(scope="session")

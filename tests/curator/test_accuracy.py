@@ -15,18 +15,23 @@ from scipy import stats
 
 from dither import DiscreteGaussian, DiscreteLaplace
 from dither.curator.answers.release import release
+from dither.query.aggregates.bernstein import Combined
+from dither.query.aggregates.count import Different
 from dither.query.sql import bind
 from support.sizes import NIGHTLY
 
 ALPHA = 1e-9
 HALF, MOST = Fraction(1, 2), Fraction(19, 20)
+# draws of noise that is too quiet
+QUIET = 80_000
 # by day half of them: each currency with each unit level, each of both with each adjacency
 WORLDS = [
     pytest.param(delta, unit, adjacency, id=f"{'pure' if delta == '0' else 'zcdp'}-{unit}-{adjacency}")
     for delta in ("0", "1e-6")
     for unit in ("customer", "row")
     for adjacency in ("add_remove", "replace")
-    if NIGHTLY or ((delta == "0") ^ (unit == "row") ^ (adjacency == "replace"))
+    # by day each of them once
+    if NIGHTLY or (delta == "0") == (unit == "customer") == (adjacency == "add_remove")
 ]
 COUNTS = (
     "SELECT city, COUNT(*) AS n, COUNT(pieces) AS p, SUM(amount) AS s{} FROM orders GROUP BY city",
@@ -73,9 +78,41 @@ def tail(noise, most):
     return float(2 * weights[values > most].sum() / (2 * weights[1:].sum() + weights[0]))
 
 
+def quieter(noise):
+    """The mutant."""
+    return type(noise)(noise.scale * Fraction(9, 10))
+
+
 def exceeding(errors, half, chance):
     beyond = int((np.abs(errors) > half * (1 + 1e-12)).sum())
     return stats.binomtest(beyond, errors.size, chance).pvalue
+
+
+def step_of(recipe):
+    """What one step of the only cell is worth."""
+    ((_, step),), _ = recipe.linear
+    return float(step)
+
+
+def check_combined(errors, priced, place, confidence):
+    """A form of several cells errs as independent noises of its weights do, and no more than predicted."""
+    half = priced.errors(confidence)[place].half_width
+    weights, _ = priced.lowered.recipes[place].linear
+
+    def drawn(times):
+        parts = [
+            float(weight) * type(law)(law.scale * times).release(np.zeros(80_000, dtype=np.int64))
+            for weight, law in ((weight, priced.noise[cell]) for cell, weight in weights)
+        ]
+        return sum(parts)
+
+    beyond = int((np.abs(errors) > half + 0.5).sum())
+    assert stats.binomtest(beyond, errors.size, 1 - float(confidence), alternative="greater").pvalue > ALPHA
+    # a count is rounded, which moves it by half of one at most
+    same = stats.ks_2samp(errors + np.random.default_rng(1).uniform(-0.5, 0.5, errors.size), drawn(Fraction(1)))
+    moved = stats.ks_2samp(errors, drawn(Fraction(8, 10)))
+    assert same.statistic < moved.statistic
+    assert moved.pvalue < ALPHA
 
 
 @pytest.mark.parametrize(("delta", "unit", "adjacency"), WORLDS)
@@ -92,13 +129,23 @@ def test_counts_and_sums_err_exactly_as_predicted(opened, data, delta, unit, adj
         "i": by_city(data, lambda t: np.unique(t["item"]).size),
     }
     repeats = 4_000
-    found = repeated(made, quote.priced, repeats).estimates(MOST)
+    released = repeated(made, quote.priced, repeats)
+    found = released.estimates(MOST)
     for name, place in places(made, sql).items():
         recipe = quote.priced.lowered.recipes[place]
-        noise, step = quote.priced.noise[recipe.cell], float(recipe.step)
         exact = np.tile(np.array(truth[name], dtype=float), repeats)
         errors = found[place].value.to_numpy() - exact
-        mutant = type(noise)(noise.scale * Fraction(9, 10)).release(np.zeros(80_000, dtype=np.int64)) * step
+        if isinstance(recipe, Different):
+            # its noise, before what can't be is cut off
+            uncut = released.cells[recipe.cell]
+            assert (found[place].value.to_numpy() == np.clip(uncut, 0, recipe.most)).all()
+            errors = uncut - exact
+        if isinstance(recipe, Combined):
+            for confidence in (HALF, MOST):
+                check_combined(errors, quote.priced, place, confidence)
+            continue
+        noise, step = quote.priced.noise[recipe.cell], step_of(recipe)
+        mutant = quieter(noise).release(np.zeros(QUIET, dtype=np.int64)) * step
         honest, quiet = [], []
         for confidence in (HALF, MOST):
             half = quote.priced.errors(confidence)[place].half_width
@@ -108,6 +155,28 @@ def test_counts_and_sums_err_exactly_as_predicted(opened, data, delta, unit, adj
         assert quote.error[name] == half
         assert min(honest) > ALPHA, name
         assert min(quiet) < ALPHA, name
+
+
+@pytest.mark.parametrize(("delta", "unit", "adjacency"), WORLDS)
+def test_quieter_noise_is_hardly_ever_missed(opened, delta, unit, adjacency):
+    """By its law: how many of the mutant's errors are beyond is binomial."""
+    made = world(opened, delta, unit, adjacency)
+    sql = COUNTS[0].format(COUNTS[1] if unit == "customer" else COUNTS[2])
+    priced = made.curator.price(sql, epsilon=2).priced
+    for name, place in places(made, sql).items():
+        recipe = priced.lowered.recipes[place]
+        noise, missed = priced.noise[recipe.cell], []
+        for confidence in (HALF, MOST):
+            most = round(priced.errors(confidence)[place].half_width / step_of(recipe))
+            chance = tail(noise, most)
+            # the most errors beyond that are so few that they are noticed
+            few, enough = 0, int(QUIET * chance)
+            while enough - few > 1:
+                middle = (few + enough) // 2
+                noticed = stats.binomtest(middle, QUIET, chance).pvalue < ALPHA
+                few, enough = (middle, enough) if noticed else (few, middle)
+            missed.append(stats.binom.sf(few, QUIET, tail(quieter(noise), most)))
+        assert min(missed) < 1e-9, name
 
 
 MEANS = (

@@ -48,16 +48,19 @@ def test_an_answer_is_a_table_everywhere(opened):
 
 def test_error_and_interval_agree_with_the_table(opened):
     made = opened()
-    sql = "SELECT city, COUNT(*) AS n, MEDIAN(amount) AS m FROM orders GROUP BY city ORDER BY n DESC"
+    sql = "SELECT city, COUNT(*) AS n, MEDIAN(amount) AS m, MODE(city) AS c FROM orders GROUP BY city ORDER BY n DESC"
     answer = made.curator.sql(sql, epsilon=1)
     low, high = answer.interval("n")
     values = np.array(answer.table.column("n").to_pylist())
     np.testing.assert_array_equal((low + high) / 2, values)
     np.testing.assert_array_equal(answer.error["n"], high - values)
     assert set(answer.error["n"]) == {made.curator.price(sql, epsilon=1).error["n"]}
-    with pytest.raises(KeyError, match="no interval for 'm'; columns that have one: n"):
-        answer.interval("m")
+    low, high = answer.interval("m")
+    assert (low <= np.array(answer.table.column("m"))).all()
+    assert (np.array(answer.table.column("m")) <= high).all()
     assert "ranks" in answer.bars["m"].text
+    with pytest.raises(KeyError, match="no interval for 'c'; columns that have one: n, m"):
+        answer.interval("c")
 
 
 def test_interval_columns_are_the_bars(opened):

@@ -14,9 +14,9 @@ import duckdb
 import pytest
 
 from dither.curator import Curator
-from dither.curator.charging import Exchange
+from dither.curator.epsilon_to_currency import Exchange
 from dither.engines.base import EngineFailure
-from dither.engines.duckdb import released
+from dither.engines.duckdb import noisy_rows
 from dither.errors import DitherError, Failed, LedgerBusy, LedgerError, Refused, SourceError
 from dither.ledger import Account, Amount, SqliteLedger
 from dither.privacy import PureLoss
@@ -146,9 +146,9 @@ def test_an_interrupt_of_released_tables_is_an_interrupt(monkeypatch, problem):
         def sql(self, _):
             raise problem
 
-    monkeypatch.setattr(released, "_connection", Interrupted)
+    monkeypatch.setattr(noisy_rows, "_connection", Interrupted)
     with pytest.raises(KeyboardInterrupt):
-        released.compute(pa.table({"x": [1]}), [("y", Column("x", Kind.INTEGER))])
+        noisy_rows.compute(pa.table({"x": [1]}), [("y", Column("x", Kind.INTEGER))])
 
 
 def test_an_interrupt_does_not_wait_for_the_step(opened, monkeypatch):

@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 from dither.curator import Curator
-from dither.curator.charging import Exchange
+from dither.curator.epsilon_to_currency import Exchange
 from dither.engines import DuckDBEngine
 from dither.errors import (
     InvalidParameter,

@@ -7,6 +7,7 @@ is there is right in at most e^ε times as many cases as wrong, but for δ: TPR 
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pytest
 
 from dither.checks.statistics import largest_gap
 from dither.curator.answers.release import Released, release
+from support.sizes import some
 
 ALPHA = 1e-9
 REPEATS = 40_000
@@ -80,9 +82,9 @@ def outputs(made, priced, *, quieter=1):
     return found.estimates()[0].value.to_numpy().astype(float)
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
-@pytest.mark.parametrize("unit", ["customer", "row"])
-@pytest.mark.parametrize("delta", ["0", "1e-6"])
+@pytest.mark.parametrize(
+    ("delta", "unit", "question"), some(list(product(["0", "1e-6"], ["customer", "row"], QUESTIONS)), 3)
+)
 def test_the_best_threshold_attack_is_bounded_by_epsilon(worlds, delta, unit, question):
     by_row = {"unit": 'privacy_unit = "row"'} if unit == "row" else {}
     present, absent = worlds(delta=delta, **by_row)

@@ -216,12 +216,12 @@ def test_histograms_and_distinct_values_are_kept_too(opened):
 SAME_FOR_EVERY_SALT = (
     "SELECT COUNT(*) AS n, SUM(amount) AS s, AVG(pieces) AS m FROM orders",
     "SELECT COUNT(DISTINCT customer) AS n FROM orders WHERE amount < 20",
+    "SELECT COUNT(DISTINCT amount) AS n FROM orders",
     "SELECT pieces > 4 AS many, VAR_POP(amount) AS v FROM orders GROUP BY pieces > 4",
 )
 CHOSEN_BY_SALT = (
     "SELECT item, COUNT(*) AS n FROM orders GROUP BY item",
     "SELECT MEDIAN(amount) AS m FROM orders",
-    "SELECT COUNT(DISTINCT amount) AS n FROM orders",
     "SELECT pieces, COUNT(*) AS n FROM orders GROUP BY pieces",
 )
 

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dither.curator.answers.post_processing import shape
 from dither.curator.answers.release import Released
-from dither.curator.answers.shape import shape
 from dither.errors import DitherError, Refused
 from dither.query.aggregates.mode import ModeChoice
+from dither.query.aggregates.vicinity import Nearby, ends_around
 from dither.query.sql import bind
 from support.sizes import short_or_full
 
@@ -43,6 +44,12 @@ def answered(opened):
             np.zeros(3, dtype=np.int64) if isinstance(choice, ModeChoice) else np.array([0.0, 1e77, -1e77])
             for choice in priced.lowered.choices
         ]
+        nearby = []
+        for vicinity in priced.lowered.vicinities:
+            ends = [ends_around([place], vicinity.last) for place in (0, vicinity.last // 2, vicinity.last)]
+            starts = np.cumsum([0, *(each.size for each in ends)])
+            counts = np.array([maker.choice(CELLS) for _ in range(starts[-1])], dtype=np.int64)
+            nearby.append(Nearby(starts=starts, ends=np.concatenate(ends), counts=counts))
         found = Released(
             keys=pa.table({}),
             size=3,
@@ -50,6 +57,8 @@ def answered(opened):
             noise=priced.noise,
             choices=tuple(choices),
             recipes=priced.lowered.recipes,
+            nearby=tuple(nearby),
+            nearby_noise=priced.nearby,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -1,6 +1,7 @@
 """Keys that became public: answered without δ, with gaps filled; what was paid for when they weren't is found again."""
 
 import datetime as dt
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,8 @@ from dither.curator import Curator
 from dither.curator.terms import Terms
 from dither.engines import DuckDBEngine
 from dither.policy import Policy
+from dither.query.measure.measures import contribution
+from dither.query.sql import grouping
 from dither.query.sql.grouping import _Grouping
 
 POLICY = """
@@ -148,3 +151,60 @@ def test_what_was_paid_for_and_not_answered_is_redeemed_as_it_was_charged(opened
 
 def _failing(*_, **__):
     raise RuntimeError("no")
+
+
+# ------------------------------------------------------------------ limits that were the strictest of all tables
+
+STAYS = """
+[tables.stays]
+private = true
+privacy_unit_column = "rider"
+max_rows_contributed = 2
+
+[tables.stays.columns]
+rider = {{ type = "integer" }}
+nights = {{ type = "integer", between = [0, 9] }}
+"""
+JOINED = [
+    "SELECT COUNT(*) AS n FROM trips WHERE rider IN (SELECT rider FROM stays WHERE nights > 1)",
+    "SELECT COUNT(*) AS n, SUM(fare) AS f FROM trips JOIN stays USING (rider)",
+    "SELECT month(day) AS m, COUNT(*) AS n FROM trips JOIN stays USING (rider) GROUP BY m",
+]
+
+
+@pytest.fixture
+def with_stays(tmp_path, write_table, ledger_of):
+    """Curators on trips that a rider has four of, and on two stays of each rider, all on one ledger."""
+    rides = pa.concat_tables([trips()] * 4)
+    nights = pa.table({"rider": np.repeat(np.arange(4000), 2), "nights": np.arange(8000) % 5})
+    write_table(tmp_path / "trips.duckdb", rides, "trips")
+    write_table(tmp_path / "trips.duckdb", nights, "stays")
+    text = POLICY.replace("max_rows_contributed = 1", "max_rows_contributed = 4") + STAYS
+    policy = Policy.parse(text.format(delta="1e-6"), base=tmp_path)
+    ledger = ledger_of(policy)
+    return lambda: Curator(policy, DuckDBEngine.open(policy.source.location, policy.schema, threads=1), ledger)
+
+
+def _strictest(relation, tables, keys=()):
+    found = contribution(relation, tables, keys)
+    read = [tables[factor.table] for factor in found.factors] or [tables["stays"]]
+    groups, rows = min(table.groups for table in read), min(min(table.rows for table in read), 2)
+    return replace(found, groups=groups, rows=rows, most_groups=None, most_rows=None)
+
+
+@pytest.mark.parametrize("sql", JOINED)
+def test_what_was_paid_for_under_the_strictest_limit_is_served_as_it_was(with_stays, monkeypatch, sql):
+    with monkeypatch.context() as before:
+        before.setattr(grouping, "contribution", _strictest)
+        before.setattr(grouping, "_formerly", lambda *_: None)
+        _as_before(before)
+        first = with_stays().analyst("ana").sql(sql, _terms(2))
+    assert first.cost.charged
+    now = with_stays()
+    again = now.analyst("ana").sql(sql, _terms(2))
+    assert not again.cost.charged
+    assert again.table.equals(first.table)
+    other = now.analyst("bob").sql(sql, _terms(2))
+    assert other.cost.charged
+    # as it is read now nothing is cut; then, half of the trips were, or three quarters of the pairs
+    assert sum(other.table.column("n").to_pylist()) > 1.8 * sum(first.table.column("n").to_pylist())

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-import dither.curator.charging as exchange
-from dither.privacy.renyi import zcdp_bought, zcdp_epsilon
+import dither.curator.epsilon_to_currency as exchange
+from dither.privacy.zcdp import zcdp_bought, zcdp_epsilon
 
 QUESTIONS = [
     ("SELECT COUNT(*) AS n FROM orders", {"epsilon": 0.5}),

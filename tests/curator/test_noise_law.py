@@ -1,13 +1,14 @@
 """Which law the noise of a question has: by what the question and the policy say, and never by what was spent."""
 
 import contextlib
+import re
 from fractions import Fraction
 
 import pytest
 
 from dither import DiscreteGaussian, Sensitivity
 from dither.curator import Terms
-from dither.curator.charging import Exchange
+from dither.curator.epsilon_to_currency import Exchange
 from dither.errors import InvalidParameter, OutOfBudget, Refused
 from dither.ledger import Account
 from dither.mechanisms import DiscreteLaplace
@@ -232,6 +233,12 @@ def test_a_quote_says_which_law_what_it_closes_and_what_is_left(opened):
     )
     assert "about 2 more like it, or " in note
     assert "ten times as rough with Gaussian noise" in note
+    told = int(re.search(r"or (\d+) ten times as rough", note)[1])
+    after = opened(budget="3", most="3")
+    after.curator.sql(COUNT, epsilon=1, noise="laplace")
+    rough = after.curator.price(COUNT, error=10 * precise.error["n"], noise="gaussian")
+    assert 0.9 * told < rough.more < 1.1 * told
+    assert after.curator.price(f"{COUNT} WHERE pieces > 1", epsilon=1, noise="laplace").more == 2
     gaussian = made.curator.price(COUNT, epsilon=1, noise="gaussian")
     assert "closes the sum of ε for good, for you and for everybody together" in gaussian.notes[0]
     assert not any("the sum of ε" in note for note in made.curator.price(COUNT, epsilon=1).notes)

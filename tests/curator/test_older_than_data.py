@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from dither.curator import Terms
+from dither.curator.answers.release import HEADER, Stored
 from dither.curator.computation import OlderThanData, data_of, decode, encode
-from dither.curator.execution import HEADER, Stored
 from dither.curator.results import OLDER
 from dither.privacy import PureLoss
 from dither.remote import reading

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dither.curator import Terms
-from dither.curator.charging import Exchange
+from dither.curator.epsilon_to_currency import Exchange
 from dither.curator.price.pricing import TRIALS, on_step, with_bounds
 from dither.errors import InvalidParameter, Refused
 from dither.ledger import Amount, Currency
 from dither.privacy import PureLoss, ZcdpLoss
-from dither.privacy.renyi import zcdp_epsilon
+from dither.privacy.zcdp import zcdp_epsilon
 from dither.query.kinds import Interval, Kind
 from dither.query.price.auto_bounds import BINS, NOTHING_FOUND, edges
 from dither.query.schema import ColumnFacts

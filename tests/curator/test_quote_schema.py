@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from dither.curator import Curator
-from dither.curator.answers.shape import _computed
+from dither.curator.answers.post_processing import _computed
 from dither.engines import DuckDBEngine
-from dither.engines.duckdb.released import compute
+from dither.engines.duckdb.noisy_rows import compute
 from dither.errors import Failed
 from dither.policy import Policy
 from dither.query.aggregates.base import array_of

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dither.curator import OWNER, Answer, Bars, Cost, Curator, Terms
-from dither.curator.memory import MOST_ANSWERS, Memory, delivered
+from dither.curator.answers.in_memory_cache import MOST_ANSWERS, Memory, delivered
 from dither.errors import Failed, OutOfBudget, Refused
 from dither.ledger import Account, Amount, EntryKind
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 
 from dither.curator import OWNER, Curator, RequestKind, RequestState
-from dither.curator.charging import Exchange
+from dither.curator.epsilon_to_currency import Exchange
 from dither.curator.requests import LONGEST_WHY, MOST_WAITING, Requests
 from dither.errors import InvalidParameter, LedgerError, OutOfBudget, Refused
 from dither.ledger import Account, EntryKind

@@ -122,6 +122,18 @@ def test_what_may_not_run_is_refused_free(opened, computation, analyst, code):
     assert spent(made, "shop").main == 0
 
 
+def test_a_misspelt_name_is_told_the_nearest_that_is_given_out(opened):
+    made = opened(delta="0")
+    hints = []
+    for misspelt in ({"table": "ordres"}, {"columns": ("pieecs",)}, {"columns": ("noet",)}):
+        with pytest.raises(Refused) as refusal:
+            made.curator.run(PrivateMean(**misspelt))
+        hints.append(refusal.value.hint)
+    use = "Use columns that the policy declares and doesn't hide."
+    assert hints[0].startswith("Did you mean orders? Private tables are: ")
+    assert hints[1:] == [f"Did you mean pieces? {use}", use]
+
+
 def test_one_question_s_cap_holds_in_zcdp_too(opened):
     made = opened(most="0.5")
     rho = made.curator.price("SELECT COUNT(*) AS n FROM orders", epsilon="1/2").priced.budget.main

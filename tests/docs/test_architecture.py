@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,41 @@ def test_every_named_file_exists():
     source = ROOT / "src" / "dither"
     missing = [name for name in names if not (ROOT / name).exists() and not (source / name).exists()]
     assert missing == []
+
+
+# packages whose tests stand elsewhere, and why
+TESTED_IN = {
+    "entropy": "noise",  # draws are held to their laws there
+    "remote": "server",  # a client needs one to talk to
+}
+
+
+def test_tests_mirror_the_source():
+    packages = {path.parent.name for path in (ROOT / "src" / "dither").glob("*/__init__.py")}
+    folders = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("**/test_*.py"))}
+    assert packages - folders == set(TESTED_IN)
+    assert set(TESTED_IN.values()) <= folders
+    # the front door of questions, what goes through all layers, and the tests of tests
+    assert folders - packages == {"docs", "laws", "noise", "power", "sql", "ways_in"}
+
+
+PARTS = ("core", "local", "anonymize", "lab")
+
+
+def test_the_parts_of_make_test_are_all_of_it():
+    taken = []
+    for part in PARTS:
+        planned = subprocess.run(
+            ["make", "-n", "test", f"PART={part}"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+        (line,) = (line for line in planned.splitlines() if "/pytest " in line)
+        taken += re.findall(r"\b(?:tests|src)/\S+", line)
+    assert len(taken) == len(set(taken))
+    assert all((ROOT / path).is_dir() or path.endswith(".py") for path in taken)
+    with_tests = {path.relative_to(ROOT) for path in (ROOT / "tests").rglob("test_*.py")}
+    with_tests |= {path.relative_to(ROOT) for path in (ROOT / "src").rglob("*.py")}
+    covered = [Path(path) for path in taken]
+    assert [path for path in sorted(with_tests) if not any(path.is_relative_to(one) for one in covered)] == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "docs/README.md"])

@@ -12,10 +12,10 @@ STEPS = (
     "curator/curator.py",
     "query/sql/queries.py",
     "query/price/noise.py",
-    "ledger/store/transaction.py",
+    "ledger/store/charge_or_replay.py",
     "engines/bounding.py",
     "curator/answers/release.py",
-    "curator/answers/shape.py",
+    "curator/answers/post_processing.py",
 )
 
 

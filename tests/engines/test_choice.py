@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
-from dither.engines.duckdb.engine import MOST_ADDED, add_up, keep_groups, sample_bins
+from dither.engines.duckdb.engine import MOST_ADDED, add_up
+from dither.engines.duckdb.group_choice import keep_groups, sample_bins
 from support.sizes import examples
 
 KEYS = st.sampled_from(["a", "b", "c", "d", None])

@@ -13,8 +13,9 @@ from hypothesis import given, strategies as st
 from dither.engines import DuckDBEngine, EngineFailure
 from dither.engines.bounding import CellsSql
 from dither.engines.duckdb import engine as duckdb_engine
-from dither.engines.duckdb.engine import SAMPLING, fetch, fetch_few, reader
+from dither.engines.duckdb.engine import fetch, fetch_few, reader
 from dither.engines.duckdb.functions import DUCKDB, TYPES, _real_literal
+from dither.engines.duckdb.group_choice import SAMPLING
 from dither.engines.relations import Relations
 from dither.errors import Refused, SourceError
 from dither.query.expressions.functions import FUNCTIONS, Typed, apply, literal

@@ -90,7 +90,9 @@ def test_many_different_losses_at_tiny_deltas_are_not_understated(count, delta):
 @pytest.mark.parametrize(
     ("loss", "deltas"),
     [
-        (100 * poisson(GaussianLoss(Fraction(1)), "0.01"), [10.0**-k for k in range(2, 60, 3)]),
+        pytest.param(
+            100 * poisson(GaussianLoss(Fraction(1)), "0.01"), [10.0**-k for k in range(2, 60, 3)], marks=at_night
+        ),
         pytest.param(
             775 * poisson(GaussianLoss(Fraction("0.5322") ** 2), "0.000492"),
             [10.0**-k for k in range(3, 40, 3)],

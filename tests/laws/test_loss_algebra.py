@@ -31,7 +31,8 @@ from dither.privacy import (
     poisson,
     without_replacement,
 )
-from dither.privacy.renyi import pure_renyi, pure_zcdp, renyi_epsilon, zcdp_epsilon, zcdp_for_epsilon
+from dither.privacy.renyi import pure_renyi, pure_zcdp, renyi_epsilon
+from dither.privacy.zcdp import zcdp_epsilon, zcdp_for_epsilon
 
 L1, L2 = Sensitivity.l1(1), Sensitivity.l2(1)
 REPLACE = Adjacency.REPLACE

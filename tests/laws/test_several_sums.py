@@ -15,14 +15,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dither.curator.charging import Exchange
+from dither.curator.epsilon_to_currency import Exchange
 from dither.errors import InvalidParameter
 from dither.ledger import Amount, Currency, Quantity, Sum
 from dither.ledger.amount import DELTA_UNITS, FIRST_ZCDP_SUMS, MAIN_UNITS, ZCDP_SUMS
 from dither.ledger.entry import Opening
 from dither.mechanisms import DiscreteGaussian
 from dither.privacy import Adjacency, ApproximateLoss, PrivacyLoss, PureLoss, Sensitivity
-from dither.privacy.renyi import epsilon_of_order, zcdp_epsilon
+from dither.privacy.renyi import epsilon_of_order
+from dither.privacy.zcdp import zcdp_epsilon
 
 # of the lattice; discrete Gaussian noise of σ = 3 has losses on it: (1 − 2y)/(2σ²)
 STEP = Fraction(1, 18)
@@ -57,6 +58,13 @@ def gaussian():
     chances = weights / weights.sum()
     law = tuple((float(chance), int(1 - 2 * y)) for y, chance in zip(noise, chances, strict=True) if chance > 1e-30)
     return Small(DiscreteGaussian(3).loss(Sensitivity.l2(1)), law)
+
+
+def from_curve(given):
+    """The same, booked as the (ε, δ) of its curve at this δ."""
+    noise = gaussian()
+    epsilon = math.ceil(noise.loss.epsilon(given) * 10**6)
+    return Small(ApproximateLoss(Fraction(epsilon, 10**6), str(given)), noise.law)
 
 
 def shifted(values, move):
@@ -105,6 +113,7 @@ MENUS = {
     "responses": ((response(2), response(5), response(9)), (12, 7, 5)),
     "responses and Gaussian noise": ((response(5), response(11), gaussian()), (8, 5, 8)),
     "few and large": ((response(9), response(18)), (8, 4)),
+    "booked from curves": ((from_curve(0.001), from_curve(0.003), response(5), gaussian()), (4, 3, 4, 4)),
     "with keys": ((leaking(4, 0.003), leaking(10, 0.003), gaussian()), (4, 4, 6)),
 }
 BUDGETS = [(Fraction(1), Fraction(1, 25)), (Fraction(1), Fraction(1, 5)), (Fraction(3, 2), Fraction(1, 100))]
@@ -270,6 +279,22 @@ def test_a_loss_without_epsilon_that_leaves_its_sum_open_is_broken():
     assert worst(menu, most, accepts, float(epsilon)) > 1.5 * float(exchange.delta_so_far(Amount()))
     held = worst(menu, most, lambda counts: limit.allows(total(prices, counts)), float(epsilon))
     assert held <= float(exchange.delta_so_far(Amount()))
+
+
+def test_a_curve_without_its_delta_is_broken():
+    """ε of the curve at a δ that isn't booked: each of them gives it away."""
+    epsilon, delta = BUDGETS[1]
+    noise, given = gaussian(), 0.1
+    exchange = Exchange(delta)
+    limit, most = exchange.limit(epsilon), (24,)
+    for booked, holds in [(PureLoss(str(noise.loss.epsilon(given))), False), (from_curve(given).loss, True)]:
+        prices = priced((Small(booked, noise.law),), exchange)
+
+        def accepts(counts, prices=prices):
+            return limit.allows(total(prices, counts))
+
+        reached = worst((noise,), most, accepts, float(epsilon))
+        assert (reached <= float(exchange.delta_so_far(Amount()) + delta / 2)) == holds
 
 
 def test_the_exact_composition_is_no_filter():

@@ -12,11 +12,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dither.curator.charging import Exchange
+from dither.curator.epsilon_to_currency import Exchange
 from dither.ledger import Amount, Currency
 from dither.privacy import PureLoss, ZcdpLoss
 from dither.privacy.filters import zcdp_epsilon_so_far
-from dither.privacy.renyi import epsilon_of_order, pure_renyi, pure_zcdp, zcdp_epsilon
+from dither.privacy.renyi import epsilon_of_order, pure_renyi, pure_zcdp
+from dither.privacy.zcdp import zcdp_epsilon
+from support.sizes import some
 
 
 def worst(menu, most, told):
@@ -79,10 +81,10 @@ def so_far(exchange, menu, cap=None, *, pure=False):
     return told
 
 
-@pytest.mark.parametrize("pure", [False, True])
-@pytest.mark.parametrize("cap", [None, Fraction(1), Fraction(3)])
-@pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("name", MENUS)
+@pytest.mark.parametrize(
+    ("name", "delta", "cap", "pure"),
+    some(list(product(MENUS, DELTAS, (None, Fraction(1), Fraction(3)), (False, True))), 5),
+)
 def test_what_is_told_so_far_holds_for_whoever_stops_when(name, delta, cap, pure):
     menu, most = MENUS[name]
     exchange = Exchange(delta)

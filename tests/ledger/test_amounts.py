@@ -1,5 +1,6 @@
 """Amounts round up, limits round down, and an account has one spelling."""
 
+import json
 from fractions import Fraction
 
 import pytest
@@ -96,9 +97,33 @@ def test_amounts_are_ordered_part_by_part():
     assert Limit.zcdp(1).after(Amount(5 * 10**12, 7)) == Amount(0, 0)
 
 
+def test_the_first_sum_is_closed_for_good_as_any_other():
+    without, one = Amount(None, 1, (None, 2)), Amount(1, 1, (1, 1))
+    assert without + one == one + without == Amount(None, 2, (None, 3))
+    assert 3 * without == Amount(None, 3, (None, 6))
+    assert one <= without
+    assert not without <= one
+    assert without.covers(one)
+    assert not one.covers(without)
+    assert Amount.from_json(json.loads(json.dumps(without.to_json()))) == without
+    assert without.in_words(Currency.ZCDP).startswith("no ρ, δ")
+    limit = Limit(100, 100, Currency.ZCDP, (100, 5))
+    assert [limit.allows(times * without) for times in (1, 2, 3)] == [True, True, False]
+    assert limit.room(Amount(), without) == 2
+    assert limit.after(without) == Amount(None, 99, (None, 3))
+    # what fits in the sums that were closed doesn't fit any more
+    assert limit.allows(one + Amount(90, 0, (90, 90)))
+    assert not limit.allows(without + one + Amount(90, 0, (90, 90)))
+    with pytest.raises(InvalidParameter):
+        Amount(None)
+    with pytest.raises(InvalidParameter):
+        Limit.from_json({"main": None, "delta": 0, "others": [None, 2]}, Currency.ZCDP)
+
+
 SPENT, MOST = st.integers(1, 40), st.integers(1, 40)
 PARTS = st.lists(st.none() | SPENT, min_size=3, max_size=3).map(tuple)
 AMOUNTS = st.builds(Amount, SPENT, SPENT, PARTS)
+CLOSING = st.builds(Amount, st.none(), SPENT, PARTS)
 
 
 @given(MOST, MOST, st.tuples(*[st.integers(0, 40)] * 3), AMOUNTS, AMOUNTS)
@@ -112,6 +137,22 @@ def test_what_fits_is_what_is_allowed_one_after_the_other(main, delta, others, s
     assert (limit.used(spent) <= 1) == limit.allows(spent)
     assert limit.used(spent) <= limit.used(spent + price)
     assert [part is None for part in limit.after(spent).others] == [part is None for part in spent.others]
+
+
+@given(MOST, MOST, st.tuples(*[st.integers(0, 40)] * 3), AMOUNTS | CLOSING, AMOUNTS | CLOSING)
+def test_the_same_holds_once_the_first_sum_is_closed(main, delta, others, spent, price):
+    limit = Limit(main, delta, Currency.ZCDP, others)
+    fit, total = 0, spent + price
+    while limit.allows(total):
+        fit, total = fit + 1, total + price
+    assert limit.room(spent, price) == fit
+    assert (limit.used(spent) <= 1) == limit.allows(spent)
+    if limit.allows(spent):
+        assert limit.used(spent) <= limit.used(spent + price)
+    left = limit.after(spent)
+    assert [part is None for part in (left.main, *left.others)] == [
+        part is None for part in (spent.main, *spent.others)
+    ]
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, "1", None])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.sizes import short_or_full
+from support.sizes import at_night, short_or_full
 
 SCRIPT = Path(__file__).with_name("crash.py")
 # every so many steps; odd, so that it is before some and after others
@@ -61,6 +61,7 @@ def test_death_tells_the_mutants(tmp_path, mutant, noticed):
     assert noticed in done.stderr
 
 
+@at_night
 def test_death_at_random_moments(tmp_path):
     result = run("fuzz", tmp_path, short_or_full(70, 200))
     # it was worth looking: questions were shared, failed, left open by the dead and taken over

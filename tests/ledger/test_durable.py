@@ -11,7 +11,7 @@ import pytest
 from dither.errors import LedgerCorrupt, LedgerError, LedgerRolledBack, LedgerUncertain
 from dither.ledger import Account, Amount, EntryKind, Limit, MemoryLedger, SqliteLedger
 from dither.ledger.head import SLOT, SLOTS, HeadFile, HeadMark, OwnerLock
-from dither.ledger.store.base import Writer
+from dither.ledger.store.one_writer import Writer
 from dither.ledger.store.schema import TRIGGERS
 
 from .files import BOB, KEPT_FOR, SHOP, answer, ask

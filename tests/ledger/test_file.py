@@ -255,7 +255,7 @@ def test_what_is_written_is_permanent(place, tmp_path, monkeypatch):
     """Given the time and the random numbers, every entry and the head are the same bytes, for ever."""
     number, minute = itertools.count(1), itertools.count(1)
     monkeypatch.setattr(secrets, "token_hex", lambda size: f"{next(number):0{2 * size}x}")
-    monkeypatch.setattr("dither.ledger.store.transaction.now", lambda: f"2026-01-01T00:{next(minute):02d}:00.000Z")
+    monkeypatch.setattr("dither.ledger.store.charge_or_replay.now", lambda: f"2026-01-01T00:{next(minute):02d}:00.000Z")
     head = tmp_path / "head"
     with opened(place, head=head) as ledger:
         ledger.set_limits({SHOP: Limit.pure(2), BOB: Limit(10**12, 0, Currency.PURE, counts={"hits": 2})})
@@ -308,7 +308,7 @@ def test_another_process_is_waited_for_by_short_looks(used, monkeypatch):
             if len(pauses) == 5:
                 other.execute("ROLLBACK")
 
-        monkeypatch.setattr("dither.ledger.store.base.time.sleep", paused)
+        monkeypatch.setattr("dither.ledger.store.one_writer.time.sleep", paused)
         assert ask(ledger, 20).charged != Amount()
         # and everything else still waits as long as was said
         assert ledger._db.execute("PRAGMA busy_timeout").fetchone() == (20_000,)

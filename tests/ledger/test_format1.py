@@ -19,8 +19,8 @@ from dither.ledger import Account, Amount
 from dither.ledger.head import HeadFile, HeadMark
 from dither.ledger.log.replay import Replay
 from dither.policy import Policy
-from dither.privacy.renyi import zcdp_epsilon
 from dither.privacy.unit import Unit
+from dither.privacy.zcdp import zcdp_epsilon
 
 KEPT = Path(__file__).parent / "format1"
 ASKED = [
@@ -135,6 +135,51 @@ def test_an_upgraded_ledger_goes_on_by_rho_and_where_no_loss_closed_it_by_epsilo
         assert zcdp_epsilon(whole.limit.main / 1e12, 5e-7) == pytest.approx(8, abs=1e-6)
         zoe = curator.ledger.balance(Account(("shop", "zoe")))
         assert zoe is None
+        curator.verify()
+
+
+class Training:
+    """A sampled training run: ε = 2.12 at 1e-6, and a ρ of 500."""
+
+    table, columns, rows = "shop", ("amount",), 2
+
+    def __init__(self, scale=1):
+        self.scale = scale
+
+    def loss(self):
+        return 1000 * dp.poisson(dp.Gaussian(self.scale).loss(dp.Sensitivity.l2(1)), rate=0.01)
+
+    def key(self):
+        return f"a training run, noise {self.scale}"
+
+    def release(self, table):
+        return {"rows": 0}
+
+
+def test_an_upgraded_ledger_books_computations_on_the_sums_that_it_has(shop):
+    """It has no orders, which are all that the run's own sums would leave; from its curve it fits by ε or ρ."""
+    place = shop("zcdp")
+    place.write_text(place.read_text(encoding="utf-8").replace("[budget]", "[budget]\nmax_epsilon_per_query = 4"))
+    records.upgrade(Policy.load(place))
+    with dp.Curator.open(place) as curator:
+        quote = curator.price_run(Training())
+        own, curve = quote.bookings
+        assert quote.booking is curve
+        assert (own.closes, own.fills, own.open, own.fits) == (("ε",), ("ρ",), (), False)
+        # the questions of 0.1.0 had Gaussian noise, which closed the sum of ε before
+        assert (curve.closes, curve.fills, curve.open, curve.fits) == ((), ("ρ",), (), False)
+        for delta in (None, 0):
+            with pytest.raises(dp.OutOfBudget):
+                curator.run(Training(), delta=delta)
+        small = Training(scale=8)
+        quote = curator.price_run(small)
+        own, curve = quote.bookings
+        assert (own.fits, own.fills, curve.fits, curve.open) == (False, ("ρ",), True, ("ρ",))
+        before = curator.ledger.balance(Account(("shop",))).spent
+        curator.run(small)
+        after = curator.ledger.balance(Account(("shop",))).spent
+        assert after.delta - before.delta == round(quote.delta * 10**18)
+        assert (after.main - before.main) / 1e12 == pytest.approx(curve.rho)
         curator.verify()
 
 

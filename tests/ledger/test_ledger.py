@@ -234,7 +234,7 @@ def test_entries_come_page_by_page(ledger):
 
 def test_clocks_dont_matter(ledger, monkeypatch):
     times = iter(["2030-01-01T00:00:00.000Z", "1999-01-01T00:00:00.000Z", "2030-01-01T00:00:00.000Z"] * 10)
-    monkeypatch.setattr("dither.ledger.store.transaction.now", lambda: next(times))
+    monkeypatch.setattr("dither.ledger.store.charge_or_replay.now", lambda: next(times))
     for question in range(3):
         ledger.record(ask(ledger, question), b"x")
     entries = list(ledger.entries())

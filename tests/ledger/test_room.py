@@ -9,7 +9,7 @@ import pytest
 
 from dither.errors import InvalidParameter, LedgerError, OutOfBudget
 from dither.ledger import Account, Amount, Currency, Limit, MemoryLedger
-from dither.ledger.store.base import connect
+from dither.ledger.store.one_writer import connect
 from dither.ledger.store.schema import create
 from dither.mechanisms import Gaussian
 from dither.privacy import PureLoss, Sensitivity, ZcdpLoss

@@ -12,8 +12,8 @@ from dither.ledger import Account, Limit
 from dither.ledger.entry import EntryKind, Opening
 from dither.ledger.head import SLOT
 from dither.ledger.log.replay import verify
+from dither.ledger.store.charge_or_replay import Books
 from dither.ledger.store.rows import ReplayedTree
-from dither.ledger.store.transaction import Books
 
 from .files import SHOP, answer, ask, key, opened
 from .test_tampering import by_hand

@@ -197,6 +197,7 @@ def test_for_epsilon_is_just_below(epsilon):
     assert protocol.longitudinal_loss(2).pure() == pytest.approx(2 * goal, rel=1e-6)
 
 
+@at_night
 def test_the_suite_for_all_randomisers_passes():
     assert check_randomizer(SequenceFragments.for_epsilon(4), draws=40_000).passed
 

@@ -172,11 +172,16 @@ def test_samples_are_fresh_and_exact():
 
 def test_fixed_samples_have_their_size_and_order():
     fixed = SubsampledWithoutReplacement(DiscreteLaplace("1/50"), 3, 6)
-    members = np.zeros(6)
-    for _ in range(6000):
-        fixed.release(list(range(6)), lambda sample: members.__setitem__(sample, members[sample] + 1) or len(sample))
+    members, mutant = np.zeros(6), np.zeros(6)
+    for i in range(6000):
+        drawn = []
+        fixed.release(list(range(6)), lambda sample, drawn=drawn: drawn.extend(sample) or len(sample))
+        members[drawn] += 1
+        # Catches one sample in five that is the first rows.
+        mutant[drawn if i % 5 else [0, 1, 2]] += 1
     assert members.sum() == 3 * 6000
     assert stats.chisquare(members).pvalue > ALPHA
+    assert stats.chisquare(mutant).pvalue < ALPHA
     seen = []
     fixed.release(np.arange(6) * 10, lambda sample: seen.append(sample) or 0)
     assert seen[0].tolist() == sorted(seen[0].tolist())

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from dataclasses import replace
 from fractions import Fraction as F
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +19,13 @@ from dither.errors import InvalidData
 from dither.mechanisms import GaussianThreshold, PartitionSelection
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import Noisy
+from dither.query.aggregates.mean import Ends, Mean
 from dither.query.kinds import Column, Facts, Interval, Kind
 from dither.query.measure.measures import BinCounts, Measured, WeightedTotals
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
 from dither.query.price.key_selection import _ladder
 from dither.query.price.noise import QueryBudget, price
+from support.sizes import some
 
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE
 SCAN = Scan(table="t", private=True, unit_column="u", columns=(), fields=())
@@ -34,6 +37,7 @@ EVERYTHING = {
     Function.COUNT_DISTINCT: (X,),
     Function.SUM: (X,),
     Function.AVG: (X,),
+    Function.AVG_PER_UNIT: (X,),
     Function.VAR_POP: (X,),
     Function.VAR_SAMP: (X,),
     Function.STDDEV_POP: (X,),
@@ -61,7 +65,7 @@ def priced(*functions, budget, keys=(), groups=1, rows=1, discover=False, adjace
         relation=SCAN,
         units="column",
         keys=keys,
-        aggregates=tuple(ask(f, *EVERYTHING[f]) for f in functions),
+        aggregates=tuple(f if isinstance(f, Aggregate) else ask(f, *EVERYTHING[f]) for f in functions),
         groups=groups,
         rows=rows,
         discover=discover,
@@ -98,8 +102,7 @@ def zcdp(rho, delta=0):
 # ---------------------------------------------------------------------------------------------- the law of the noise
 
 
-@pytest.mark.parametrize("kind", ["pure", "zcdp"])
-@pytest.mark.parametrize("adjacency", list(Adjacency))
+@pytest.mark.parametrize(("adjacency", "kind"), some(list(product(Adjacency, ["pure", "zcdp"])), 3))
 def test_noise_has_the_size_that_the_budget_and_the_bounds_ask_for(statistics, kind, adjacency):
     # A million groups. Catches noise 3 % too small, and of course groups, rows or a neighbour forgotten.
     groups, rows, main = 3, 2, F(1, 2)
@@ -143,11 +146,13 @@ def test_errors_are_as_predicted(function, kind):
     released = release(question, measured(question, [pa.array([], pa.int64())], []))
     for confidence in (F(1, 2), F(19, 20), F(999, 1000)):
         half = question.errors(confidence)[0].half_width
-        values = released.estimates(confidence)[0].value.to_numpy()
+        # the cell, before a recipe cuts it at what there can be
+        ((cell, width),), _ = question.lowered.recipes[0].linear
+        values = released.cells[cell] * float(width)
         for wrong, fine in ((1.0, True), (1.05, False), (0.95, False)):
             inside = int((np.abs(values * wrong) <= half).sum())
             # the noise is whole-numbered, so the coverage may be above the stated one by one step's worth
-            step = float(question.lowered.recipes[0].step)
+            step = float(width)
             below = int((np.abs(values * wrong) <= half - step).sum())
             enough = stats.binom.cdf(inside, trials, float(confidence)) > 1e-9
             no_more = stats.binom.sf(below - 1, trials, float(confidence)) > 1e-9
@@ -158,17 +163,22 @@ def test_errors_are_as_predicted(function, kind):
                 assert not (enough and no_more)
 
 
-@pytest.mark.parametrize("others", [(), (Function.SUM,)], ids=["from_both_ends", "sum_over_count"])
+@pytest.mark.parametrize(
+    ("others", "read"),
+    [((), Ends), ((ask(Function.COUNT, X),), Mean)],
+    ids=["from_both_ends", "sum_over_count"],
+)
 @pytest.mark.parametrize("budget", [pure("1/5"), zcdp("1/500")], ids=["pure", "zcdp"])
-def test_the_error_of_an_average_is_as_predicted_at_the_end_of_its_bounds(budget, others):
+def test_the_error_of_an_average_is_as_predicted_at_the_end_of_its_bounds(budget, others, read):
     # all values are 100, where a count weighs most; catches 10 %
     trials = 200_000
     question = priced(Function.AVG, *others, budget=budget)
+    assert type(question.lowered.recipes[0]) is read
     recipe, half = question.lowered.recipes[0], question.errors()[0].at(1)
     for wrong, fine in ((F(1), True), (F(11, 10), False), (F(9, 10), False)):
         drawn = [type(n)(n.scale * wrong).release(np.zeros(trials, dtype=np.int64)) for n in question.noise]
         # what the noise adds to the sum of (x − mean) over the rows, to first order
-        if others:
+        if read is Mean:
             top = recipe.high - recipe.x.centre
             off = drawn[recipe.x.cell] * float(recipe.x.step) - float(top) * drawn[recipe.count]
         else:
@@ -189,9 +199,9 @@ def exact_cell(exact, table):
         return sum(weight * exact_cell(total, table) for total, weight in exact.parts)
     product = np.ones(len(table["c0"]), dtype=np.int64)
     for g in exact.factors:
-        places = np.rint(table[g.expression.name] / float(g.step)).astype(np.int64)
-        product *= np.clip(places, g.low, g.high) - g.offset
-    return int(product.sum())
+        places = np.clip(np.rint(table[g.expression.name] / float(g.step)).astype(np.int64), g.low, g.high)
+        product *= g.high - places if g.down else places - g.offset
+    return int((product // exact.divisor).sum())
 
 
 def table_of(size):
@@ -289,6 +299,7 @@ def test_a_key_of_one_unit_is_hidden_but_for_delta(adjacency):
 
 
 def test_groups_of_the_predicted_size_are_shown():
+    # Catches a prediction that is one unit short: groups of that size are shown in 89.8 % or 91.8 %, not in 95 %.
     size = 100_000
     for kind in ("threshold", "ladder"):
         question = priced(Function.COUNT, budget=zcdp("1/2", "1e-6"), keys=(key(),), groups=2, discover=True)
@@ -300,6 +311,7 @@ def test_groups_of_the_predicted_size_are_shown():
             shown = release(question, exact).size
             assert stats.binom.cdf(shown, size, least) > 1e-9
             assert most == 1.0 or stats.binom.sf(shown - 1, size, most) > 1e-9
+        assert stats.binom.cdf(shown, size, 0.95) < 1e-9
 
 
 def test_discovered_groups_come_in_the_order_of_their_keys():
@@ -386,7 +398,7 @@ def test_empty_and_tiny_groups_answer_like_any_other(budget):
         assert len(found.value) == 200
         assert found.value.null_count == 0
         assert np.isfinite(found.value.to_numpy()).all()
-        if function in (Function.QUANTILE, Function.MODE):
+        if function is Function.MODE:
             assert found.low.null_count == found.high.null_count == 200
             continue
         low, value, high = (a.to_numpy() for a in (found.low, found.value, found.high))
@@ -412,8 +424,8 @@ def test_quantiles_in_groups_have_the_law_of_the_mechanism(statistics):
     listed = np.repeat([v for v, _ in values], [n for _, n in values]).astype(float)
     observed = np.bincount(drawn.astype(int), minlength=21)
     mechanism = question.choosers[0]
-    assert mechanism.scale == 3  # range 2·3·½ over ε
-    for scale, fine in ((3, True), (F(3, 2), False), (6, False)):
+    assert mechanism.scale == 6  # range 2·3·½ over half of ε
+    for scale, fine in ((6, True), (3, False), (12, False)):
         law = type(mechanism)(scale, bounds=mechanism.bounds, step=mechanism.step, q=F(1, 2)).law(listed)
         assert (statistics.chi_square(observed, law.probabilities) > statistics.alpha) is fine
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dither.policy.file_schema import SECTIONS, names_of, shaped
 from dither.policy.findings import Notes
-from dither.policy.places import SettingPlaces
+from dither.policy.line_numbers import SettingPlaces
 from dither.policy.policy import Policy
-from dither.policy.settings import SECTIONS, names_of, shaped
 from dither.policy.toml_text import exact_number
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -96,8 +96,7 @@ def test_a_draft_completed_by_its_advice_loads():
     assert policy.schema.tables["orders"].unit_column == "user_id"
     hints = findings(text, SHOP, Level.HINT)
     assert {(one.key, one.write) for one in hints} == {
-        ("tables.orders", "max_groups_contributed = 4"),
-        ("tables.orders", "max_rows_contributed = 10"),
+        ("tables.orders", "one_row_per_unit = true"),
         ("tables.orders.columns.amount", 'amount = { type = "double", between = [LOW, HIGH], step = 0.01 }'),
         ("tables.orders.columns.weight", 'weight = { type = "double", between = [LOW, HIGH] }'),
         ("tables.orders.columns.city", 'city = { type = "text", in = ["A", "B"] }'),
@@ -105,7 +104,7 @@ def test_a_draft_completed_by_its_advice_loads():
         ("tables.shops.columns.place", 'place = { type = "text", in = ["A", "B"] }'),
     }
     for hint in hints:
-        kind = "below" if hint.write.startswith("max_") else "instead"
+        kind = "below" if hint.write.startswith("one_") else "instead"
         done = place(kind, text, hint).replace("LOW", "0").replace("HIGH", "9")
         left = [(one.key, one.message) for one in findings(done, SHOP, Level.HINT)]
         assert (hint.key, hint.message) not in left

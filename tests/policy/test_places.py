@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, strategies as st
 
-from dither.policy.places import SettingPlaces
+from dither.policy.line_numbers import SettingPlaces
 from dither.policy.toml_text import Inexact, exact_number, toml_key, toml_number, toml_path, toml_value
 
 TRICKY = """\

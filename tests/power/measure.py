@@ -5,12 +5,12 @@ p-values, how many it compares (each is a false alarm with probability 1e-9), th
 its mutants' p-values are from being missed. A p-value is read as standard deviations z of a normal law; α = 1e-9 is z =
 6. Under a fault a mutant's z has the standard deviation that the runs show; of fewer than five runs it is taken to be
 √2, which it never exceeds for Pearson's χ² (√(2X) of a noncentral X) and hardly for counts: ``deviation by`` says "law"
-then, and else "runs". The margin is z − 6 in those: 6 or more is a chance to miss below 1e-6, with room for a mean that
-one run has to tell. Of other numbers that vary from run to run, ``nearest`` is how many of their standard deviations
-they stay from their limits, in the comparison that comes nearest (five runs or more). ``missed`` is the chance of a
-normal law beyond the margin. Where a suite of ``dither.checks`` does the comparing, its smallest p-value is the
-mutant's, or the gap that it surely found, in standard deviations of five runs or more. Without tests given, those of
-the table are run; rows of other tests are kept.
+then, and else "runs". The margin is z − 6 in those. Of 50 runs 6 or more are a chance to miss below 1e-6; of fewer with
+the deviation of the law 4.8 + 6/√runs are, since their mean may have been lucky. Of other numbers that vary from run to
+run, ``nearest`` is how many of their standard deviations they stay from their limits, in the comparison that comes
+nearest (five runs or more). ``missed`` is the chance of a normal law beyond the margin. Where a suite of
+``dither.checks`` does the comparing, its smallest p-value is the mutant's, or the gap that it surely found, in standard
+deviations of five runs or more. Without tests given, those of the table are run; rows of other tests are kept.
 """
 
 from __future__ import annotations

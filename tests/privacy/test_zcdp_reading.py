@@ -7,7 +7,8 @@ from decimal import Context, Decimal, localcontext
 import pytest
 from hypothesis import example, given, strategies as st
 
-from dither.privacy.renyi import best_order, epsilon_of_order, zcdp_bought, zcdp_epsilon, zcdp_for_epsilon
+from dither.privacy.renyi import best_order, epsilon_of_order
+from dither.privacy.zcdp import zcdp_bought, zcdp_epsilon, zcdp_for_epsilon
 
 # (ε, δ, the largest ρ that dither 0.1.0 found for it)
 RECORDED = [

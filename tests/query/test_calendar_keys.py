@@ -10,7 +10,7 @@ import pytest
 from dither.query.expressions import calendar_keys
 from dither.query.kinds import Interval, Kind
 from dither.query.schema import ColumnFacts, Schema, TableFacts
-from dither.query.sql import bind, narrowing
+from dither.query.sql import bind, narrowed_keys
 
 US = dt.timedelta(microseconds=1)
 
@@ -329,21 +329,23 @@ def test_conditions_on_the_unit_say_nothing():
 
 
 def _open_ends(monkeypatch):
-    known = narrowing._Ends
-    monkeypatch.setattr(narrowing, "_Ends", lambda **stated: known(**{**stated, "low_open": False, "high_open": False}))
+    known = narrowed_keys._Ends
+    monkeypatch.setattr(
+        narrowed_keys, "_Ends", lambda **stated: known(**{**stated, "low_open": False, "high_open": False})
+    )
 
 
 def _closed_ends(monkeypatch):
-    known = narrowing._Ends
+    known = narrowed_keys._Ends
     monkeypatch.setattr(
-        narrowing,
+        narrowed_keys,
         "_Ends",
         lambda **s: known(**{**s, "low_open": s.get("low") is not None, "high_open": s.get("high") is not None}),
     )
 
 
 def _unmirrored(monkeypatch):
-    monkeypatch.setattr(narrowing, "_MIRRORED", {})
+    monkeypatch.setattr(narrowed_keys, "_MIRRORED", {})
 
 
 def test_an_end_that_is_off_by_one_is_noticed_among_numbers(monkeypatch):
@@ -412,7 +414,7 @@ def _without_the_first(patched):
 
 def _blind_to_conditions(patched):
     patched.setattr(calendar_keys, "where", lambda facts, _: facts)
-    patched.setattr(narrowing, "where", lambda facts, _: facts)
+    patched.setattr(narrowed_keys, "where", lambda facts, _: facts)
 
 
 MUTANTS = [

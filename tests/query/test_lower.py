@@ -13,8 +13,9 @@ from dither.query.aggregates.base import ChosenValue, Constant, Linear
 from dither.query.aggregates.catalogue import from_json, lower, to_json
 from dither.query.aggregates.mean import Mean
 from dither.query.aggregates.moments import MomentsRecipe
+from dither.query.aggregates.quantile import Located
 from dither.query.kinds import Column, Facts, Interval, Kind
-from dither.query.measure.grids import bin_grid, centred_grid, common_step, sum_grid
+from dither.query.measure.clamped_grids import bin_grid, centred_grid, common_step, sum_grid
 from dither.query.measure.measures import LARGEST_PART, Cap, DistinctValues, WeightedTotals
 from dither.query.plan.plan import Aggregate, Aggregation, Argument, Function, Key, Scan
 
@@ -66,7 +67,9 @@ def part_of(total, rows_of_unit, rows):
     if not products:
         return 0
     value = sum(products)
-    if total.cap is Cap.MEAN and len(products) > rows:
+    if total.cap is Cap.UNIT_MEAN:
+        rows = 1
+    if total.cap is not Cap.CLAMP and len(products) > rows:
         value = value * rows // len(products)
     return min(max(value, total.low), total.high)
 
@@ -221,7 +224,7 @@ def facts_of(draw):
     return argument(low, low + width, step=step, kind=kind, name=name)
 
 
-NUMBERS = [Function.SUM, Function.AVG, Function.VAR_SAMP, Function.COVAR_POP, Function.COUNT]
+NUMBERS = [Function.SUM, Function.AVG, Function.AVG_PER_UNIT, Function.VAR_SAMP, Function.COVAR_POP, Function.COUNT]
 
 
 @given(
@@ -237,7 +240,7 @@ def test_no_unit_adds_more_than_claimed_and_no_part_is_too_large(function, x, y,
     lowered = lower(aggregation(ask(function, *arguments), rows=rows))
     for cell in lowered.cells:
         assert -LARGEST_PART <= cell.low <= cell.high <= LARGEST_PART
-        if any(total.cap is Cap.MEAN for total, _ in parts_of(cell)) or len(unit) <= rows:
+        if any(total.cap is not Cap.CLAMP for total, _ in parts_of(cell)) or len(unit) <= rows:
             # without the last clamp: the range must hold of itself, or clamping would bias
             free = sum(
                 weight * part_of(replace(total, low=-(10**30), high=10**30) if total.factors else total, unit, rows)
@@ -443,7 +446,7 @@ def test_recipes_survive_json():
     asked = [ask(f, *(() if f is Function.COUNT else (N,))) for f in functions]
     asked += [ask(Function.CORR, X, N), ask(Function.AVG, argument(3, 3)), ask(Function.QUANTILE, X, quantile=F(1, 3))]
     recipes = lower(aggregation(*asked)).recipes
-    assert {type(recipe) for recipe in recipes} == {Linear, Mean, MomentsRecipe, ChosenValue, Constant}
+    assert {type(recipe) for recipe in recipes} == {Linear, Mean, MomentsRecipe, ChosenValue, Constant, Located}
     for recipe in recipes:
         assert from_json(to_json(recipe)) == recipe
     with pytest.raises(InvalidParameter):

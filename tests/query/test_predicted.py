@@ -6,7 +6,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from dither.query.aggregates.predicted import Fixed, PerRow, Ranks, Rarer, Unknown, short
+from dither.query.aggregates.base import Fixed, PerRow, Ranks, Rarer, Unknown, short
 
 NUMBERS = st.floats(1e-20, 1e20)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dither.engines.duckdb.released import compute
+from dither.engines.duckdb.noisy_rows import compute
 from dither.query.expressions.functions import FUNCTIONS
 from dither.query.expressions.propagation import RULES, AnyValue, Numbers, Truths, propagated
 from dither.query.kinds import Call, Column, Kind, Literal

@@ -12,7 +12,7 @@ from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile
 from dither.server.run import access_path
 from dither.server.service import Service
-from dither.server.workers.pool import Crew
+from dither.server.workers.pool import WorkerPool
 from support.shop import POLICY, ROOMY, make_shop
 
 
@@ -79,7 +79,7 @@ def with_crew():
     def run(shop, story, *, size=1):
         async def whole():
             with Curator.open(shop / "dither.toml", sharing=size + 1) as curator:
-                crew = Crew(curator.policy, size=size, threads=4, version=curator.version)
+                crew = WorkerPool(curator.policy, size=size, threads=4, version=curator.version)
                 await crew.start()
                 service = Service(curator, ROOMY, crew=crew)
                 try:

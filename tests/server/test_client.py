@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 import dither as dp
-from dither.curator import OWNER, Curator, Request
+from dither.curator import OWNER, AnalystView, Curator, Request
 from dither.errors import InvalidParameter
 from dither.ledger import EntryKind
 from dither.remote import HttpClient
@@ -135,7 +135,7 @@ def test_what_failed_keeps_its_receipt(url, ana, curator, monkeypatch, final):
     def fail(*arguments, **more):
         raise dp.Failed("ab12", final=final)
 
-    monkeypatch.setattr(curator, "sql", fail)
+    monkeypatch.setattr(AnalystView, "sql", fail)
     with pytest.raises(dp.Failed) as failed:
         ana.sql(COUNT, epsilon=0.1)
     assert (failed.value.receipt, failed.value.final) == ("ab12", final)
@@ -304,7 +304,7 @@ def test_many_threads_share_one_client_and_one_charge(ana, curator):
 
 def test_who_goes_away_does_not_stop_the_question(url, tokens, curator, monkeypatch):
     reached, go_on, answered = threading.Event(), threading.Event(), threading.Event()
-    really = curator.sql
+    really = AnalystView.sql
 
     def slowly(*arguments, **more):
         reached.set()
@@ -314,7 +314,7 @@ def test_who_goes_away_does_not_stop_the_question(url, tokens, curator, monkeypa
         finally:
             answered.set()
 
-    monkeypatch.setattr(curator, "sql", slowly)
+    monkeypatch.setattr(AnalystView, "sql", slowly)
     body = json.dumps({"sql": COUNT, "epsilon": 0.1}).encode()
     head = (
         f"POST /v1/ask HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {tokens['ana']}\r\n"
@@ -333,7 +333,7 @@ def test_who_goes_away_does_not_stop_the_question(url, tokens, curator, monkeypa
 
 def test_a_question_that_takes_too_long_for_the_server(serve, curator, access, tokens, monkeypatch):
     held = threading.Event()
-    monkeypatch.setattr(curator, "sql", lambda *arguments, **more: held.wait(20))
+    monkeypatch.setattr(AnalystView, "sql", lambda *arguments, **more: held.wait(20))
     service = Service(curator, ServerLimits(patience=0.1))
     with dp.client(serve(make_app(service, access, pages=False)), tokens["ana"]) as ana:
         with pytest.raises(TimeoutError, match="isn't charged twice") as late:

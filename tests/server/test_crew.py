@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dither.curator import Curator
+from dither.curator import Curator, Terms
 from dither.errors import Failed, InvalidPolicy, LedgerUncertain, OutOfBudget, Refused, SourceError
 from dither.policy import Policy
 from dither.server.auth.identity import Identity, Scope
@@ -22,8 +22,9 @@ from dither.server.limits import ServerLimits
 from dither.server.run import Address, access_path, running
 from dither.server.service import AskedQuestion, Service
 from dither.server.workers.frames import LENGTH, framed
-from dither.server.workers.pool import Crew
+from dither.server.workers.pool import WorkerPool
 from dither.server.workers.worker import _answer
+from support.sizes import at_night
 
 ANA = Identity(analyst="ana", scope=Scope.ASK, token="1")
 BOB = Identity(analyst="bob", scope=Scope.ASK, token="2")
@@ -31,13 +32,16 @@ COUNT = "SELECT COUNT(*) AS n FROM orders"
 
 
 def question(number: int) -> AskedQuestion:
-    return AskedQuestion(sql=f"SELECT COUNT(*) AS n FROM orders WHERE amount < {number + 1}", epsilon="0.01")
+    return AskedQuestion(
+        sql=f"SELECT COUNT(*) AS n FROM orders WHERE amount < {number + 1}", terms=Terms.of(epsilon="0.01")
+    )
 
 
-def processes(crew: Crew) -> list[subprocess.Popen[bytes]]:
+def processes(crew: WorkerPool) -> list[subprocess.Popen[bytes]]:
     return [member.process for member in crew._members]
 
 
+@at_night
 def test_many_questions_at_once_are_charged_once_each(shop, with_crew):
     async def story(service, crew):
         wanted = [question(number % 8) for number in range(40)]
@@ -62,12 +66,12 @@ def test_many_questions_at_once_are_charged_once_each(shop, with_crew):
 def test_refusals_keep_their_place_and_hint(shop, with_crew):
     async def story(service, _):
         with pytest.raises(Refused) as refused:
-            await service.ask(ANA, AskedQuestion(sql="SELECT secret FROM orders", epsilon="0.1"))
+            await service.ask(ANA, AskedQuestion(sql="SELECT secret FROM orders", terms=Terms.of(epsilon="0.1")))
         with pytest.raises(Refused) as unknown:
             await service.ask(replace(ANA, analyst="nobody"), question(1))
-        await service.ask(BOB, AskedQuestion(sql=COUNT, epsilon="0.5"))
+        await service.ask(BOB, AskedQuestion(sql=COUNT, terms=Terms.of(epsilon="0.5")))
         with pytest.raises(OutOfBudget, match="left"):
-            await service.ask(BOB, AskedQuestion(sql=COUNT, epsilon="0.4"))
+            await service.ask(BOB, AskedQuestion(sql=COUNT, terms=Terms.of(epsilon="0.4")))
         return refused.value, unknown.value
 
     with Curator.open(shop / "dither.toml") as curator, pytest.raises(Refused) as here:
@@ -131,9 +135,9 @@ def test_members_leave_when_the_server_dies(shop):
     script = (
         "import asyncio, os, sys\n"
         "from dither.policy import Policy\n"
-        "from dither.server.workers.pool import Crew\n"
+        "from dither.server.workers.pool import WorkerPool\n"
         "async def main():\n"
-        "    crew = Crew(Policy.load(sys.argv[1]), size=1, threads=1)\n"
+        "    crew = WorkerPool(Policy.load(sys.argv[1]), size=1, threads=1)\n"
         "    await crew.start()\n"
         "    print(crew._members[0].process.pid, flush=True)\n"
         "    os.kill(os.getpid(), 9)\n"
@@ -155,12 +159,13 @@ def test_members_leave_when_the_server_dies(shop):
         pytest.fail("the member is still there")
 
 
+@at_night
 def test_what_can_not_be_opened_is_said_and_nobody_is_left(shop):
     policy = Policy.load(shop / "dither.toml")
     (shop / "shop.duckdb").unlink()
 
     async def story():
-        crew = Crew(policy, size=2, threads=1)
+        crew = WorkerPool(policy, size=2, threads=1)
         with pytest.raises(SourceError):
             await crew.start()
         return crew.ready
@@ -298,10 +303,11 @@ def test_whoever_waits_is_told_whatever_a_question_ends_in(problem):
     assert "quotes" not in str(outcome)
 
 
+@at_night
 def test_members_have_the_data_that_the_server_has(shop):
     async def story():
         with Curator.open(shop / "dither.toml") as curator:
-            crew = Crew(curator.policy, size=1, threads=1, version=curator.version)
+            crew = WorkerPool(curator.policy, size=1, threads=1, version=curator.version)
             await crew.start()
             service = Service(curator, crew=crew)
             try:
@@ -329,7 +335,9 @@ def test_what_the_owner_decides_reaches_all_processes(shop_with, with_crew):
     async def story(service, crew):
         async def everyone(first: int, epsilon: str):
             asked = [
-                member.ask(next(crew._numbers), ("bob", replace(question(first + place), epsilon=epsilon)))
+                member.ask(
+                    next(crew._numbers), ("bob", replace(question(first + place), terms=Terms.of(epsilon=epsilon)))
+                )
                 for place, member in enumerate(crew._members)
             ]
             return await asyncio.gather(*asked, return_exceptions=True)
@@ -340,8 +348,9 @@ def test_what_the_owner_decides_reaches_all_processes(shop_with, with_crew):
         assert {found.code for found in await everyone(4, "0.45")} == {"needs_approval"}
         owner.decide(owner.request_budget("bob", epsilon=5).number, approve=True)
         for place in (4, 5):
-            wanted = replace(question(place), epsilon="0.45")
-            owner.decide(owner.request_question(wanted.sql, analyst="bob", **wanted.asked).number, approve=True)
+            wanted = replace(question(place), terms=Terms.of(epsilon="0.45"))
+            asked = owner.analyst("bob").request_question(wanted.sql, wanted.terms)
+            owner.decide(asked.number, approve=True)
         return [*await everyone(2, "0.39"), *await everyone(4, "0.45")]
 
     answers = with_crew(shop_with(more="needs_approval_above = 0.4"), story, size=2)

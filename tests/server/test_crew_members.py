@@ -21,7 +21,7 @@ from dither.query.intake import TableReport
 from dither.server.auth.identity import Identity, Scope
 from dither.server.service import AskedQuestion
 from dither.server.workers import pool as crews
-from dither.server.workers.pool import Crew
+from dither.server.workers.pool import WorkerPool
 from support.sizes import at_night
 
 ANA = Identity(analyst="ana", scope=Scope.ASK, token="1")
@@ -53,7 +53,9 @@ BREAKS = "SELECT COUNT(*) AS n FROM orders WHERE lower(place) = 'a'"
 
 
 def question(number: int) -> AskedQuestion:
-    return AskedQuestion(sql=f"SELECT COUNT(*) AS n FROM orders WHERE amount < {number + 1}", epsilon="0.01")
+    return AskedQuestion(
+        sql=f"SELECT COUNT(*) AS n FROM orders WHERE amount < {number + 1}", terms=Terms.of(epsilon="0.01")
+    )
 
 
 def texts(values: list[bytes]) -> pa.Array:
@@ -88,7 +90,7 @@ def test_what_a_broken_engine_can_not_run_is_not_charged(poisoned):
         for number in range(3):
             wanted = question(number)
             with pytest.raises(SourceError, match="nothing was charged"):
-                curator.sql(wanted.sql, epsilon=wanted.epsilon, analyst="ana")
+                curator.analyst("ana").sql(wanted.sql, wanted.terms)
         assert curator.budget("ana") == spent
         # what was paid for stays free
         assert (
@@ -109,10 +111,11 @@ def test_a_failure_that_leaves_the_engine_usable_is_none_that_breaks_it(shop):
         assert not curator.broken
 
 
+@at_night
 def test_a_member_whose_engine_broke_is_replaced(poisoned, with_crew):
     async def story(service, crew):
         with pytest.raises(Failed):
-            await service.ask(ANA, AskedQuestion(sql=BREAKS, epsilon="0.1"))
+            await service.ask(ANA, AskedQuestion(sql=BREAKS, terms=Terms.of(epsilon="0.1")))
         while not crew.restarts:
             await asyncio.sleep(0.02)
         answers = [await service.ask(ANA, question(number)) for number in range(4)]
@@ -165,7 +168,7 @@ def test_a_member_that_does_not_start_is_given_up(shop, monkeypatch):
     monkeypatch.setattr(crews, "_process", lambda: started.append(sleeper()) or started[-1])
 
     async def story():
-        crew = Crew(Policy.load(shop / "dither.toml"), size=1, threads=1)
+        crew = WorkerPool(Policy.load(shop / "dither.toml"), size=1, threads=1)
         with pytest.raises(DitherError, match="did not start"):
             await crew.start()
 

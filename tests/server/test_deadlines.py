@@ -7,7 +7,7 @@ import time
 import pytest
 
 import dither as dp
-from dither.curator import Curator
+from dither.curator import AnalystView
 from dither.server.limits import ServerLimits
 from dither.server.run import Address, background
 
@@ -205,13 +205,13 @@ def test_pages_that_nobody_reads(shop):
 
 def test_long_questions_outlast_it(shop, monkeypatch):
     """The deadline is for what clients do; what the server takes is its own affair."""
-    answer = Curator.sql
+    answer = AnalystView.sql
 
     def slow(*given, **named):
         time.sleep(1.5)
         return answer(*given, **named)
 
-    monkeypatch.setattr(Curator, "sql", slow)
+    monkeypatch.setattr(AnalystView, "sql", slow)
     with (
         background(shop / "dither.toml", Address(port=0, pg_port=None), limits=ServerLimits(slowest=1.0)) as server,
         dp.client(server.url, server.owner_token) as client,

@@ -27,7 +27,7 @@ from dither.server.limits import ServerLimits
 from dither.server.run import Address, access_path, background
 from support.sizes import short_or_full
 
-NUMBER = int(os.environ.get("DITHER_FUZZ", short_or_full(2000, 6000)))
+NUMBER = int(os.environ.get("DITHER_FUZZ", short_or_full(1200, 6000)))
 SEED = int(os.environ.get("DITHER_SEED", "20261"))
 SQL = "SELECT city, COUNT(*) AS n FROM orders GROUP BY city"
 QUESTION = {"sql": SQL, "epsilon": "0.1"}

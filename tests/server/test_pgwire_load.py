@@ -21,6 +21,7 @@ from dither.server.pgwire.sql.parameters import placeholders
 from dither.server.pgwire.sql.routing import Route, Router
 from dither.server.problems import ServerRefusal
 from support import raw_client as raw
+from support.sizes import at_night
 
 from .test_pgwire_limits import Catalogue
 
@@ -84,6 +85,7 @@ def test_many_parameters_beside_each_other_take_no_longer_each(before, first, af
     assert guessed(text) == (expected,) * 4000
 
 
+@at_night
 def test_parameters_far_down_in_a_tree_take_no_longer_each(guessed):
     text = "SELECT COUNT(*) FROM orders WHERE " + " OR ".join(f"amount = ${number}" for number in range(1, 2001))
     assert guessed(text) == (types.FLOAT8,) * 2000

@@ -84,7 +84,7 @@ def test_preparing_is_free_and_the_same_is_charged_once(served, client):
 
 def test_settings_are_those_of_the_moment_when_it_is_run(served, client):
     client.simple(f"SET dp.epsilon = 0.2; PREPARE q AS {BELOW}; SET dp.epsilon = 0.3; EXECUTE q(11)")
-    assert [str(wanted.epsilon) for wanted in served.service.asked] == ["3/10"]
+    assert [str(wanted.terms.epsilon) for wanted in served.service.asked] == ["3/10"]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from dither.curator import AnalystView
 from dither.server.limits import ServerLimits
 from dither.server.pgwire.protocol.connection import Patience
 from support import raw_client as raw
@@ -209,14 +210,14 @@ def test_cancelling_a_question_that_runs_leaves_its_charge(tmp_path, monkeypatch
     with raw.shop_served(tmp_path) as found, raw.RawClient(found.port) as client:
         client.sign_in("ana", found.tokens["ana"])
         began, goes_on = threading.Event(), threading.Event()
-        real = found.curator.sql
+        real = AnalystView.sql
 
         def slow(*given, **more):
             began.set()
             assert goes_on.wait(20)
             return real(*given, **more)
 
-        monkeypatch.setattr(found.curator, "sql", slow)
+        monkeypatch.setattr(AnalystView, "sql", slow)
         client.send(raw.query(CITIES))
         assert began.wait(20)
         with raw.RawClient(found.port) as other:
@@ -245,8 +246,8 @@ def test_waiting_ends_after_the_servers_patience(tmp_path, monkeypatch):
     ):
         client.sign_in("ana", found.tokens["ana"])
         goes_on = threading.Event()
-        real = found.curator.sql
-        monkeypatch.setattr(found.curator, "sql", lambda *a, **k: goes_on.wait(20) and real(*a, **k))
+        real = AnalystView.sql
+        monkeypatch.setattr(AnalystView, "sql", lambda *a, **k: goes_on.wait(20) and real(*a, **k))
         (error,) = raw.errors(client.simple(CITIES))
         assert (error["C"], error["M"]) == ("57014", "the answer isn't there yet")
         goes_on.set()
@@ -342,14 +343,14 @@ def test_texts_that_are_too_long_for_statements(client):
 def test_clients_that_hang_up_leave_nothing_behind(tmp_path, monkeypatch):
     with raw.shop_served(tmp_path) as found:
         began, goes_on = threading.Event(), threading.Event()
-        real = found.curator.sql
+        real = AnalystView.sql
 
         def slow(*given, **more):
             began.set()
             assert goes_on.wait(20)
             return real(*given, **more)
 
-        monkeypatch.setattr(found.curator, "sql", slow)
+        monkeypatch.setattr(AnalystView, "sql", slow)
         with raw.RawClient(found.port) as client:
             client.sign_in("ana", found.tokens["ana"])
             client.send(raw.query(CITIES))

@@ -85,7 +85,7 @@ def test_settings_at_the_start_hold_for_questions(served, counting):
         connection.sign_in("ana", served.tokens["ana"], options="-c dp.epsilon=0.25 --dp.confidence=0.9")
         assert raw.rows(connection.simple("SHOW dp.epsilon; SHOW dp.confidence")) == [[b"0.25"], [b"0.9"]]
         connection.simple("SELECT COUNT(*) FROM orders")
-        assert str(counting.asked[0].epsilon) == "1/4"
+        assert str(counting.asked[0].terms.epsilon) == "1/4"
 
 
 def test_only_utf8_is_spoken(served):
@@ -273,7 +273,7 @@ def test_savepoints(client):
 def test_settings_are_used_shown_and_reset(client, counting):
     assert raw.tags(client.simple("SET dp.epsilon = 0.2; SET dp.weights TO 'n=1, m=3'; SET dp.confidence = '0.9'"))
     client.simple("SELECT COUNT(*) AS n, SUM(amount) AS m FROM orders")
-    wanted = counting.asked[0]
+    wanted = counting.asked[0].terms
     assert (str(wanted.epsilon), str(wanted.confidence)) == ("1/5", "9/10")
     assert {name: str(weight) for name, weight in wanted.weights.items()} == {"n": "1", "m": "3"}
     found = client.simple("SHOW dp.epsilon")
@@ -287,7 +287,7 @@ def test_settings_are_used_shown_and_reset(client, counting):
 def test_an_error_instead_of_an_epsilon(client, counting):
     client.simple("SET dp.error = 'n=50'")
     client.simple(CITIES)
-    assert {name: int(size) for name, size in counting.asked[0].error.items()} == {"n": 50}
+    assert {name: int(size) for name, size in counting.asked[0].terms.error.items()} == {"n": 50}
 
 
 @pytest.mark.parametrize(

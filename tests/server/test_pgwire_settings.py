@@ -11,6 +11,7 @@ from dither.server.pgwire.sql.commands import Words, read_transaction
 from dither.server.pgwire.sql.lexer import words
 from dither.server.pgwire.sql.settings import QuestionOptions, SessionOptions
 from support import raw_client as raw
+from support.sizes import at_night
 
 COUNT = "SELECT COUNT(*) AS n FROM orders"
 WRONG = "SELECT nope FROM orders"
@@ -96,7 +97,7 @@ def test_reset_of_the_other_one_changes_nothing():
     assert options.current.shown("epsilon") == "0.5"
     options.change("epsilon", "not set", local=False)
     assert options.current.shown("epsilon") == "not set"
-    assert QuestionOptions().with_setting("epsilon", "").epsilon is None
+    assert QuestionOptions().with_setting("epsilon", "").terms.epsilon is None
 
 
 def test_the_search_path_of_the_connection_string_holds(connect):
@@ -159,7 +160,7 @@ def test_the_statements_of_a_message_are_kept_or_undone_together(client, sql, le
 def test_a_message_may_set_for_itself(served, client):
     served.service.asked.clear()
     client.simple(f"SET LOCAL dp.epsilon = 0.2; {COUNT} WHERE amount < 23")
-    assert [str(wanted.epsilon) for wanted in served.service.asked] == ["1/5"]
+    assert [str(wanted.terms.epsilon) for wanted in served.service.asked] == ["1/5"]
 
 
 def test_what_is_sent_up_to_a_sync_is_undone_together(client):
@@ -323,6 +324,7 @@ def test_one_value(client, sql, value):
     assert shown(client, "dp.epsilon") == value
 
 
+@at_night
 def test_modes_of_a_transaction_that_are_very_many():
     _, found = read_transaction("BEGIN", Words(words("READ ONLY NOT DEFERRABLE, " * 30_000 + "READ WRITE")))
     assert found.action == "begin"

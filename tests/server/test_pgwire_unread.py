@@ -13,6 +13,7 @@ from dither.server.pgwire.catalogue.shadow import Shadow, ShadowConnection, Shad
 from dither.server.pgwire.protocol.connection import Gone
 from dither.server.problems import ServerRefusal
 from support import raw_client as raw
+from support.sizes import at_night
 
 PART = shadow_module._PART
 READY = raw.message(b"Z", b"I")
@@ -265,6 +266,7 @@ def test_what_clients_dont_read_isnt_held_for_them(served):
         assert found.endswith(b"x" * 15_000_000 + DONE + READY)
 
 
+@at_night
 def test_long_replies_come_whole_in_both_protocols(served):
     with raw.RawClient(served.port) as client:
         client.sign_in("ana", served.tokens["ana"])

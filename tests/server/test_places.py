@@ -7,8 +7,8 @@ from ipaddress import ip_network
 import pytest
 
 from dither.server.limits import ServerLimits
+from dither.server.traffic.connection_slots import ConnectionPlaces, NoPlace
 from dither.server.traffic.listening import Listener, bound
-from dither.server.traffic.places import ConnectionPlaces, NoPlace
 
 
 class Crowd:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from dither.curator import Curator
+from dither.curator import Curator, Terms
 from dither.errors import Failed, LedgerBusy, LedgerCorrupt, OutOfBudget, Refused, SourceError
 from dither.server.auth.identity import Identity, Scope
 from dither.server.limits import ServerLimits
@@ -16,7 +16,7 @@ from dither.server.service import AskedQuestion, Service
 ANA = Identity(analyst="ana", scope=Scope.ASK, token="1")
 LOOKER = Identity(analyst="looker", scope=Scope.PRICE, token="2")
 OWNER = Identity(analyst="owner", scope=Scope.OWNER, token="3")
-COUNT = AskedQuestion(sql="SELECT COUNT(*) AS n FROM orders", epsilon="0.1")
+COUNT = AskedQuestion(sql="SELECT COUNT(*) AS n FROM orders", terms=Terms.of(epsilon="0.1"))
 
 
 class Slow:
@@ -189,7 +189,7 @@ def test_metrics_count_what_happened(service, curator):
         await service.ask(ANA, COUNT)
         await service.ask(ANA, COUNT)
         with pytest.raises(Refused):
-            await service.price(ANA, AskedQuestion(sql="SELECT * FROM orders", epsilon=1))
+            await service.price(ANA, AskedQuestion(sql="SELECT * FROM orders", terms=Terms.of(epsilon=1)))
 
     run(story())
     text = service.metrics.text({"budget_share": 0.5})

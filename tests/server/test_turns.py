@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from dither.curator import Quote
+from dither.curator import AnalystView, Quote
 from dither.server.auth.identity import Identity, Scope
 from dither.server.limits import ServerLimits
 from dither.server.problems import ServerRefusal
 from dither.server.service import AskedQuestion, Service
+from dither.server.traffic.fair_scheduler import MUCH, Turns
 from dither.server.traffic.rate_limit import Rate
-from dither.server.traffic.turns import MUCH, Turns
 
 ANA, BOB = (Identity(analyst=name, scope=Scope.ASK, token=name) for name in ("ana", "bob"))
 
@@ -199,11 +199,11 @@ def test_one_analyst_leaves_room_to_wait_to_others(curator, monkeypatch):
         gate = asyncio.Event()
         loop = asyncio.get_running_loop()
 
-        def held(sql, **_):
+        def held(view, sql, terms):
             asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(60)
             return sql
 
-        monkeypatch.setattr(curator, "price", held)
+        monkeypatch.setattr(AnalystView, "price", held)
         mine = [asyncio.create_task(service.price(ANA, AskedQuestion(sql=str(n)))) for n in range(8)]
         await asyncio.sleep(0.1)
         theirs = asyncio.create_task(service.price(BOB, AskedQuestion(sql="bob")))

@@ -9,7 +9,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.ipc as pa_ipc
 import pytest
 
-from dither.server.web.visits import STATIC, static_file
+from dither.server.web.web_session import STATIC, static_file
 from support import web_site
 
 CITIES = web_site.CITIES

@@ -5,12 +5,14 @@ import re
 import pytest
 
 from support import web_browser
+from support.sizes import at_night
 
 PATIENCE, expect, priced, run = web_browser.PATIENCE, web_browser.expect, web_browser.priced, web_browser.run
 site, browser, visitor = web_browser.site, web_browser.browser, web_browser.visitor
 pytestmark = web_browser.NEEDED
 
 
+@at_night
 def test_a_double_click_is_one_question(visitor, site):
     """What was paid for with the first click isn't shown as asked before because of the second."""
     page, before = visitor("ana"), site.charges
@@ -32,6 +34,7 @@ def test_a_double_click_is_one_question(visitor, site):
     assert [request.why for request in site.curator.requests("ana")].count("twice in a hurry") == 1
 
 
+@at_night
 def test_what_is_being_written_stays_in_its_tab_until_its_writer_signs_out(visitor, site):
     page, before = visitor("ana"), site.charges
     written = "SELECT COUNT(*) AS long_thought_about FROM orders"

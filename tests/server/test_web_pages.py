@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dither.curator import Answer, Bars, Cost
+from dither.curator import AnalystView, Answer, Bars, Cost
 from dither.errors import Failed
 from dither.privacy import Adjacency, Guarantee
 from dither.server.auth.identity import Scope
-from dither.server.web.meaning import meaning_of
-from dither.server.web.showing import shown_answer
+from dither.server.web.answer_view import shown_answer
+from dither.server.web.guarantee_in_words import meaning_of
 from support import web_site
 
 CITIES = web_site.CITIES
@@ -156,7 +156,8 @@ def test_an_error_inside_says_nothing(asked, monkeypatch):
 
     for name in ("answers", "price", "sql", "history", "records", "verify", "requests", "answer"):
         monkeypatch.setattr(asked.curator.__class__, name, broken)
-    monkeypatch.setattr(asked.curator.analyst("ana").__class__, "remembered", broken)
+    for name in ("remembered", "price", "sql", "request_question"):
+        monkeypatch.setattr(AnalystView, name, broken)
     for path in ("/answers", "/budget", "/ledger", "/approvals", f"/answers/{asked.number}/download?form=csv"):
         page = asked.get(path, "owner")
         assert page.status_code == 500
@@ -172,13 +173,13 @@ def test_what_was_charged_is_never_called_free(asked, monkeypatch):
     def failed(*_, **__):
         raise Failed("abc123")
 
-    monkeypatch.setattr(asked.curator.__class__, "sql", failed)
+    monkeypatch.setattr(AnalystView, "sql", failed)
     for partly in (True, False):
         page = asked.post("/ask/run", partly=partly, sql=COUNT, amount="0.17")
         assert "Charged, but not answered" in page.text
         assert "abc123" in page.text
         assert "free of charge" not in page.text
-    monkeypatch.setattr(asked.curator.__class__, "sql", lambda *_, **__: (_ for _ in ()).throw(TimeoutError()))
+    monkeypatch.setattr(AnalystView, "sql", lambda *_, **__: (_ for _ in ()).throw(TimeoutError()))
     page = asked.post("/ask/run", partly=True, sql=COUNT, amount="0.17")
     assert "Not answered" in page.text
     assert "free of charge" not in page.text

@@ -8,7 +8,7 @@ import pytest
 
 from dither.curator import OWNER, Curator
 from dither.server.web.links import ask_link
-from dither.server.web.owning import shown_records
+from dither.server.web.owner_pages import shown_records
 from support import web_site
 
 CITIES, COUNT, HTMX = web_site.CITIES, web_site.COUNT, web_site.HTMX

@@ -110,12 +110,16 @@ def test_a_left_join_hides_the_unit_of_the_right_side():
     assert caught.value.code == "join"
 
 
-def test_contribution_is_the_strictest():
+def test_a_join_multiplies_limits_and_looking_units_up_leaves_them():
     loose = aggregation("SELECT product, COUNT(*) FROM orders GROUP BY product")
     joined = aggregation("SELECT product, COUNT(*) FROM orders JOIN users USING (user_id) GROUP BY product")
     looked = aggregation("SELECT product, COUNT(*) FROM orders WHERE user_id IN (SELECT user_id FROM users) GROUP BY 1")
-    assert (loose.groups, loose.rows) == (4, 10)
-    assert (joined.groups, joined.rows) == (looked.groups, looked.rows) == (2, 5)
+    missed = aggregation(
+        "SELECT product, COUNT(*) FROM orders WHERE user_id NOT IN (SELECT user_id FROM users) GROUP BY 1"
+    )
+    assert (loose.groups, loose.rows) == (looked.groups, looked.rows) == (missed.groups, missed.rows) == (4, 10)
+    # all rows of users are in one group of product
+    assert (joined.groups, joined.rows) == (4, 50)
 
 
 def test_hidden_unit_columns_stay_hidden():

@@ -9,7 +9,7 @@ from dither.errors import Refused
 from dither.query.expressions.functions import FUNCTIONS
 from dither.query.sql import CODES, bind
 from dither.query.sql.aggregates import AGGREGATES, NAMED
-from dither.query.sql.grouping import NAMES
+from dither.query.sql.clause import NAMES
 from dither.query.sql.queries import _bound
 from support.schemas import SHOP
 

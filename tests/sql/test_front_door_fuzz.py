@@ -1,5 +1,6 @@
 """Whatever text comes in: a refusal, or a question whose plan mentions nothing but the schema. Nothing else, ever."""
 
+import math
 import random
 import re
 from pathlib import Path
@@ -172,9 +173,9 @@ def check(question):
     for aggregate in aggregation.aggregates:
         for argument in aggregate.arguments:
             check_expression(argument.expression, available)
-    tables = [SHOP.tables[name] for name in aggregation.tables]
-    assert 1 <= aggregation.groups <= min(table.groups for table in tables)
-    assert 1 <= aggregation.rows <= min(table.rows for table in tables)
+    tables = [SHOP.tables[scan.table] for scan in found]
+    assert 1 <= aggregation.groups <= math.prod(table.groups for table in tables)
+    assert 1 <= aggregation.rows <= math.prod(table.rows for table in tables)
     assert aggregation.discover or all(key.values is not None for key in aggregation.keys)
     released = {f"k{i}" for i in range(len(aggregation.keys))}
     released |= {f"a{i}{end}" for i in range(len(aggregation.aggregates)) for end in ("", ".low", ".high")}

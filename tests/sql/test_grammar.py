@@ -6,7 +6,7 @@ import pytest
 from sqlglot import exp
 
 from dither.errors import Refused
-from dither.query.sql.parse import READ, REFUSED, expect_known, parse
+from dither.query.sql.parse import READ, REFUSED, ProfileClause, expect_known, parse
 from dither.query.sql.queries import Queries, _bound
 from support.schemas import SHOP
 
@@ -74,7 +74,7 @@ def test_what_is_read_has_an_influence():
                 if not same:
                     read.add((kind, name))
     assert seen - read <= HARMLESS
-    assert {kind for kind, _ in seen} | {exp.Star, exp.Null} == set(READ)
+    assert {kind for kind, _ in seen} | {exp.Star, exp.Null, ProfileClause} == set(READ)
 
 
 @pytest.mark.parametrize("kind", READ, ids=lambda kind: kind.__name__)

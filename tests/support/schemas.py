@@ -49,6 +49,17 @@ USERS = table(
     groups=2,
     rows=5,
 )
+# a public fact: nobody has two homes
+HOMES = table(
+    "homes",
+    column("user_id", Kind.INTEGER),
+    column("region", Kind.TEXT, keys=("north", "south")),
+    column("rooms", Kind.INTEGER, between=between(0, 9)),
+    unit_column="user_id",
+    groups=3,
+    rows=6,
+    rows_at_most=1,
+)
 CLICKS = table(
     "clicks",
     column("visitor", Kind.INTEGER),
@@ -95,5 +106,5 @@ BOOKINGS = table(
     rows=10,
 )
 
-_TABLES = (ORDERS, USERS, CLICKS, PRODUCTS, HOLIDAYS, VISITS, LOGINS, MEMBERS, MIXED_CASE, BOOKINGS)
+_TABLES = (ORDERS, USERS, HOMES, CLICKS, PRODUCTS, HOLIDAYS, VISITS, LOGINS, MEMBERS, MIXED_CASE, BOOKINGS)
 SHOP = Schema({t.name: t for t in _TABLES})

@@ -244,3 +244,39 @@ def test_one_person_under_many_rows_is_one_unit(shop, make):
     flood = [make.order(99) for _ in range(2000)]
     one = shop([*make.crowd(), *flood])
     assert one.measured("SELECT COUNT(*) AS n FROM orders") == [([], [[33]], [], [])]
+
+
+BY_USER = 'privacy_unit_column = "user_id"\nmax_groups_contributed = 2\nmax_rows_contributed = 9'
+FALSE_FACTS = ["one_row_per_unit = true", 'unique = [["user_id"]]', 'unique = [["user_id", "city"]]']
+
+
+def _trusting(measurement):
+    """The measurement of an engine that believes the fact, and cuts nothing."""
+    totals = tuple(replace(total, low=-(10**6), high=10**6) for total in measurement.totals)
+    return replace(measurement, groups=99, rows=99, totals=totals)
+
+
+@pytest.mark.parametrize("fact", FALSE_FACTS)
+def test_a_person_beyond_a_false_fact_is_hidden(make, tmp_path, fact):
+    """Besides: the policy says that people have one row, and somebody has 27; that person is still hidden."""
+    rest = people(make, 1)
+    rows = [*rest, *(make.order(99, city=c, amount=90.0, quantity=n) for c in CITIES for n in range(9))]
+    places = [
+        make.write_shop(tmp_path / name, some, unit=f"{BY_USER}\n{fact}")
+        for name, some in (("with", rows), ("without", rest))
+    ]
+    pair = [make.open_shop(place, salt=SALT) for place in places]
+    caught = 0
+    try:
+        for sql in QUESTIONS[:12]:
+            # noise of ε = 1, split over cells: the sum of all is what one person is worth
+            for change in (None, _trusting):
+                (quote, here), (_, there) = (noisy_cells(shop, sql, change) for shop in pair)
+                if change is None:
+                    assert distance(quote, here, there) <= 1, sql
+                else:
+                    caught += distance(quote, here, there) > 1
+    finally:
+        for shop in pair:
+            shop.close()
+    assert caught >= 4

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 from dither.attacks.base import Attack
 from dither.attacks.bayes import ATTACK as BAYES
 from dither.attacks.differencing import ATTACK as DIFFERENCING
@@ -13,7 +11,7 @@ from dither.attacks.linkage import ATTACK as LINKAGE
 from dither.attacks.membership import ATTACK as MEMBERSHIP
 from dither.attacks.ratings import ATTACK as RATINGS
 from dither.attacks.reconstruction import ATTACK as RECONSTRUCTION
-from dither.errors import InvalidParameter
+from dither.errors import InvalidParameter, did_you_mean
 
 ATTACKS: dict[str, Attack] = {
     attack.name: attack
@@ -25,6 +23,6 @@ def attack_named(name: str) -> Attack:
     """The attack of this name; a wrong name is answered with the nearest and the whole list."""
     if name in ATTACKS:
         return ATTACKS[name]
-    near = difflib.get_close_matches(name, ATTACKS, n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
+    near = did_you_mean(name, ATTACKS)
+    meant = "" if near is None else f"did you mean {near}? "
     raise InvalidParameter(f"there is no attack {name!r}: {meant}There are {', '.join(ATTACKS)}")

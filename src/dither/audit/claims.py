@@ -112,7 +112,7 @@ def claim_of(claim: Claimable | Claim) -> Claim:
     if isinstance(claim, Guarantee):
         stated = PureLoss(claim.epsilon) if claim.delta == 0 else ApproximateLoss(claim.epsilon, claim.delta)
         return Claim(stated)
-    from dither.privacy.stated import nonnegative
+    from dither.privacy.loss import nonnegative
 
     return Claim(PureLoss(nonnegative(claim, "claim")))
 

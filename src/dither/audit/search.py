@@ -21,7 +21,7 @@ from dither.audit.outputs.layout import layout_of
 from dither.audit.result import Assumption, LowerBound
 from dither.errors import InvalidParameter, MissingLibrary
 from dither.numeric import Number, fraction_up, positive_int
-from dither.numeric.exact import as_fraction
+from dither.numeric.rounding import as_fraction
 from dither.privacy import Adjacency, Sensitivity
 from dither.progress import Watch, part_of, unwatched
 

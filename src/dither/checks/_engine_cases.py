@@ -38,6 +38,7 @@ HUGE_DOUBLE = plan.Gridded(expression=call("to_double", D, N), step=Fraction(1),
 HUGE = plan.Gridded(expression=N, step=Fraction(1), low=LOWEST + 1, high=HIGHEST)
 SUM = Total(factors=(FINE,), present=(), low=-4096, high=204800, cap=Cap.CLAMP)
 MEAN = Total(factors=(CENTRED,), present=(N,), low=-10400, high=10400, cap=Cap.MEAN)
+UNIT_MEAN = Total(factors=(CENTRED,), present=(), low=-5200, high=5200, cap=Cap.UNIT_MEAN)
 COUNT_MEAN = Total(factors=(), present=(X, N), low=0, high=2, cap=Cap.MEAN)
 SQUARE = Total(factors=(WHOLE, WHOLE), present=(), low=0, high=150, cap=Cap.CLAMP)
 PRODUCT = Total(factors=(CENTRED, WHOLE), present=(DAY,), low=-(2**17), high=2**17, cap=Cap.MEAN)
@@ -45,7 +46,34 @@ ABOVE = Total(factors=(WHOLE,), present=(X,), low=2, high=8, cap=Cap.CLAMP)
 WIDE = Total(factors=(COARSE,), present=(), low=-(2**29), high=2**29, cap=Cap.MEAN)
 WIDEST = Total(factors=(HUGE,), present=(), low=-(2**57), high=2**57, cap=Cap.CLAMP)
 WIDEST_DOUBLE = Total(factors=(HUGE_DOUBLE,), present=(), low=-(2**57), high=2**57, cap=Cap.MEAN)
-ALL_TOTALS = (WIDEST_DOUBLE, COUNT, UNITS_ONLY, SUM, MEAN, COUNT_MEAN, SQUARE, PRODUCT, ABOVE, WIDE, WIDEST)
+SCALED = Total(factors=(), present=(X,), low=0, high=80, cap=Cap.SCALE, fine=16)
+SCALED_SUM = Total(factors=(FINE,), present=(), low=-4096, high=4096, cap=Cap.SCALE)
+SCALED_WIDE = Total(factors=(HUGE,), present=(), low=-(2**30), high=2**30, cap=Cap.SCALE)
+SCALED_ONCE = Total(factors=(), present=(), low=0, high=40, cap=Cap.SCALE, fine=32, once=True)
+ALL_SCALED = (SCALED, SCALED_SUM, SCALED_WIDE, SCALED_ONCE)
+UP = plan.Gridded(expression=X, step=Fraction(1, 100), low=-400, high=10000, offset=-400)
+DOWN = plan.Gridded(expression=X, step=Fraction(1, 100), low=-400, high=10000, down=True)
+LEFT = plan.Gridded(expression=N, step=Fraction(1), low=-10, high=10, down=True)
+DIVIDED = Total(factors=(UP, UP, DOWN), present=(DAY,), low=0, high=2 * 10**6, cap=Cap.MEAN, divisor=10**5)
+SHORTENED = Total(factors=(DOWN, LEFT), present=(), low=0, high=30, cap=Cap.CLAMP, divisor=999)
+FROM_ABOVE = Total(factors=(LEFT,), present=(), low=0, high=25, cap=Cap.MEAN)
+ALL_TOTALS = (
+    DIVIDED,
+    SHORTENED,
+    FROM_ABOVE,
+    WIDEST_DOUBLE,
+    COUNT,
+    UNITS_ONLY,
+    SUM,
+    MEAN,
+    UNIT_MEAN,
+    COUNT_MEAN,
+    SQUARE,
+    PRODUCT,
+    ABOVE,
+    WIDE,
+    WIDEST,
+)
 
 
 def key(expression: Expression, values: tuple[Any, ...] | None = None) -> plan.Key:
@@ -151,6 +179,7 @@ def relations() -> dict[str, Measurement]:
         "all totals by public key": measure(VISITS, (place,), totals=ALL_TOTALS),
         "all totals by public key, one group": measure(VISITS, (place,), groups=1, rows=1, totals=ALL_TOTALS),
         "all totals by discovered key": measure(VISITS, (key(PLACE),), groups=3, totals=ALL_TOTALS),
+        "scaled totals by public key": measure(VISITS, (place,), groups=8, rows=5, totals=(COUNT, *ALL_SCALED)),
         "totals by two keys": measure(VISITS, (place, key(OK)), groups=3, totals=(COUNT, SUM)),
         "by doubles": measure(VISITS, (key(X, (-0.0, 0.5, NAN, INF, None)),), groups=2, totals=(COUNT, SQUARE)),
         "by dates": measure(VISITS, (key(DAY),), groups=2),

@@ -169,7 +169,7 @@ def shuffled(tables: Tables, seed: int) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def of_unit(tables: Tables, unit: Any, *, kept: bool) -> dict[str, list[Mapping[str, Any]]]:
-    """The tables with only one unit's private rows, or with all but those; None is the rows of nobody."""
+    """The tables with only one unit's private rows, or with all but those; None is the rows with a NULL unit id."""
     return {
         name: [row for row in rows if name not in UNITS or (row[UNITS[name]] == unit) == kept]
         for name, rows in tables.items()

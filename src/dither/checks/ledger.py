@@ -86,7 +86,7 @@ def _price(ledger: Ledger) -> Amount:
 
 def _limit(ledger: Ledger, questions: int) -> Limit:
     price = _price(ledger)
-    return Limit(questions * price.main, questions * price.delta, ledger.currency)
+    return Limit(questions * (price.main or 0), questions * price.delta, ledger.currency)
 
 
 def _key(question: object) -> str:
@@ -282,7 +282,7 @@ def _closes_a_sum(open_ledger: Open, name: str) -> None:
         # the first sum has room for the loss that lacks another, and all others for a hundred questions
         both = zip(price.others, dear.others, strict=True)
         most = tuple(100 * (part or 0) if lacks is None else 0 for part, lacks in both)
-        ledger.set_limits({ANA: Limit(dear.main, 0, ledger.currency, most)})
+        ledger.set_limits({ANA: Limit(dear.main or 0, 0, ledger.currency, most)})
         ledger.record(ledger.reserve(key=_key("without"), account=ANA, loss=without, note={}), b"x")
         _expect(_spent(ledger)[ANA] == dear, "a loss that has no view for a sum is booked on it")
         before = _state(ledger)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,9 +16,9 @@ from typer.core import TyperGroup
 
 from dither.brief import printable
 from dither.cli import anonymity as typed
-from dither.cli.bar import bar
+from dither.cli.progress_bar import bar
 from dither.cli.screen import console, grid, say
-from dither.errors import InvalidParameter, MissingLibrary
+from dither.errors import InvalidParameter, MissingLibrary, did_you_mean
 
 if TYPE_CHECKING:
     from dither.anonymize.releases.release import Release
@@ -312,9 +311,8 @@ def _expect_columns(names: Sequence[str], have: Sequence[str]) -> None:
     lacking = [name for name in dict.fromkeys(names) if name not in have]
     if not lacking:
         return
-    meant = {name: get_close_matches(name, have, 1) or [near for near in have if near.lower() == name.lower()]
-             for name in lacking}  # fmt: skip
-    hints = [f"{near[0]!r} for {name!r}" if len(lacking) > 1 else repr(near[0]) for name, near in meant.items() if near]
+    meant = {name: did_you_mean(name, have) for name in lacking}
+    hints = [f"{near!r} for {name!r}" if len(lacking) > 1 else repr(near) for name, near in meant.items() if near]
     hint = f"; did you mean {', '.join(hints)}?" if hints else "."
     shown = ", ".join(map(repr, have[:LISTED])) + (f" and {len(have) - LISTED} more" if len(have) > LISTED else "")
     raise InvalidParameter(f"there is no column {', '.join(map(repr, lacking))}{hint} The table has {shown}")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dither.cli import options
-from dither.cli.looking import looking
-from dither.cli.screen import console, say, show_answer
+from dither.cli.read_only_curator import looking
+from dither.cli.screen import console, pointing, say, show_answer
 from dither.curator import OWNER
 
 if TYPE_CHECKING:
@@ -62,28 +62,29 @@ def ask(
         "analyst": analyst,
     }
     begun = records.is_begun(rules)
-    if not begun:
-        # what would be refused begins no ledger
-        with looking(policy) as curator:
-            curator.price(sql, **wanted)
-    with Curator.open(rules) as curator:
+    with pointing(sql):
         if not begun:
-            say(f"a new ledger was begun: {rules.source.ledger}. Keep it: it knows what was spent")
-        for line in drafts.news(curator.reports):
-            say(f"new data: {line}")
-        screen = console()
-        with screen.status("asking …") if form is Format.TABLE and screen.is_terminal else _Quiet():
-            answer = curator.sql(sql, **wanted)
-        if form is Format.TABLE:
-            show_answer(answer, screen)
-        elif form is Format.CSV:
-            arrow_csv.write_csv(_with_bars(answer), sys.stdout.buffer)
-            sys.stdout.flush()
-            # the table has no place for them
-            for note in answer.notes:
-                say(f"note: {note}")
-        else:
-            print(json.dumps(_json(answer), default=str, indent=2, ensure_ascii=False, allow_nan=False))
+            # what would be refused begins no ledger
+            with looking(policy) as curator:
+                curator.price(sql, **wanted)
+        with Curator.open(rules) as curator:
+            if not begun:
+                say(f"a new ledger was begun: {rules.source.ledger}. Keep it: it knows what was spent")
+            for line in drafts.news(curator.reports):
+                say(f"new data: {line}")
+            screen = console()
+            with screen.status("asking …") if form is Format.TABLE and screen.is_terminal else _Quiet():
+                answer = curator.sql(sql, **wanted)
+            if form is Format.TABLE:
+                show_answer(answer, screen)
+            elif form is Format.CSV:
+                arrow_csv.write_csv(_with_bars(answer), sys.stdout.buffer)
+                sys.stdout.flush()
+                # the table has no place for them
+                for note in answer.notes:
+                    say(f"note: {note}")
+            else:
+                print(json.dumps(_json(answer), default=str, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 class _Quiet:

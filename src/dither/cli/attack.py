@@ -14,7 +14,7 @@ from rich.text import Text
 
 from dither.attacks import Attack, Outcome, ReleaseKind
 from dither.attacks.base import percent
-from dither.cli.bar import bar
+from dither.cli.progress_bar import bar
 from dither.cli.screen import console, grid, say
 from dither.errors import InvalidParameter, MissingLibrary
 

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from dither.brief import printable
-from dither.cli.bar import bar
 from dither.cli.options import Analyst, Epsilon
+from dither.cli.progress_bar import bar
 from dither.cli.screen import console, explain, grid, say
 from dither.curator import OWNER
 from dither.errors import InvalidParameter, MissingLibrary, Refused

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dither.cli.looking import looking
 from dither.cli.options import DEFAULT_POLICY, Analyst, PolicyFile
+from dither.cli.read_only_curator import looking
 from dither.cli.screen import console, show_budget
 from dither.curator import OWNER
 

@@ -19,6 +19,7 @@ SUMMARIES = {
     "check": "Say what is wrong in the policy.",
     "price": "Say what a question would cost.",
     "ask": "Answer a question.",
+    "profile": "Count people by their number of rows.",
     "budget": "Show what was spent and what is left.",
     "serve": "Answer a whole team.",
     "attack": "Attack a release of made-up data, then a private one.",

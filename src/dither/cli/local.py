@@ -14,8 +14,8 @@ import typer
 from rich.text import Text
 
 from dither.cli.ask import Format
-from dither.cli.bar import bar
 from dither.cli.local_trials import compare, simulate
+from dither.cli.progress_bar import bar
 from dither.cli.screen import console, say
 from dither.errors import InvalidData, InvalidParameter
 from dither.local.clients.base import Client, client_of

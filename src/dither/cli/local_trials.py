@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dither.brief import printable
-from dither.cli.bar import bar
+from dither.cli.progress_bar import bar
 from dither.cli.screen import console, grid, say
 from dither.errors import InvalidParameter, MissingLibrary
 

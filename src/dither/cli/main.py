@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DitherError as problem:
         from dither.cli.screen import explain
 
-        explain(problem, _question(given))
+        explain(problem)
         return 1
     except KeyboardInterrupt:
         result = STOPPED
@@ -96,21 +96,6 @@ def _interrupt(thread: int) -> None:
         interrupt_main()
     else:
         signal.pthread_kill(thread, signal.SIGINT)
-
-
-def _question(arguments: Sequence[str]) -> str | None:
-    """The SQL among the arguments: the first behind the command that isn't an option or its value."""
-    if not arguments or arguments[0] not in ("ask", "price"):
-        return None
-    rest = iter(arguments[1:])
-    for text in rest:
-        if text == "--":
-            return next(rest, None)
-        if not text.startswith("-"):
-            return text
-        if "=" not in text and not (len(text) > 2 and text[1] != "-"):
-            next(rest, None)
-    return None
 
 
 if not TYPE_CHECKING:

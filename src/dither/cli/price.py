@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from dither.cli import options
-from dither.cli.looking import looking
-from dither.cli.screen import console, show_choices, show_quote
+from dither.cli.read_only_curator import looking
+from dither.cli.screen import console, pointing, show_choices, show_quote
 from dither.curator import OWNER
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def price(
 
     Example:  dither price "SELECT city, COUNT(*) AS n FROM orders GROUP BY city" --epsilon 0.5
     """
-    with looking(policy) as curator:
+    with pointing(sql), looking(policy) as curator:
         if epsilon is None and error is None and curator.policy.budget.default_epsilon is None:
             show_choices(_choices(curator, sql, options.named(weight, "--weight"), analyst, noise), console())
             return

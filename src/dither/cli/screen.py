@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
@@ -159,6 +161,16 @@ def explain(problem: DitherError, sql: str | None = None, screen: Console | None
         screen.print(Text(f"  [{problem.code}; nothing was charged]"), style="dim")
         return
     screen.print(Text(f"dither: {problem}"))
+
+
+@contextmanager
+def pointing(sql: str) -> Iterator[None]:
+    """Refusals of this question are shown with the place in its text, and end the command."""
+    try:
+        yield
+    except Refused as problem:
+        explain(problem, sql)
+        raise typer.Exit(1) from None
 
 
 def say(text: str) -> None:

@@ -41,6 +41,7 @@ amount = { type = "double", between = [0, 100], step = 0.01 }
 [tables.customers]
 private = true
 privacy_unit_column = "customer"
+one_row_per_unit = true
 
 [tables.customers.columns]
 customer = { type = "integer" }

@@ -1,7 +1,14 @@
 from .approval.preview import Outlook as Outlook
+from .asker import OWNER as OWNER
 from .computation import Computation as Computation
-from .curator import AnalystView as AnalystView, Curator as Curator, OwnerView as OwnerView
-from .owner import OWNER as OWNER
+from .curator import (
+    AnalystView as AnalystView,
+    Curator as Curator,
+    OwnerView as OwnerView,
+    profile_text as profile_text,
+)
+from .price.computation_quote import Booking as Booking, ComputationQuote as ComputationQuote
+from .price.profiles import KnownProfile as KnownProfile
 from .price.quote import Quote as Quote, QuotedColumn as QuotedColumn
 from .results import (
     Account as Account,

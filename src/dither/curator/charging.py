@@ -1,15 +1,5 @@
 """Who pays, and the way of one question through the ledger: charge, record, and how each failure is reported.
 
-With ``delta_budget = 0`` pure ε are added. Otherwise a question of (ε, δ) buys ρ of zero-concentrated privacy, the
-largest whose ε at the question's δ is no more than asked. The ledger adds ρ, ε, Rényi divergences and, apart, the δ of
-discovered keys, and lets a question through while any of the sums is within its cap, which is a valid filter for
-analysts who choose adaptively (``privacy/filters.md``). Half of a δ pays for reading sums as ε, the other half for key
-selection; a question with public keys uses all of its δ for reading.
-
-What was spent *so far* is read off the ledger's other sums, of ε and of Rényi divergences, which have their own shares
-of the reading's δ: a filter's reading of ρ holds for whoever is stopped by the budget, and not at a moment that the
-answers chose.
-
 An analyst knows their own account alone. What others have spent can't be read off a price, however often one asks: the
 dataset's account decides only when a question is charged, and then says no more than yes or no.
 
@@ -25,159 +15,17 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from dither.curator.answer_time import UnderWay
+from dither.curator.asker import OWNER, Asker
+from dither.curator.epsilon_to_currency import HALF, Exchange
 from dither.curator.results import BudgetLine
-from dither.curator.who import OWNER, Asker
-from dither.errors import DitherError, Failed, LedgerCorrupt, OutOfBudget, Refused, SourceError
-from dither.ledger import Account, Amount, Balance, Currency, EntryKind, Ledger, Limit, Quantity, Reservation, Sum
-from dither.ledger.amount import DELTA_UNITS, MAIN_UNITS, Units
-from dither.numeric import down, fraction_down, fraction_up
+from dither.errors import DitherError, Failed, LedgerCorrupt, OutOfBudget, SourceError
+from dither.ledger import Account, Amount, Balance, Currency, EntryKind, Ledger, Limit, Reservation
+from dither.ledger.amount import DELTA_UNITS, Units
 from dither.policy.policy import Policy
 from dither.privacy import Guarantee, PrivacyLoss
-from dither.privacy.filters import zcdp_epsilon_so_far
-from dither.privacy.renyi import epsilon_of_order, epsilon_so_far, zcdp_bought, zcdp_epsilon, zcdp_for_epsilon
-
-if TYPE_CHECKING:
-    from dither.query.price.noise import QueryBudget
-
-HALF = Fraction(1, 2)
-
-
-# for caps, which owners set: what analysts ask for is kept by analyst, in Pricing
-@lru_cache(maxsize=4096)
-def _rho_of_cap(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The largest ρ, rounded down, whose ε(δ) is at most ``epsilon``."""
-    return Fraction(zcdp_for_epsilon(fraction_down(epsilon), fraction_down(delta)))
-
-
-# balances are read far more often than they change
-_by_levels = lru_cache(maxsize=4096)(zcdp_epsilon_so_far)
-
-
-def _read_as_epsilon(rho: Fraction, delta: Fraction) -> float:
-    """ρ as ε at δ, rounded up."""
-    return zcdp_epsilon(fraction_up(rho), fraction_down(delta))
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """The rates of one dataset, fixed by its ``delta_budget``.
-
-    Example:
-        >>> Exchange(Fraction(0)).for_question(Fraction(1, 2), Fraction(0), discover=False).main
-        Fraction(1, 2)
-        >>> rates = Exchange(Fraction(1, 10**6))
-        >>> bought = rates.for_question(Fraction(1, 2), Fraction(1, 10**8), discover=False)
-        >>> bought.kind, 0.49 < rates.epsilon_of_question(bought, Fraction(1, 10**8)) <= 0.5
-        ('zcdp', True)
-    """
-
-    delta_budget: Fraction
-    kept: tuple[Sum, ...] | None = None
-
-    @property
-    def currency(self) -> Currency:
-        """What amounts are told in."""
-        return Currency.ZCDP if self.delta_budget else Currency.PURE
-
-    @property
-    def sums(self) -> tuple[Sum, ...]:
-        """What the ledger adds up; a new one's, where none was given."""
-        return self.kept or self.currency.sums
-
-    def limit(self, epsilon: Fraction, delta: Fraction | None = None) -> Limit:
-        """A cap of (ε, δ) on every sum, rounded down; at the dataset's δ where none is stated."""
-        if self.currency is Currency.PURE:
-            return Limit.pure(epsilon)
-        half = (delta or self.delta_budget) * HALF
-        first, *further = self.sums
-        others = tuple(_cap_of(one, epsilon, half) for one in further)
-        return Limit.zcdp(_rho_of_cap(epsilon, half * first.share), half, others)
-
-    def for_question(self, epsilon: Fraction, delta: Fraction, *, discover: bool) -> QueryBudget:
-        """What a question of (ε, δ) may use."""
-        return self.bought(epsilon, delta, discover=discover)[0]
-
-    def bought(self, epsilon: Fraction, delta: Fraction, *, discover: bool) -> tuple[QueryBudget, float]:
-        """What a question of (ε, δ) may use, and the ε of that by itself, as ``epsilon_of_question`` reads it."""
-        from dither.query.price.noise import QueryBudget  # slow to import, and records don't need it
-
-        if self.currency is Currency.PURE:
-            return QueryBudget(kind="pure", main=epsilon, delta=Fraction(0)), fraction_up(epsilon)
-        keys = delta * HALF if discover else Fraction(0)
-        rho, read = zcdp_bought(fraction_down(epsilon), fraction_down(delta - keys))
-        if rho * MAIN_UNITS < 1:  # less than what a ledger can book
-            raise Refused(
-                f"ε = {float(epsilon):.3g} is too little to buy any answer at δ = {float(delta):.3g}",
-                code="epsilon_too_small",
-                hint="Ask with a larger epsilon.",
-            )
-        return QueryBudget(kind="zcdp", main=Fraction(rho), delta=keys), read
-
-    def epsilon_of_question(self, budget: QueryBudget, delta: Fraction) -> float:
-        """The ε of a question by itself, at its δ; rounded up."""
-        if budget.kind != "zcdp":
-            return fraction_up(budget.main)
-        return _read_as_epsilon(budget.main, delta - budget.delta)
-
-    @property
-    def has_orders(self) -> bool:
-        """Whether what was spent so far can be read off Rényi orders; ledgers of format 1 have none."""
-        return any(one.order is not None for one in self.sums)
-
-    def epsilon_so_far(self, spent: Amount, delta: Fraction | None = None, cap: Fraction | None = None) -> float:
-        """What was spent by now, as ε at this δ, or at the dataset's; it may be read at any moment, and rounds up.
-
-        ``cap`` is the ε of the account's limit, if what was spent is within it and it was stated before anything was
-        spent: one that the answers may have chosen is a reading of ρ at a moment of one's choice. A ledger without
-        orders is read by levels, for a δ of its own: the cap, whose δ that isn't, can't lower it. The sum of ε can,
-        for it needs no δ.
-        """
-        main = Fraction(spent.main, MAIN_UNITS)
-        if self.currency is Currency.PURE:
-            return fraction_up(main)
-        half = (delta or self.delta_budget) * HALF
-        pure, divergences = None, []
-        for one, units in zip(self.sums[1:], spent.others or (0,) * len(self.sums[1:]), strict=True):
-            total = None if units is None else Fraction(units, MAIN_UNITS)
-            if one.order is not None:
-                divergences.append((one.order, total, half * one.share))
-            else:
-                pure = total
-        if not self.has_orders:
-            levels = _by_levels(main, half)
-            return levels if pure is None else min(levels, fraction_up(pure))
-        return epsilon_so_far(pure=pure, divergences=divergences, cap=cap)
-
-    def delta_so_far(self, spent: Amount, delta: Fraction | None = None) -> Fraction:
-        """The δ that belongs to ``epsilon_so_far``: all shares of the reading's half, and what keys took."""
-        if self.currency is Currency.PURE:
-            return Fraction(0)
-        return (delta or self.delta_budget) * HALF + Fraction(spent.delta, DELTA_UNITS)
-
-    def in_words(self, amount: Amount) -> str:
-        """What the ledger adds up for a question, said so that its δ isn't taken for the δ of the question."""
-        if self.currency is Currency.PURE:
-            return f"charged as {amount.in_words(self.currency)}"
-        main = amount.main_in_words(self.currency)
-        keys = Fraction(amount.delta, DELTA_UNITS)
-        return f"charged as {main}" + (f", and δ = {float(keys):.2g} for discovering keys" if keys else "")
-
-
-def _cap_of(one: Sum, epsilon: Fraction, delta: Fraction) -> int:
-    """The most that a sum may reach within (ε, δ), in the ledger's units."""
-    if one.quantity is Quantity.EPSILON:
-        return int(epsilon * MAIN_UNITS)
-    assert one.order is not None
-    toll = epsilon_of_order(0.0, one.order, fraction_down(delta * one.share))
-    return max(0, int(Fraction(down(fraction_down(epsilon) - toll)) * MAIN_UNITS))
-
-
-# ---------------------------------------------------------------------------------------------- accounts
-
 
 # What a guarantee says of an account that spent nothing: one unit of the ledger, since ε is above 0.
 NEXT_TO_NOTHING = Fraction(1, 10**12)
@@ -280,6 +128,14 @@ class Accounts:
         self._said[who.name] = (version, caps, text)
         return text
 
+    def left_after(self, amount: Amount, who: Asker) -> tuple[str, Amount]:
+        """What would be left once this was paid too, of what the analyst may know: in words, and of each sum.
+
+        Without a cap a sum is as it would be spent: None if it were closed.
+        """
+        spent, limit = self._spent(who.told).spent + amount, self.limits().get(who.told)
+        return str(self.line(who.told, spent)), spent if limit is None else limit.after(spent)
+
     def fits(self, amount: Amount, key: str, who: Asker) -> bool:
         """Whether a question fits in the account that this analyst may know; for the owner, in the dataset's too."""
         payers = (self.dataset, who.account) if who.owner else (who.account,)
@@ -347,6 +203,8 @@ class Accounts:
         known = self.dataset if who.owner else who.account
         if self._allows(known, replace(amount, delta=0)) and not self._allows(known, amount):
             why = "the δ that is left for discovering keys is too little: group by keys that the policy declares"
+            if epsilon is None:  # a computation, which has no price in ε
+                why = "the δ that is left to give away is too little: book it at a smaller delta, or with delta=0"
         elif who.owner or not self._allows(known, amount):
             why = f"it doesn't fit in the budget: {self.left(who)}"
         else:
@@ -475,8 +333,9 @@ class Charging:
 class ChargeClaim:
     """One charge, from before it is on disk until its answer or its failure is recorded.
 
-    Whatever is raised from ``reserve`` to ``record`` goes to ``problem``, and ``settled`` is called behind the except
-    block: neither what it raises, nor what logging prints when a log can't be written, has it as its context.
+    Whatever is raised in its ``with`` block, from ``charge`` to ``record``, is kept, since it may depend on the data.
+    ``settled``, behind the block, says what may be seen of it: neither what that raises, nor what logging prints when a
+    log can't be written, has it as its context.
     """
 
     def __init__(
@@ -494,7 +353,14 @@ class ChargeClaim:
         self._reservation: Reservation | None = None
         self.problem: BaseException | None = None
 
-    def reserve(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, problem: BaseException | None, trace: object) -> bool:
+        self.problem = problem
+        return True
+
+    def charge(self) -> None:
         """Charge, durably, or find what was charged before; OutOfBudget if it doesn't fit."""
         self._reservation = self._charging.reserve(
             key=self.key, account=self._who.account, loss=self._loss, note=self._note

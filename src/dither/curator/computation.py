@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dither.curator.results import OLDER
-from dither.errors import InvalidParameter, Refused
+from dither.errors import InvalidParameter, Refused, did_you_mean
 from dither.numeric import positive_int
 from dither.privacy import PrivacyLoss
 from dither.query.schema import Schema
@@ -79,22 +79,28 @@ def expect_runnable(computation: Computation, loss: PrivacyLoss, schema: Schema)
         )
     table = schema.tables.get(computation.table)
     if table is None or not table.private:
-        known = ", ".join(name for name, facts in schema.tables.items() if facts.private)
+        known = [name for name, facts in schema.tables.items() if facts.private]
         raise Refused(
             f"{computation.table!r} is not a private table of this policy",
             code="unknown_table",
-            hint=f"Private tables are: {known}.",
+            hint=f"{_meant([computation.table], known)}Private tables are: {', '.join(known)}.",
         )
-    missing = [name for name in computation.columns if name not in table.columns or table.columns[name].hidden]
+    given = [name for name, facts in table.columns.items() if not facts.hidden]
+    missing = [name for name in computation.columns if name not in given]
     if missing:
         raise Refused(
             f"the policy doesn't give out the columns {', '.join(missing)}",
             code="unknown_column",
-            hint="Use columns that the policy declares and doesn't hide.",
+            hint=f"{_meant(missing, given)}Use columns that the policy declares and doesn't hide.",
         )
     if not computation.columns:
         raise Refused("the computation names no columns", code="unknown_column", hint="Name at least one.")
     positive_int(computation.rows, "rows")
+
+
+def _meant(names: Sequence[str], known: Sequence[str]) -> str:
+    near = [near for name in names if (near := did_you_mean(name, known)) is not None]
+    return f"Did you mean {', '.join(near)}? " if near else ""
 
 
 class OlderThanData(UserWarning):

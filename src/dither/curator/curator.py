@@ -9,18 +9,20 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
-from dither.curator.answers.release import Released, public_groups
-from dither.curator.answers.shape import shape
+from dither.curator.answers.in_memory_cache import fixed
+from dither.curator.answers.post_processing import shape
+from dither.curator.answers.release import Released, Stored, public_groups
 from dither.curator.approval.approvals import Approvals
 from dither.curator.approval.preview import Outlook, outlook_of
+from dither.curator.asker import OWNER
 from dither.curator.charging import ChargeClaim
-from dither.curator.computation import Computation, data_of, expect_runnable, given
-from dither.curator.execution import Stored
-from dither.curator.memory import fixed
-from dither.curator.past.log import ANOTHER, outdated, terms_of, unanswered, unknown_receipt
+from dither.curator.computation import Computation, data_of, given
+from dither.curator.past.log import ANOTHER, Charged, outdated, terms_of, unanswered, unknown_receipt
 from dither.curator.past.records import of_ledger, open_ledger
 from dither.curator.past.spending import history
+from dither.curator.price.computation_quote import ComputationQuote
 from dither.curator.price.pricing import KEY_VERSION, Prepared, rounded_inwards
+from dither.curator.price.profiles import KnownProfile, name_of_form
 from dither.curator.price.quote import Quote, explained
 from dither.curator.results import (
     OLDER,
@@ -36,13 +38,13 @@ from dither.curator.results import (
     Spending,
 )
 from dither.curator.statistical_query import Statistic, statistical_query
-from dither.curator.terms import CONFIDENCE, Terms
+from dither.curator.terms import Terms
 from dither.curator.vault import Vault
-from dither.curator.who import OWNER
-from dither.engines import DuckDBEngine, Engine, share_of_memory
+from dither.engines import Engine, share_of_memory
+from dither.engines.opening import OpenedEngine, open_engine
 from dither.errors import Failed
 from dither.ledger import Ledger, Reservation, Verified
-from dither.numeric import Number, as_fraction
+from dither.numeric import DEFAULT_CONFIDENCE, Number, as_fraction
 from dither.policy.policy import Policy
 from dither.privacy import Guarantee
 from dither.query.intake import TableReport
@@ -68,30 +70,46 @@ class AnalystView:
         return self._vault.quoting.quote(self._prepare(sql, terms))
 
     def sql(self, sql: str, terms: Terms = AS_USUAL) -> Answer:
-        """The answer to a question: bind, price, approve, charge, run, record, deliver."""
+        """The answer to a question: bind and price, approve, charge, run, record, deliver."""
         with self._vault.running.paced():
             prepared = self._prepare(sql, terms)
             if prepared.question.explain:
                 return explained(self._vault.quoting.quote(prepared))
             if prepared.question.listing:
                 return self._listed(prepared)
+            if self._vault.quoting.known(prepared):
+                return self._of_known(prepared)
             self._approve(prepared)
-            answer = self._deliver(prepared, self._recorded(prepared))
+            with self._claim(prepared) as claim:
+                claim.charge()
+                if claim.stored is None:
+                    released = self._vault.execution.run(prepared)
+                    claim.record(released)
+            answer = self._deliver(prepared, claim.settled())
             self.remember(sql, terms, answer)
             return answer
 
-    def run(self, computation: Computation) -> Any:
+    def profile(self, table: str, terms: Terms = AS_USUAL, *, where: str = "") -> Answer:
+        """How many units have how many rows of a table: an answer that everybody may know from then on."""
+        return self.sql(profile_text(table, where), terms)
+
+    def profiles(self) -> tuple[KnownProfile, ...]:
+        """The profiles of this version of the data that were paid for."""
+        self._vault.expect_bound()
+        return self._vault.profiles.known()
+
+    def price_run(self, computation: Computation, *, delta: Number | None = None) -> ComputationQuote:
+        """What a computation would cost, how it can be booked, and what each booking closes; free."""
+        return self._vault.bookings.quote(computation, delta, self.who)
+
+    def run(self, computation: Computation, *, delta: Number | None = None) -> Any:
         """What a computation released: the same steps."""
         vault = self._vault
         with vault.running.paced():
-            loss = computation.loss()
-            expect_runnable(computation, loss, vault.policy.schema)
-            key = vault.pricing.key_of_computation(computation, loss)
-            vault.quoting.check_computation(loss, key, self.who)
-            note = vault.charging.note(self.who.name, computation=computation.key())
-            reservation = self._settled(
-                ChargeClaim(vault.charging, key=key, who=self.who, loss=loss, note=note), computation
-            )
+            booked = vault.bookings.chosen(computation, delta, self.who)
+            note = vault.charging.note(self.who.name, computation=computation.key(), **booked.note)
+            claim = ChargeClaim(vault.charging, key=booked.key, who=self.who, loss=booked.loss, note=note)
+            reservation = self._settled(claim, computation)
             assert reservation.answer is not None
             return given(reservation.answer, older=vault.execution.older(data_of(reservation.answer)))
 
@@ -108,6 +126,14 @@ class AnalystView:
             notes=vault.quoting.notes(prepared.question),
         )
 
+    def _of_known(self, prepared: Prepared) -> Answer:
+        """A profile that somebody paid for, at no cost."""
+        found = self._vault.profiles.no_worse(prepared.priced)
+        charge = None if found is None else self._vault.past.charge(found.number)
+        if charge is None:
+            raise unknown_receipt()
+        return self._of_charge(charge)
+
     def _prepare(self, sql: str, terms: Terms) -> Prepared:
         """Bind and price: free, of public facts alone."""
         return self._vault.pricing.prepare(sql, terms, self.who)
@@ -116,29 +142,28 @@ class AnalystView:
         """Refuse what the owner has to approve first."""
         self._vault.quoting.expect_approved(prepared)
 
-    def _recorded(self, prepared: Prepared) -> Reservation:
-        """Charge, run and record a question; or find what was recorded."""
+    def _claim(self, prepared: Prepared) -> ChargeClaim:
+        """What charges for a question, once the data is there to answer it."""
+        self._vault.execution.expect_ready()
         note = self._vault.charging.note(
             self.who.name,
             sql=prepared.sql,
             epsilon=f"{prepared.epsilon:.6g}",
             asked=prepared.settled.to_json(),
             key_version=KEY_VERSION,
+            **({"profile": name_of_form(prepared.priced.aggregation)} if prepared.question.profile else {}),
         )
         charging, loss, cost = self._vault.charging, prepared.loss, prepared.epsilon
-        claim = ChargeClaim(charging, key=prepared.key, who=self.who, loss=loss, note=note, epsilon=cost)
-        return self._settled(claim, prepared)
+        return ChargeClaim(charging, key=prepared.key, who=self.who, loss=loss, note=note, epsilon=cost)
 
     def _settled(self, claim: ChargeClaim, work: Prepared | Computation) -> Reservation:
-        """Charge, durably; run what wasn't run before; record. From the charge on only the claim knows what failed."""
+        """Charge, run and record, or find what was recorded: the same steps for whatever is worked on."""
         execution = self._vault.execution
         execution.expect_ready()
-        try:
-            claim.reserve()
+        with claim:
+            claim.charge()
             if claim.stored is None:
                 claim.record(execution.run(work) if isinstance(work, Prepared) else execution.compute(work))
-        except BaseException as problem:  # noqa: BLE001 - may depend on the data: settled() says what may be seen of it
-            claim.problem = problem
         return claim.settled()
 
     def _deliver(self, prepared: Prepared, reservation: Reservation) -> Answer:
@@ -149,6 +174,7 @@ class AnalystView:
         if stored.released is None:
             raise Failed(number, final=True)
         bounds, confidence = stored.bounds, prepared.terms.confidence
+        prepared = vault.pricing.with_rows(prepared, stored.rows)
         priced = vault.pricing.with_bounds(prepared, bounds) if bounds else prepared.priced
         released = Released.from_bytes(stored.released)
         table, bars = shape(released, prepared.question.shape, priced.errors(confidence), confidence)
@@ -166,7 +192,7 @@ class AnalystView:
             cost=Cost(
                 epsilon=prepared.epsilon,
                 delta=prepared.delta,
-                charged=reservation.charged.main > 0 or reservation.charged.delta > 0,
+                charged=reservation.charged.main != 0 or reservation.charged.delta > 0,
                 left=vault.accounts.left(self.who),
             ),
             notes=(*([OLDER] if older else []), *nothing, *found, *vault.quoting.notes(prepared.question)),
@@ -210,6 +236,10 @@ class AnalystView:
         charge = vault.past.charge(number)
         if charge is None or not (charge.account == who.account or who.reads_all):
             raise unknown_receipt()
+        return self._of_charge(charge)
+
+    def _of_charge(self, charge: Charged) -> Answer:
+        vault, who = self._vault, self.who
         sql, settled = terms_of(charge)
         prepared = vault.pricing.prepare(sql, settled.terms, who, again=settled, charged=charge.key)
         first_version = charge.note.get("key_version") is None
@@ -229,7 +259,7 @@ class AnalystView:
         if settled.version != vault.pricing.version:
             raise outdated()
         # paid for by this account and not answered: redeemed, at no cost, as by asking the same again
-        return self._deliver(prepared, self._recorded(prepared))
+        return self._deliver(prepared, self._settled(self._claim(prepared), prepared))
 
     def history(self) -> tuple[Spending, ...]:
         """How spending grew: of every account for the owner, of their own for an analyst."""
@@ -335,7 +365,7 @@ class Curator:
             # what was opened here is closed if the rest can't be opened
             limit = memory_limit or (share_of_memory(sharing) if sharing > 1 else None)
             held = engine or undo.enter_context(
-                DuckDBEngine.open(
+                open_engine(
                     rules.source.location,
                     rules.schema,
                     memory_limit=limit,
@@ -368,7 +398,7 @@ class Curator:
         error: Number | Mapping[str, Number] | None = None,
         analyst: str = OWNER,
         weights: Mapping[str, Number] | None = None,
-        confidence: Number = CONFIDENCE,
+        confidence: Number = DEFAULT_CONFIDENCE,
         noise: str | None = None,
     ) -> Quote:
         """What a question would cost, the error of every column, and what would be left; reads no data and is free.
@@ -396,7 +426,7 @@ class Curator:
         error: Number | Mapping[str, Number] | None = None,
         analyst: str = OWNER,
         weights: Mapping[str, Number] | None = None,
-        confidence: Number = CONFIDENCE,
+        confidence: Number = DEFAULT_CONFIDENCE,
         noise: str | None = None,
     ) -> Answer:
         """Answer a question. Give ``epsilon``, or ``error`` for the smallest ε whose error is no larger.
@@ -423,6 +453,37 @@ class Curator:
         """
         terms = Terms.of(epsilon=epsilon, error=error, weights=weights, confidence=confidence, noise=noise)
         return self.analyst(analyst).sql(sql, terms)
+
+    def profile(
+        self,
+        table: str,
+        *,
+        epsilon: Number | None = None,
+        where: str = "",
+        analyst: str = OWNER,
+        noise: str | None = None,
+    ) -> Answer:
+        """How many units have how many rows of a table: paid for once, then a public fact of this version of the data.
+
+        One unit moves one count by 1, whatever it has, so a profile costs no more than a histogram. The owner buys it,
+        or an analyst whom the owner lets (``request_question`` with ``PROFILE table``); who asks for one that is known,
+        with no more ε, gets that one, free. Answers then tell how many units a bound cuts.
+
+        Args:
+            table: A private table with a privacy unit column.
+            epsilon: The loss to spend, as for ``sql``.
+            where: A condition on its rows, as it stands after WHERE.
+            analyst: Who asks and pays; the owner by default.
+            noise: As for ``sql``.
+
+        Returns:
+            The ends of each bin (``rows_from``, ``rows_to``) and the noisy number of units in it (``units``).
+        """
+        return self.analyst(analyst).profile(table, Terms.of(epsilon=epsilon, noise=noise), where=where)
+
+    def profiles(self) -> tuple[KnownProfile, ...]:
+        """The profiles of this version of the data that were paid for, by whomever: public facts."""
+        return self.owner.profiles()
 
     # ------------------------------------------------------------------ what was asked before
 
@@ -500,7 +561,7 @@ class Curator:
         epsilon: Number | None = None,
         error: Number | Mapping[str, Number] | None = None,
         weights: Mapping[str, Number] | None = None,
-        confidence: Number = CONFIDENCE,
+        confidence: Number = DEFAULT_CONFIDENCE,
         noise: str | None = None,
     ) -> Request:
         """Ask the owner to approve a question that costs more than the analyst may ask without; free.
@@ -557,7 +618,22 @@ class Curator:
 
     # ------------------------------------------------------------------ computations
 
-    def run(self, computation: Computation, *, analyst: str = OWNER) -> Any:
+    def price_run(
+        self, computation: Computation, *, analyst: str = OWNER, delta: Number | None = None
+    ) -> ComputationQuote:
+        """What a computation would cost, every way to book it and what each closes; runs nothing, and is free.
+
+        Args:
+            computation: What would be run, with the loss that it states.
+            analyst: Who would pay; the owner by default.
+            delta: As for ``run``.
+
+        Raises:
+            Refused: for public reasons, as ``run`` does before it charges.
+        """
+        return self.analyst(analyst).price_run(computation, delta=delta)
+
+    def run(self, computation: Computation, *, analyst: str = OWNER, delta: Number | None = None) -> Any:
         """Charge the loss of a computation, then hand it the table; returns what it released, from the record.
 
         For anything that states its loss before it sees data: an estimator, a synthesiser, a mechanism of your own. See
@@ -566,11 +642,17 @@ class Curator:
         Raises Refused if its loss is stated for another adjacency or is more than a question may cost, OutOfBudget if
         it doesn't fit in the budget any more, and Failed, with the receipt, if it fails after the charge.
 
+        Its loss is booked on its own sums, where its ε or its ρ is no more than the policy lets one question cost;
+        else, if there is a δ, from its exact curve at the policy's δ of a question. ``delta`` says otherwise, and
+        another booking is another computation. ``price_run`` says beforehand what each closes.
+
         Args:
             computation: What is to be run, with the loss that it states.
             analyst: Who pays; the owner by default.
+            delta: 0 to book it on its own sums; a δ, at most the policy's of a question, to book it from its curve as
+                (ε, δ), giving that δ away.
         """
-        return self.analyst(analyst).run(computation)
+        return self.analyst(analyst).run(computation, delta=delta)
 
     def statistical_query(
         self,
@@ -578,7 +660,7 @@ class Curator:
         predicate_sql: str,
         *,
         tolerance: Number,
-        confidence: Number = CONFIDENCE,
+        confidence: Number = DEFAULT_CONFIDENCE,
         count_epsilon: Number | None = None,
         analyst: str = OWNER,
     ) -> Statistic:
@@ -644,7 +726,7 @@ class Curator:
     def reports(self) -> tuple[TableReport, ...]:
         """What was found when the tables were looked at: counts of the data itself, for the owner alone."""
         engine = self._vault.engine
-        return engine.reports if isinstance(engine, DuckDBEngine) else ()
+        return engine.reports if isinstance(engine, OpenedEngine) else ()
 
     @property
     def broken(self) -> bool:
@@ -665,6 +747,12 @@ class Curator:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def profile_text(table: str, where: str = "") -> str:
+    """The question for the profile of a table."""
+    name = ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
+    return f"PROFILE {name}" + (f" WHERE {where}" if where.strip() else "")
 
 
 def _unnamed(answer: Answer) -> Answer:

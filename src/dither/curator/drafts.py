@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dither.curator.past import records
-from dither.engines import DuckDBEngine
 from dither.engines.files.strict_csv import head_of
+from dither.engines.opening import OpenedEngine, open_engine
 from dither.errors import InvalidParameter
 from dither.policy.advice.advice import advise
 from dither.policy.advice.data import about_data
@@ -20,7 +20,7 @@ from dither.policy.draft.draft import draft, is_csv, write_new
 from dither.policy.findings import Level, PolicyFinding
 from dither.policy.policy import Policy, read_file
 from dither.policy.source import PolicySource
-from dither.query.intake import Intake, NotAccepted, TableReport, news
+from dither.query.intake import Beyond, Intake, NotAccepted, TableReport, news
 from dither.query.schema import Schema
 
 __all__ = [
@@ -50,15 +50,16 @@ def draft_for(source: Path | Mapping[str, Path], *, base: Path, header: bool | N
         raise InvalidParameter(f"{doubt}: say --no-header if there are no names, or --header if these are the names")
     csv = _csv(source)
     intake = replace(NAMES, header=header is not False)
-    with DuckDBEngine.open(source, Schema({}), intake=intake) as engine:
-        description = engine.describe()
+    with open_engine(source, Schema({}), intake=intake) as engine:
+        description, unique = engine.describe(), engine.unique_keys()
     if isinstance(source, Mapping):
         return draft(
             description,
             {name: _relative(path, base) for name, path in source.items()},
             header=False if csv and header is False else None,
+            unique=unique,
         )
-    return draft(description, _relative(source, base))
+    return draft(description, _relative(source, base), unique=unique)
 
 
 def like_values(source: Path | Mapping[str, Path]) -> str | None:
@@ -81,7 +82,7 @@ def check(path: Path) -> list[PolicyFinding]:
     if reading.source is None:
         return list(reading.errors)
     with _names(reading.source, Schema({})) as engine:
-        found = advise(reading, engine.describe())
+        found = advise(reading, engine.describe(), engine.unique_keys())
     if any(one.level is Level.ERROR for one in found):
         return found
     # everything that could still be wrong is between the schema and the engine: let it say so
@@ -100,21 +101,22 @@ def check_data(path: Path) -> tuple[list[PolicyFinding], tuple[TableReport, ...]
     A version of the data that passes is accepted: it can be opened from then on. For the owner alone.
     """
     policy = Policy.load(path)
+    beyond: Mapping[str, tuple[Beyond, ...]] = {}
     try:
-        with DuckDBEngine.open(policy.source.location, policy.schema, intake=policy.source.intake()) as engine:
-            reports = engine.reports
+        with open_engine(policy.source.location, policy.schema, intake=policy.source.intake()) as engine:
+            reports, beyond = engine.reports, engine.beyond_facts()
     except NotAccepted as problem:
         reports = problem.reports
-    return about_data(policy, reports), reports
+    return about_data(policy, reports, beyond), reports
 
 
-def names_of(policy: Policy) -> DuckDBEngine:
+def names_of(policy: Policy) -> OpenedEngine:
     """The policy's data for those who only look: its names are there, and no question can be asked."""
     return _names(policy.source, policy.schema)
 
 
-def _names(source: PolicySource, schema: Schema) -> DuckDBEngine:
-    return DuckDBEngine.open(source.location, schema, intake=source.intake(names_only=True))
+def _names(source: PolicySource, schema: Schema) -> OpenedEngine:
+    return open_engine(source.location, schema, intake=source.intake(names_only=True))
 
 
 def _relative(path: Path, base: Path) -> str:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Literal as OneOf
+from typing import Literal as OneOf
 
 import numpy as np
 import numpy.typing as npt
 
 from dither.curator.answer_time import UnderWay
-from dither.curator.answers.release import release
+from dither.curator.answers.in_memory_cache import Memory
+from dither.curator.answers.release import Stored, release
 from dither.curator.charging import LOG, cause_of
 from dither.curator.computation import Computation, encode
-from dither.curator.memory import Memory
 from dither.curator.price.pricing import KEPT, LONGEST_KEPT, Place, Prepared, Pricing
+from dither.curator.salt import new_salt
 from dither.engines import Engine, EngineBroken
 from dither.errors import Refused, SourceError
 from dither.policy.policy import Policy
@@ -28,10 +25,8 @@ from dither.query.measure.measures import Measured, Measurement
 from dither.query.plan.plan import PlanField, Scan
 from dither.query.price.auto_bounds import bounds_from, price_search, search_measurement
 from dither.query.price.noise import Priced, QueryBudget
+from dither.query.price.profile import Profile
 from dither.query.schema import Schema
-
-HEADER = 4
-LONGEST_CAUSE = 10_000
 
 
 def find_bounds(
@@ -50,49 +45,11 @@ def find_bounds(
             fields=(PlanField(name="c0", kind=kind, facts=NOTHING),),
         )
         units: OneOf["row", "column"] = "row" if table.unit_column is None else "column"
-        rows = 1 if units == "row" else table.rows
+        rows = 1 if units == "row" or table.auto_rows else min(table.rows, table.most_rows or table.rows)
         measurement = search_measurement(scan, Column("c0", kind), units, rows)
         mechanism = price_search(budget, rows, schema.adjacency)
         found[table_name, column_name] = bounds_from(mechanism, engine.run(measurement, salt=salt))
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """What the ledger keeps under a question: the bounds that were found, and what was released under them.
-
-    ``released`` is None where something went wrong after noise had been drawn for the bounds: whether it does may
-    depend on that noise, so that another try would be another answer that nobody paid for. Then there is no answer, for
-    ever, and ``cause`` says why, to the owner. ``data`` is the fingerprint of the data that was read; None in answers
-    that were stored before it was kept.
-    """
-
-    bounds: Mapping[Place, Interval]
-    released: bytes | None
-    cause: str = ""
-    data: str | None = None
-
-    def seal(self) -> bytes:
-        """The permanent form: a header in JSON, then the released bytes."""
-        found = [[*place, str(b.low), str(b.high)] for place, b in self.bounds.items()]
-        form: dict[str, Any] = {
-            "bounds": found,
-            "answered": self.released is not None,
-            "cause": self.cause[:LONGEST_CAUSE],
-        }
-        if self.data is not None:
-            form["data"] = self.data
-        header = json.dumps(form).encode()
-        return len(header).to_bytes(HEADER, "big") + header + (self.released or b"")
-
-    @classmethod
-    def unseal(cls, stored: bytes) -> Stored:
-        """The inverse of ``seal``."""
-        size = int.from_bytes(stored[:HEADER], "big")
-        form = json.loads(stored[HEADER : HEADER + size])
-        bounds = {(t, c): Interval(Fraction(low), Fraction(high)) for t, c, low, high in form["bounds"]}
-        released = stored[HEADER + size :] if form["answered"] else None
-        return cls(bounds=bounds, released=released, cause=form["cause"], data=form.get("data"))
 
 
 # ---------------------------------------------------------------------------------------------- the run
@@ -163,21 +120,35 @@ class Execution:
 
     def compute(self, computation: Computation) -> bytes:
         """Hand the rows over that a computation was charged for; what it released, as bytes to record."""
-        columns, salt = tuple(computation.columns), secrets.token_bytes(16)
+        columns, salt = tuple(computation.columns), new_salt()
         with self._used() as engine:
             rows = engine.rows(computation.table, columns, rows=computation.rows, salt=salt)
         self.expect_same_data()
         return encode(computation.release(rows), self.data)
 
     def _stored(self, prepared: Prepared) -> Stored:
-        salt = secrets.token_bytes(16)
-        if prepared.search_budget is None:
+        salt = new_salt()
+        if prepared.search_budget is None and prepared.rows_budget is None:
             return Stored(bounds={}, released=self._released(prepared, prepared.priced, salt), data=self.data)
+        found: dict[Place, Interval] = {}
+        rows: int | None = None
         with self._used() as engine:
-            found = find_bounds(engine, self._policy.schema, prepared.searched, prepared.search_budget, salt)
+            # all exact numbers first: what fails then has nothing to do with noise
+            profile = None
+            if prepared.rows_budget is not None:
+                wanted = self._pricing.row_profile(prepared)
+                profile = wanted, engine.run(wanted.measurement, salt=salt)
+            if prepared.search_budget is not None:
+                found = find_bounds(engine, self._policy.schema, prepared.searched, prepared.search_budget, salt)
         try:
-            bounds, priced = self._pricing.on_found(prepared, found)
-            return Stored(bounds=bounds, released=self._released(prepared, priced, salt), data=self.data)
+            if profile is not None:
+                noisy = release(*profile)
+                seen = Profile(counts=tuple(map(int, noisy.cells[0])), noise=noisy.noise[0])
+                prepared = self._pricing.on_rows(prepared, seen)
+                rows = prepared.question.aggregation.rows
+            bounds, priced = (found, prepared.priced) if not found else self._pricing.on_found(prepared, found)
+            released = self._released(prepared, priced, salt)
+            return Stored(bounds=bounds, released=released, data=self.data, rows=rows)
         except Exception as problem:
             # What fails now may have failed because of the noise in the bounds. Run again at no cost, it would show
             # fresh noise each time: so this is the answer. Closing and changed files have nothing to do with noise.
@@ -186,7 +157,7 @@ class Execution:
             kind, cause = type(problem).__name__, cause_of(problem)
         # behind the except block: logging prints what it was called in when a log can't be written
         LOG.error("a question has no answer after its bounds were found: %s", kind)
-        return Stored(bounds=found, released=None, cause=cause, data=self.data)
+        return Stored(bounds=found, released=None, cause=cause, data=self.data, rows=rows)
 
     def _released(self, prepared: Prepared, priced: Priced, salt: bytes) -> bytes:
         # by analyst, so that the time of an answer doesn't tell what others asked

@@ -271,8 +271,8 @@ class BudgetLine:
     """An account as people read it: what was spent so far as ε at ``delta``, and the share of its cap that is used up.
 
     ``epsilon_spent`` may be read at any moment. In zCDP the two differ: half of ρ is more than half of ε. ``share`` is
-    what decides how much more can be asked; an account without a cap of its own has none. ``told`` marks the account of
-    which prices speak to whoever looks; it isn't compared.
+    what decides how much more can be asked; an account without a cap of its own has none. ``told`` marks the account
+    whose balance this user sees beside prices; it isn't compared.
     """
 
     account: str
@@ -294,7 +294,7 @@ class BudgetLine:
 class Past:
     """A question that was paid for: its receipt number, when, by whom, its text and its cost.
 
-    ``mine`` says that the account of whoever looks paid for it; ``answered`` that its answer is on record. One that
+    ``mine`` says that this user's account paid for it; ``answered`` that its answer is on record. One that
     isn't answered, because something failed, is run by asking for it again, at no cost. ``epsilon`` is rounded for
     people; ``asked`` has exactly the ε or the error, the weights and the confidence, with which the same question is
     free. It is empty in what came from elsewhere than this ledger's own list, and isn't compared.

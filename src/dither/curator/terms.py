@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dither.errors import InvalidParameter
-from dither.numeric import Number, as_fraction, positive
+from dither.numeric import DEFAULT_CONFIDENCE, Number, as_fraction, positive
 from dither.privacy import Json
 from dither.query.plan.plan import Law
-
-CONFIDENCE = Fraction(19, 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +26,7 @@ class Terms:
     epsilon: Fraction | None = None
     error: Mapping[str, Fraction] | Fraction | None = None
     weights: Mapping[str, Fraction] = field(default_factory=dict)
-    confidence: Fraction = CONFIDENCE
+    confidence: Fraction = DEFAULT_CONFIDENCE
     noise: Law | None = None
 
     @classmethod
@@ -38,7 +36,7 @@ class Terms:
         epsilon: Number | None = None,
         error: Number | Mapping[str, Number] | None = None,
         weights: Mapping[str, Number] | None = None,
-        confidence: Number = CONFIDENCE,
+        confidence: Number = DEFAULT_CONFIDENCE,
         noise: str | None = None,
     ) -> Terms:
         """Checked values of what people and clients write."""
@@ -95,17 +93,25 @@ class Settled:
     """Everything on which a question was answered, besides its text: what to ask for to get the same answer again.
 
     ``terms`` has the ε that was taken where none was given, ``delta`` is the question's own, ``version`` the data's.
+    ``rows`` is the bound on rows that a profile chose; None where it is stated, or searched for by the question itself.
     """
 
     terms: Terms
     delta: Fraction
     version: str
+    rows: int | None = None
 
     def to_json(self) -> Json:
         """The form in the note of a charge."""
-        return {**self.terms.to_json(), "delta": str(self.delta), "version": self.version}
+        form: Json = {**self.terms.to_json(), "delta": str(self.delta), "version": self.version}
+        return form if self.rows is None else {**form, "rows": self.rows}
 
     @classmethod
     def from_json(cls, form: Json) -> Settled:
         """The inverse of ``to_json``."""
-        return cls(terms=Terms.from_json(form), delta=Fraction(form["delta"]), version=str(form["version"]))
+        return cls(
+            terms=Terms.from_json(form),
+            delta=Fraction(form["delta"]),
+            version=str(form["version"]),
+            rows=None if form.get("rows") is None else int(form["rows"]),
+        )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dither.curator.answer_time import UnderWay
-from dither.curator.charging import Accounts, Charging, Exchange
+from dither.curator.answers.in_memory_cache import delivered
+from dither.curator.charging import Accounts, Charging
+from dither.curator.epsilon_to_currency import Exchange
 from dither.curator.execution import Execution
-from dither.curator.memory import delivered
 from dither.curator.past.log import PastQuestions
+from dither.curator.price.bookings import Bookings
 from dither.curator.price.pricing import Pricing
+from dither.curator.price.profiles import Profiles
 from dither.curator.price.quoting import Quoting
 from dither.curator.requests import Requests, requests_beside
 from dither.engines import Engine
@@ -35,8 +38,10 @@ class Vault:
         self.requests = Requests(requests_beside(ledger))
         self.accounts = Accounts(policy, exchange, ledger, self.requests.granted)
         self.charging = Charging(ledger, self.accounts, policy.units(), self.running, protected=self.protected)
-        self.pricing = Pricing(policy, exchange, ledger, version=version)
-        self.quoting = Quoting(policy, exchange, ledger, self.accounts, self.requests.approved)
+        self.profiles = Profiles(ledger, policy=policy.fingerprint(), version=version)
+        self.pricing = Pricing(policy, exchange, ledger, version=version, profiles=self.profiles)
+        self.quoting = Quoting(policy, exchange, ledger, self.accounts, self.profiles, self.requests.approved)
+        self.bookings = Bookings(policy, exchange, ledger, self.accounts, self.pricing)
         self.execution = Execution(policy, engine, self.pricing, self.running, opened=opened)
         self.past = PastQuestions(ledger, exchange)
         self.memory = delivered()

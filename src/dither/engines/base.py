@@ -48,8 +48,9 @@ class Engine(Protocol):
     def rows(self, table: str, columns: Sequence[str], *, rows: int, salt: bytes) -> pa.Table:
         """Rows of a private table in their declared kinds, for computations that state their loss by themselves.
 
-        At most ``rows`` rows of each unit, chosen by the salted hash from the unit's own rows alone; rows of nobody
-        are left out; where each row is a unit, all of them. Sorted by all columns, so that the order says nothing.
+        At most ``rows`` rows of each unit, chosen by the salted hash from the unit's own rows alone; rows with a NULL
+        unit id are left out; where each row is a unit, all of them. Sorted by all columns, so that the order says
+        nothing.
         """
         ...
 

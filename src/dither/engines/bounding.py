@@ -43,15 +43,15 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How an engine writes what a unit keeps within a group.
+    """How an engine lists values of a unit within a group.
 
     Both make from rows with unit, keys and a column ``v`` a relation with a row for each unit and group, in which ``l``
-    is a list of at most so many values: for ``bins`` a sample of the rows' values, for ``values`` different ones; a
-    list with one NULL where there is nothing. Arguments: rows, columns of unit and keys, how many, salt.
+    is a list: for ``bins`` a sample of the rows' values, at most so many, for ``values`` all different ones; a list
+    with one NULL where there is nothing. Arguments: rows, columns of unit and keys; for ``bins`` how many, salt.
     """
 
     bins: Callable[[str, Sequence[str], int, int], str]
-    values: Callable[[str, Sequence[str], int, int], str]
+    values: Callable[[str, Sequence[str]], str]
     unnest: Callable[[str], str]
 
 
@@ -163,14 +163,54 @@ class CellsSql:
         return f"SELECT CAST({group} AS BIGINT) AS g, CAST(r.v AS BIGINT) AS v, r.n FROM ({counted}) AS r ORDER BY g, v"
 
     def distinct(self, place: int) -> Steps:
-        """A number for each group, in the order of ``totals``."""
+        """Where rows are units: a number ``n`` for each group, in the order of ``totals``."""
+        rows = self._keyed([self._value(place)])
+        return Steps(None, self._by_key(rows, {"n": f"count(DISTINCT {rows.columns['v']})"}))
+
+    def vouched(self, place: int, most: int) -> Steps:
+        """Which units have which values, but for values that a unit is left for, whatever the others are handed.
+
+        A row with the number ``g`` of each group and how many such values ``n`` it has; and for every other value a row
+        with its group, without ``n``, for each unit ``o`` that has it. Of V values the others fill at most
+        ⌊(V − 1)/most⌋ units: a value that more units have can be taken away, and the largest matching is smaller by
+        one then. This goes on from the value that most units have, and where it ends no other can be taken.
+        """
+        rows = self._keyed([self._value(place)])
+
+        def final(kept: Select) -> str:
+            keys = ", ".join(f"r.{key}" for key in self._keys)
+            number = f"dense_rank() OVER (ORDER BY {self._order}) - 1" if keys else "0"
+            listed = f", {keys}" if keys else ""
+            same = " AND ".join(f"r.{key} IS NOT DISTINCT FROM k.{key}" for key in self._keys) or "TRUE"
+            return (
+                f"WITH p AS MATERIALIZED (SELECT DISTINCT r.o, r.v{listed} FROM ({kept.sql}) AS r), "
+                f"k AS MATERIALIZED (SELECT CAST({number} AS BIGINT) AS g{listed} FROM (SELECT DISTINCT "
+                f"{keys or '1 AS _one'} FROM p AS r) AS r), "
+                f"e AS MATERIALIZED (SELECT k.g, r.o, r.v FROM p AS r JOIN k ON {same} WHERE r.v IS NOT NULL), "
+                "d AS (SELECT g, v, count(*) AS c, row_number() OVER (PARTITION BY g ORDER BY count(*) DESC, v) AS a, "
+                "count(*) OVER (PARTITION BY g) AS s FROM e GROUP BY g, v), "
+                f"f AS MATERIALIZED (SELECT g, v, a, s, min(a) FILTER (WHERE c <= (s - a) // {most}) "
+                "OVER (PARTITION BY g) AS b FROM d) "
+                "SELECT k.g, CAST(coalesce(max(f.b) - 1, max(f.s), 0) AS BIGINT) AS n, NULL AS o, NULL AS v "
+                "FROM k LEFT JOIN f ON f.g = k.g GROUP BY k.g UNION ALL "
+                "SELECT e.g, NULL AS n, e.o, e.v FROM e JOIN f ON f.g = e.g AND f.v = e.v WHERE f.a >= f.b"
+            )
+
+        if self.most_groups is None:
+            named = {key: rows.columns[key] for key in self._keys} | {"o": rows.columns[UNIT], "v": rows.columns["v"]}
+            return Steps(None, final(replace(rows, columns=named)))
+        own = [f"r.{UNIT}", *self._r_keys]
+        units = closed(self._sampling.values(rows.sql, own), [UNIT, *self._keys, "l"])
+
+        def unnested(kept: Select) -> str:
+            columns = _only(kept.columns, [*self._keys, "o"]) | {"v": self._sampling.unnest(kept.columns["l"])}
+            return final(replace(kept, columns=columns).nested())
+
+        return self._steps(units, _only(units.columns, ["l"]) | {"o": units.columns[UNIT]}, unnested)
+
+    def _value(self, place: int) -> _Column:
         expression = self._measurement.distinct[place].expression
-        column = _Column("v", (expression,), lambda x: self._dialect.plain(x, expression.kind))
-
-        def final(rows: Select) -> str:
-            return self._by_key(rows, {"n": f"count(DISTINCT {rows.columns['v']})"})
-
-        return self._sampled(column, self._sampling.values, f"values {place}", final)
+        return _Column("v", (expression,), lambda x: self._dialect.plain(x, expression.kind))
 
     def _sampled(
         self,
@@ -267,16 +307,23 @@ class _Part:
             raise InvalidParameter("a total needs low ≤ high")
         if max(abs(self.total.low), abs(self.total.high)) > LARGEST_CELL:
             raise InvalidParameter("the part of one unit in a total must stay within 2^62")
+        if self.total.divisor != 1 and (self.total.divisor < 1 or len(self.total.factors) < 2 or self.least < 0):
+            raise InvalidParameter("only products of several factors that aren't negative are divided")
 
     def of_rows(self) -> str:
         """The cell, where each row is a unit."""
-        low, high = self.total.low, self.total.high
+        low, high, divisor = self.total.low, self.total.high, self.total.divisor
         if not self.total.factors:
             one = max(low, min(high, 1))
             return self._count if one == 1 else self._whole(f"CAST({self._count} AS {self.dialect.wide}) * ({one})")
-        if low <= self.least and self.most <= high:
+        if divisor == 1 and low <= self.least and self.most <= high:
             return self._whole(self._sum)
         value = f"CAST(r.{self.column} AS {self.dialect.wide}) - ({self.shift})"
+        if divisor != 1:
+            # nothing is negative here and nothing was shifted: in 64 bits, where they hold it, that is much quicker
+            value = f"r.{self.column} // {divisor}"
+            if low <= self.least // divisor and self.most // divisor <= high:
+                return self._whole(f"sum({value})")
         return self._whole(f"sum({clamped(value, low, high)})")
 
     @property
@@ -290,7 +337,7 @@ class _Part:
         if not self.total.factors:
             return (count,)
         summed = (self.name, self._sum)
-        return (summed, count) if self.total.cap is Cap.MEAN else (summed,)
+        return (summed, count) if self.total.cap.averages else (summed,)
 
     @property
     def _count(self) -> str:
@@ -302,24 +349,44 @@ class _Part:
 
     def capped(self, rows: int) -> str:
         """What the unit adds to the group, from its partial sums."""
-        low, high = self.total.low, self.total.high
+        if self.total.cap is Cap.SCALE:
+            return self._scaled()
+        low, high, rows = self.total.low, self.total.high, self.total.cap.rows(rows)
+        averaged = self.total.cap.averages
         width = "INTEGER" if max(abs(low), abs(high)) < 2**31 else "BIGINT"
         if not self.total.factors and low <= 0 <= high:
             # a count is never NULL nor negative
-            most = min(high, rows) if self.total.cap is Cap.MEAN else high
+            most = min(high, rows) if averaged else high
             return f"CAST(least(r.{self._counter}, {most}) AS {width})"
         value = given = f"r.{self.name}" if self.total.factors else f"r.{self._counter}"
-        if self.total.factors and self.total.cap is Cap.MEAN:
+        if self.total.factors and averaged:
             # ⌊s·rows/n⌋ = ⌊(s − n·least)·rows/n⌋ + least·rows divides a number that isn't negative, so that it doesn't
             # matter whether the engine rounds towards zero or down
             number = f"CAST(r.{self._counter} AS {self.dialect.wide})"
             mean = f"(({value} - {number} * ({self.least})) * {rows}) // {number} + ({self.least * rows})"
             value = f"CASE WHEN r.{self._counter} > {rows} THEN {mean} ELSE {value} END"
-        elif self.total.cap is Cap.MEAN:
+        elif averaged:
             value = f"least({value}, {rows})"
+        if self.total.divisor != 1:
+            value = f"({value}) // {self.total.divisor}"
         if not self.total.factors:
             value = given = f"NULLIF({value}, 0)"
         return f"CAST({clamped(value, low, high, given)} AS {width})"
+
+    def _scaled(self) -> str:
+        """What the unit adds to the group, where its parts in all groups are bounded together.
+
+        Both products are of numbers below 2^63 and 2^31, and all that is divided isn't negative, so that it doesn't
+        matter whether the engine rounds towards zero or down.
+        """
+        most, wide = max(-self.total.low, self.total.high), self.dialect.wide
+        plain = f"r.{self.name}" if self.total.factors else f"r.{self._counter}"
+        value = f"CAST({f'least({plain}, 1)' if self.total.once else plain} AS {wide})"
+        size = f"sum(abs({value})) OVER (PARTITION BY r.{UNIT})"
+        cut = f"(abs({value}) * {most}) // ({size})"
+        signed = f"CASE WHEN {value} < 0 THEN -({cut}) ELSE {cut} END"
+        whole = f"({size}) * {self.total.fine} <= {most}"
+        return f"CAST(CASE WHEN {whole} THEN {value} * {self.total.fine} ELSE {signed} END AS BIGINT)"
 
     def of_units(self) -> str:
         """The cell, from what units add."""
@@ -348,7 +415,7 @@ def _parts(totals: Sequence[Total], dialect: Dialect) -> tuple[list[_Part], list
     for i, total in sorted(enumerate(totals), key=lambda pair: not pair[1].factors):
         factors, shift = total.factors, 0
         least, most = _range(factors)
-        if len(factors) == 1:
+        if len(factors) == 1 and not factors[0].down:
             factors, shift = (replace(factors[0], offset=0),), factors[0].offset
         expressions = tuple(dict.fromkeys(factor.expression for factor in factors))
         others = tuple(e for e in dict.fromkeys(total.present) if e not in expressions)
@@ -371,7 +438,7 @@ def _range(factors: Sequence[Gridded]) -> tuple[int, int]:
     """The smallest and largest product."""
     low, high = 1, 1
     for factor in factors:
-        ends = [a * b for a, b in product((low, high), (factor.low - factor.offset, factor.high - factor.offset))]
+        ends = [a * b for a, b in product((low, high), factor.ends)]
         low, high = min(ends), max(ends)
     if max(abs(low), abs(high)) >= 2**80:
         raise InvalidParameter("a product of factors must stay below 2^80, so that no sum of it overflows")

@@ -310,7 +310,7 @@ class Relations:
             return Rendered(Select(relation=relation, columns=columns), scan.private, None)
         if scan.unit_column is None or scan.unit_column != source.unit_column or source.unit is None:
             raise InvalidParameter(f"table {scan.table} has no unit column {scan.unit_column}")
-        # rows of nobody belong to no unit, so no bound would hold for them
+        # rows with a NULL unit id belong to no unit, so no bound would hold for them
         known = (f"{source.unit} IS NOT NULL",)
         select = Select(relation=relation, columns={UNIT: source.unit} | columns, where=known)
         return Rendered(select, scan.private, source.unit_type)

@@ -133,8 +133,9 @@ class Currency(Enum):
 class Amount:
     """What was or would be spent: ``main`` counts 1e-12 of ε or ρ, ``delta`` counts 1e-18 of δ.
 
-    ``others`` are the further sums of the ledger, in their order and in 1e-12; None is a loss without such a view,
-    which closes that sum for good. Amounts are ordered part by part: ``a <= b`` holds if every part does.
+    ``others`` are the further sums of the ledger, in their order and in 1e-12; None, there or in ``main``, is a loss
+    without such a view, which closes that sum for good. Amounts are ordered part by part: ``a <= b`` holds if every
+    part does.
 
     Example:
         >>> from dither.privacy import PureLoss
@@ -144,12 +145,13 @@ class Amount:
         Amount(main=2, delta=0, others=(None, 4))
     """
 
-    main: int = 0
+    main: int | None = 0
     delta: int = 0
     others: tuple[int | None, ...] = ()
 
     def __post_init__(self) -> None:
-        _expect_whole(self.main, "main")
+        if self.main is not None or not self.others:
+            _expect_whole(self.main, "main")
         _expect_whole(self.delta, "delta")
         for other in self.others:
             if other is not None:
@@ -157,7 +159,7 @@ class Amount:
 
     @classmethod
     def of(cls, loss: PrivacyLoss, currency: Currency, sums: Sequence[Sum] | None = None) -> Amount:
-        """The loss on every sum, rounded up; raises IncompatibleLosses where it has no view for the first of them.
+        """The loss on every sum, rounded up; raises IncompatibleLosses where it has no view for any of them.
 
         All sums are read off one decomposition of the loss, so that what is given away (δ) counts once. Without
         ``sums`` only the first is computed.
@@ -168,16 +170,16 @@ class Amount:
         else:
             left, given = loss.decomposed()
         main = first.of(left)
-        if main is None:
+        parts = [one.of(left) for one in further]
+        if main is None and all(part is None for part in parts):
             if currency is Currency.PURE:
                 raise IncompatibleLosses(
                     "this budget adds pure ε and this loss has none: ask for Laplace noise and public keys, "
                     "or keep the budget with a δ (zCDP)"
                 )
             raise IncompatibleLosses("this budget adds zCDP and this loss has no such view, nor an approximate one")
-        parts = (one.of(left) for one in further)
-        others = tuple(None if part is None else _units_up(part, MAIN_UNITS) for part in parts)
-        return cls(_units_up(main, MAIN_UNITS), _units_up(given, DELTA_UNITS), others)
+        units, *others = (None if part is None else _units_up(part, MAIN_UNITS) for part in (main, *parts))
+        return cls(units, _units_up(given, DELTA_UNITS), tuple(others))
 
     def __add__(self, other: Amount) -> Amount:
         if not isinstance(other, Amount):
@@ -185,21 +187,21 @@ class Amount:
         if self == NOTHING or other == NOTHING:
             return other if self == NOTHING else self
         both = zip(self.others, other.others, strict=True)
-        others = tuple(None if a is None or b is None else a + b for a, b in both)
-        return Amount(self.main + other.main, self.delta + other.delta, others)
+        main, *others = (None if a is None or b is None else a + b for a, b in ((self.main, other.main), *both))
+        return Amount(main, self.delta + other.delta, tuple(others))
 
     def __rmul__(self, times: int) -> Amount:
-        others = tuple(None if one is None else times * one for one in self.others)
-        return Amount(times * self.main, times * self.delta, others)
+        main, *others = (None if one is None else times * one for one in (self.main, *self.others))
+        return Amount(main, times * self.delta, tuple(others))
 
     def __le__(self, other: Amount) -> bool:
         if not isinstance(other, Amount):
             return NotImplemented
-        if self.main > other.main or self.delta > other.delta:
+        if self.delta > other.delta:
             return False
         if self == NOTHING:
             return True
-        both = zip(self.others, other.others, strict=True)
+        both = ((self.main, other.main), *zip(self.others, other.others, strict=True))
         return all(b is None or (a is not None and a <= b) for a, b in both)
 
     def __ge__(self, other: Amount) -> bool:
@@ -211,8 +213,8 @@ class Amount:
         Platforms differ in the last places of exp and log. Every price that rests on them carries an allowance of
         2^-44 for that (``dither.numeric``), so what is within 2^-48 and one unit of rounding is covered.
         """
-        others = tuple(None if one is None else one + 1 + (one >> 48) for one in self.others)
-        return Amount(self.main + 1 + (self.main >> 48), self.delta + 1 + (self.delta >> 48), others) >= price
+        main, *others = (None if one is None else one + 1 + (one >> 48) for one in (self.main, *self.others))
+        return Amount(main, self.delta + 1 + (self.delta >> 48), tuple(others)) >= price
 
     def to_json(self) -> Json:
         """The permanent form in the log; format 1 had no others."""
@@ -235,7 +237,7 @@ class Amount:
 
     def main_in_words(self, currency: Currency) -> str:
         """The same without δ."""
-        return f"{currency.symbol} = {_decimal(self.main, 12)}"
+        return f"no {currency.symbol}" if self.main is None else f"{currency.symbol} = {_decimal(self.main, 12)}"
 
     def of_sum_in_words(self, place: int, sums: Sequence[Sum]) -> str:
         """The amount on one of the sums, where it has that, and its δ.
@@ -298,13 +300,14 @@ class Limit:
     def allows(self, spent: Amount) -> bool:
         """Whether so much may have been spent in all: what was given away, and any of the sums, must be within."""
         # beyond the largest limit nothing can be booked, whichever sum has room
-        if spent.delta > self.delta or spent.main > LARGEST:
+        if spent.delta > self.delta or (spent.main is not None and spent.main > LARGEST):
             return False
         return any(used <= most for used, most in self._sums(spent))
 
     def _sums(self, spent: Amount) -> Iterator[tuple[int, int]]:
         """(spent, most) on each sum that isn't closed."""
-        yield spent.main, self.main
+        if spent.main is not None:
+            yield spent.main, self.main
         for used, most in self._others(spent):
             if used is not None and most is not None:
                 yield used, most
@@ -320,12 +323,12 @@ class Limit:
 
     def after(self, spent: Amount) -> Amount:
         """What is left of each sum; nothing, not less, where more was spent, and None where a sum was closed."""
-        both = self._others(spent)
-        others = tuple(None if used is None or most is None else max(most - used, 0) for used, most in both)
-        return Amount(max(self.main - spent.main, 0), max(self.delta - spent.delta, 0), others)
+        both = ((spent.main, self.main), *self._others(spent))
+        main, *others = (None if used is None or most is None else max(most - used, 0) for used, most in both)
+        return Amount(main, max(self.delta - spent.delta, 0), tuple(others))
 
     def used(self, spent: Amount) -> Fraction:
-        """The share that is used up: of the sum that leaves most, or of δ where that leaves less.
+        """The share that is used up: of the sum that leaves most, or of δ where that leaves less; 2 if none is open.
 
         Example:
             >>> Limit.zcdp(1, others=(10**12,)).used(Amount(9 * 10**11, 0, (10**11,)))
@@ -333,7 +336,8 @@ class Limit:
         """
         shares = [Fraction(used, most) for used, most in self._sums(spent) if most]
         given = Fraction(spent.delta, self.delta) if self.delta else Fraction(spent.delta > 0)
-        return max(given, min(shares, default=Fraction(spent.main > 0)))
+        closed = Fraction(2 if spent.main is None else spent.main > 0)
+        return max(given, min(shares, default=closed))
 
     def room(self, spent: Amount, price: Amount) -> int:
         """How many more questions of this price fit, asked one after the other; 0 for what costs nothing.
@@ -343,7 +347,7 @@ class Limit:
             10
         """
         left = self.after(spent)
-        parts = [max(_fits(left, price), default=0)] if price.main else []
+        parts = [max(_fits(left, price), default=0)] if price.main != 0 else []
         parts += [left.delta // price.delta] if price.delta else []
         return min(parts, default=0)
 
@@ -366,6 +370,8 @@ class Limit:
         """The inverse of ``to_json``."""
         counts = form.get("counts", {}) if isinstance(form, dict) else {}
         main, delta, others = _parts(form, {"counts"})
+        if main is None:
+            raise InvalidParameter("a limit states the most of the first sum")
         return cls(main, delta, currency, others, counts)
 
     def is_that_of(self, other: Limit) -> bool:
@@ -412,12 +418,12 @@ def expect_counts(counts: object, least: int = 0) -> None:
             raise InvalidParameter(f"counts are a mapping from texts to whole numbers of at least {least}")
 
 
-def _form(main: int, delta: int, others: tuple[int | None, ...]) -> Json:
+def _form(main: int | None, delta: int, others: tuple[int | None, ...]) -> Json:
     form: Json = {"main": main, "delta": delta}
     return {**form, "others": list(others)} if others else form
 
 
-def _parts(form: object, further: Set[str] = frozenset()) -> tuple[int, int, tuple[int | None, ...]]:
+def _parts(form: object, further: Set[str] = frozenset()) -> tuple[int | None, int, tuple[int | None, ...]]:
     if not isinstance(form, dict) or set(form) - {"others"} - further != {"main", "delta"}:
         raise InvalidParameter("expected an object with the whole numbers main and delta")
     return form["main"], form["delta"], tuple(form.get("others", ()))

@@ -8,9 +8,9 @@ import sqlite3
 from dither.ledger.amount import Currency
 from dither.ledger.entry import EntryKind, Opening, Verified
 from dither.ledger.log.replay import verify
-from dither.ledger.store.base import KeptLedger, connect, expect_sqlite, transaction, translated
+from dither.ledger.store.charge_or_replay import Books
+from dither.ledger.store.one_writer import KeptLedger, connect, expect_sqlite, transaction, translated
 from dither.ledger.store.schema import create
-from dither.ledger.store.transaction import Books
 from dither.privacy import Adjacency
 
 

@@ -40,9 +40,18 @@ from dither.ledger.log import format1
 from dither.ledger.log.replay import verify
 from dither.ledger.log.upgrade import upgrade as upgraded
 from dither.ledger.memory import MemoryLedger
-from dither.ledger.store.base import CLOSED, Guard, KeptLedger, connect, expect_sqlite, fault, transaction, translated
+from dither.ledger.store.charge_or_replay import Books
+from dither.ledger.store.one_writer import (
+    CLOSED,
+    Guard,
+    KeptLedger,
+    connect,
+    expect_sqlite,
+    fault,
+    transaction,
+    translated,
+)
 from dither.ledger.store.schema import APPLICATION_ID, FORMAT, create, is_intact
-from dither.ledger.store.transaction import Books
 from dither.privacy import Adjacency, Json
 
 T = TypeVar("T")

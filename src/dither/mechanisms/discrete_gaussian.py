@@ -30,7 +30,7 @@ from dither.privacy import (
 )
 from dither.privacy.curve import ROUNDING
 from dither.privacy.sensitivity import expect_sensitivity
-from dither.privacy.stated import ConcentratedLoss
+from dither.privacy.zcdp import ConcentratedLoss
 
 # Tails beyond this many standard deviations weigh less than e^-800.
 REACH = 40

@@ -17,7 +17,7 @@ from dither.mechanisms.base import NoiseMechanism, RealLaw, failure_probability,
 from dither.numeric import Number, fraction_up, positive, positive_int, smallest_true, up
 from dither.privacy import Adjacency, Array, Cells, Direction, Guarantee, PrivacyLoss, Sensitivity, mirrored
 from dither.privacy.sensitivity import expect_sensitivity
-from dither.privacy.stated import ConcentratedLoss
+from dither.privacy.zcdp import ConcentratedLoss
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 # With five nodes the relative error is below 1e-14 while width·(1 + |z|) stays below this.

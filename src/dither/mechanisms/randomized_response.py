@@ -28,7 +28,7 @@ from dither.mechanisms.response_estimates import (
 )
 from dither.numeric import Number, as_fraction, log_up, positive, positive_int, probability
 from dither.privacy import Adjacency, Array, Cells, Direction, PrivacyLoss, compose
-from dither.privacy.stated import randomized_response_cells, randomized_response_profile
+from dither.privacy.loss import randomized_response_cells, randomized_response_profile
 
 LARGEST_EPSILON = 1000
 HALF = Fraction(1, 2)

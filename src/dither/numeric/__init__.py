@@ -1,7 +1,20 @@
 """Numbers that round the safe way: exact fractions, directed rounding, monotone search."""
 
-from dither.numeric.exact import DEFAULT_CONFIDENCE, Number, as_fraction, ceil_div, positive, positive_int, probability
-from dither.numeric.rounding import down, exp_up, fraction_down, fraction_up, log_up, up
+from dither.numeric.rounding import (
+    DEFAULT_CONFIDENCE,
+    Number,
+    as_fraction,
+    ceil_div,
+    down,
+    exp_up,
+    fraction_down,
+    fraction_up,
+    log_up,
+    positive,
+    positive_int,
+    probability,
+    up,
+)
 from dither.numeric.search import largest_true, smallest_true
 
 __all__ = [

@@ -7,8 +7,13 @@ law, whose inverse a library computes to so many digits; every bound is moved ou
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from scipy.special import betainccinv, betaincinv
+
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 # What the inverse of the incomplete beta function may be off by, and much more.
 INVERSE_SLACK = 1e-11
@@ -55,3 +60,17 @@ def clopper_pearson(inside: int, draws: int, failure: float) -> tuple[float, flo
     half = failure / 2 * (1 - SHOWN_SLACK)
     low, high = at_least_down(inside, draws, half), at_most_up(inside, draws, half)
     return low * (1 - SHOWN_SLACK), min(1.0, high + (1.0 - high) * SHOWN_SLACK)
+
+
+def clopper_pearson_of_each(counts: npt.ArrayLike, draws: int, failure: float) -> tuple[Floats, Floats]:
+    """The ends of ``clopper_pearson`` for many counts of the same number of draws, of which many are alike.
+
+    Example:
+        >>> low, high = clopper_pearson_of_each([0, 10, 0], 10, 0.05)
+        >>> [(low[i], high[i]) == clopper_pearson(count, 10, 0.05) for i, count in enumerate((0, 10, 0))]
+        [True, True, True]
+    """
+    different, places = np.unique(np.clip(counts, 0, draws), return_inverse=True)
+    ends = np.array([clopper_pearson(int(inside), draws, failure) for inside in different], dtype=np.float64)
+    low, high = ends.reshape(-1, 2).T
+    return low[places], high[places]

@@ -9,8 +9,8 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Literal
 
+from dither.policy.file_schema import SMALLEST_DELTA, AnalystSettings, BudgetSettings, shaped
 from dither.policy.findings import Notes, shown
-from dither.policy.settings import SMALLEST_DELTA, AnalystSettings, BudgetSettings, shaped
 from dither.policy.source import name_problem
 from dither.policy.toml_text import toml_line, toml_number
 from dither.privacy import Adjacency

@@ -10,6 +10,8 @@ from typing import TypeAlias
 from dither.query.kinds import Kind
 
 Description: TypeAlias = Mapping[str, Mapping[str, str]]
+Keys: TypeAlias = tuple[tuple[str, ...], ...]
+"""Sets of columns of one table, in the order in which the catalogue lists them."""
 
 KINDS: Mapping[str, Kind] = {
     **dict.fromkeys(("BOOLEAN", "BOOL", "LOGICAL"), Kind.BOOLEAN),

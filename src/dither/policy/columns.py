@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+from dither.errors import did_you_mean
 from dither.policy.catalogue import kind_of
-from dither.policy.findings import Notes, did_you_mean, shown
-from dither.policy.places import Place
-from dither.policy.settings import ColumnSettings, TableSettings, names_of, own_line, shaped
+from dither.policy.file_schema import PLACEHOLDERS, ColumnSettings, TableSettings, names_of, own_line, shaped
+from dither.policy.findings import Notes, shown
+from dither.policy.line_numbers import Place
 from dither.policy.toml_text import Verbatim, toml_line, toml_number, toml_value
 from dither.query.kinds import Auto, Interval, Kind, Value
 from dither.query.schema import ColumnFacts
@@ -26,7 +27,6 @@ EXPECTED = {
     Kind.DATE: "dates such as 2026-01-31",
     Kind.TIMESTAMP: "timestamps such as 2026-01-31T12:00:00",
 }
-PLACEHOLDERS = {Kind.DATE: "[2024-01-01, 2026-12-31]", Kind.TIMESTAMP: "[2024-01-01T00:00:00, 2026-12-31T23:59:59]"}
 _DAY_ZERO = dt.date(1970, 1, 1)
 _TIME_ZERO = dt.datetime(1970, 1, 1)  # noqa: DTZ001  timestamps without a zone are read as UTC
 

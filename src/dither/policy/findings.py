@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from dither.policy.places import Place, SettingPlaces
+from dither.policy.line_numbers import Place, SettingPlaces
 from dither.policy.toml_text import toml_path, toml_value
 
 LONGEST_SHOWN = 60
@@ -94,10 +92,3 @@ def shown(value: object) -> str:
     """A value of the file as TOML, shortened, for a message."""
     text = toml_value(value)
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
-    choices = {choice.casefold(): choice for choice in known}
-    near = difflib.get_close_matches(name.casefold(), list(choices), n=1, cutoff=0.6)
-    return choices[near[0]] if near else None

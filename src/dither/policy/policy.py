@@ -199,11 +199,13 @@ def read_file(path: str | Path) -> PolicyReading:
 
 
 def _table_form(table: TableFacts) -> dict[str, Any]:
-    return {
+    # named only where it is stated, so that the policies of before keep their fingerprints
+    stated = {} if table.rows_at_most is None else {"rows_at_most": table.rows_at_most}
+    return stated | {
         "private": table.private,
         "unit_column": table.unit_column,
-        "groups": table.groups,
-        "rows": table.rows,
+        "groups": "auto" if table.auto_groups else table.groups,
+        "rows": "auto" if table.auto_rows else table.rows,
         "unique": sorted(sorted(columns) for columns in table.unique),
         "columns": {name: _column_form(column) for name, column in table.columns.items()},
     }

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dither.errors import did_you_mean
 from dither.policy.budget import Analyst, Budget, read_analysts, read_budget
-from dither.policy.findings import Level, Notes, PolicyFinding, did_you_mean
-from dither.policy.places import SettingPlaces
-from dither.policy.settings import HEADERS, SECTIONS, names_of
+from dither.policy.file_schema import HEADERS, SECTIONS, names_of
+from dither.policy.findings import Level, Notes, PolicyFinding
+from dither.policy.line_numbers import SettingPlaces
 from dither.policy.source import PolicySource, read_source, read_twice
 from dither.policy.tables import TableReading, read_tables
 from dither.policy.toml_text import exact_number

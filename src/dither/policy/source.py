@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from dither.errors import InvalidParameter
+from dither.policy.file_schema import SourceSettings, shaped
 from dither.policy.findings import Notes, shown
-from dither.policy.settings import SourceSettings, shaped
 from dither.policy.toml_text import toml_line
 from dither.privacy.unit import account_name
 from dither.query.intake import Intake, Limits

@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from dither.errors import did_you_mean
 from dither.policy.columns import read_columns
 from dither.policy.draft.units import person_column
-from dither.policy.findings import Notes, did_you_mean, shown
-from dither.policy.places import Place
-from dither.policy.settings import TableSettings, shaped
+from dither.policy.file_schema import TableSettings, shaped
+from dither.policy.findings import Notes, shown
+from dither.policy.line_numbers import Place
 from dither.policy.toml_text import toml_key, toml_line, toml_path
-from dither.query.kinds import Kind
+from dither.query.kinds import Auto, Kind
+from dither.query.plan.profile import MOST_CHOSEN
 from dither.query.schema import ColumnFacts, TableFacts
 
 # with fewer ids than this, an id is a group of people rather than a person
 FEW_UNITS = 100
-PRIVATE_ONLY = ("privacy_unit_column", "privacy_unit", "max_groups_contributed", "max_rows_contributed")
+PER_UNIT = ("max_groups_contributed", "max_rows_contributed", "rows_per_unit_at_most", "one_row_per_unit")
+PRIVATE_ONLY = ("privacy_unit_column", "privacy_unit", *PER_UNIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +101,6 @@ class _TableReader:
 
     def _private(self) -> TableFacts | None:
         settings = self._settings
-        self._none_of(
-            ("unique",), "nothing is believed about private rows; unique is for public tables. Remove the line."
-        )
         if settings.privacy_unit_column is not None and settings.privacy_unit is not None:
             self._wrong("privacy_unit", "the unit is a column or the row, not both. Remove one of the two lines.")
         elif settings.privacy_unit is not None:
@@ -118,11 +118,11 @@ class _TableReader:
 
     def _row_level(self) -> TableFacts:
         self._none_of(
-            ("max_groups_contributed", "max_rows_contributed"),
+            PER_UNIT,
             "every row is a unit of its own, so it is one row in one group and there is nothing to bound. Remove "
             "the line, or name the column of the people: privacy_unit_column.",
         )
-        return TableFacts(name=self._name, private=True, columns=self._columns)
+        return TableFacts(name=self._name, private=True, columns=self._columns, unique=self._unique())
 
     def _user_level(self, unit: str) -> TableFacts | None:
         if unit not in self._declared:
@@ -132,14 +132,37 @@ class _TableReader:
         if unit not in self._columns:
             return None
         _doubtful_unit(self._columns[unit], (*self._path, "columns", unit), self._notes)
+        most = self._rows_at_most()
+        stated, groups = self._settings.max_rows_contributed, self._settings.max_groups_contributed
+        if isinstance(groups, Auto) and not isinstance(stated, Auto):
+            self._wrong(
+                "max_groups_contributed",
+                'it can be "auto" only where max_rows_contributed is: then one bound is chosen for all rows of a unit, '
+                "in all groups together.",
+                'max_rows_contributed = "auto"',
+            )
         return TableFacts(
             name=self._name,
             private=True,
             columns=self._columns,
             unit_column=unit,
-            groups=self._settings.max_groups_contributed or 1,
-            rows=self._settings.max_rows_contributed or 1,
+            groups=1 if isinstance(groups, Auto) else groups or 1,
+            auto_groups=isinstance(groups, Auto),
+            # unique keys never make it more: what somebody could have isn't what most people have
+            rows=MOST_CHOSEN if isinstance(stated, Auto) else stated or most or 1,
+            auto_rows=isinstance(stated, Auto),
+            unique=self._unique(),
+            rows_at_most=most,
         )
+
+    def _rows_at_most(self) -> int | None:
+        """The public maximum that is stated, in one of two ways."""
+        most = self._settings.rows_per_unit_at_most
+        if not self._settings.one_row_per_unit:
+            return most
+        if most not in (None, 1):
+            self._wrong("rows_per_unit_at_most", "one_row_per_unit says that it is 1. Remove one of the two lines.")
+        return 1
 
     def _undeclared_unit(self, unit: str) -> None:
         meant = did_you_mean(unit, self._declared)
@@ -156,6 +179,10 @@ class _TableReader:
             PRIVATE_ONLY,
             "nobody is protected in a public table. Remove the line, or make the table private: private = true.",
         )
+        return TableFacts(name=self._name, private=False, columns=self._columns, unique=self._unique())
+
+    def _unique(self) -> tuple[frozenset[str], ...]:
+        """Sets of columns of which every combination occurs once, as stated."""
         unique = []
         for number, names in enumerate(self._settings.unique or ()):
             missing = next((column for column in names if column not in self._declared), None)
@@ -165,8 +192,7 @@ class _TableReader:
             meant = did_you_mean(missing, self._declared)
             hint = f"; did you mean {shown(meant)}?" if meant else f". Declare it: {toml_key(missing)} = {{ type = … }}"
             self._notes.error((*self._path, "unique", number), f"the column {shown(missing)} isn't declared{hint}")
-        unique_sets = tuple(dict.fromkeys(unique))
-        return TableFacts(name=self._name, private=False, columns=self._columns, unique=unique_sets)
+        return tuple(dict.fromkeys(unique))
 
 
 def _doubtful_unit(column: ColumnFacts, path: Place, notes: Notes) -> None:

@@ -18,13 +18,13 @@ from .filters import (
 )
 from .group import as_replace as as_replace
 from .guarantee import Guarantee as Guarantee
-from .loss import Json as Json, PrivacyLoss as PrivacyLoss
+from .loss import ApproximateLoss as ApproximateLoss, Json as Json, PrivacyLoss as PrivacyLoss, PureLoss as PureLoss
 from .sampling import poisson as poisson, without_replacement as without_replacement
 from .sensitivity import Norm as Norm, Sensitivity as Sensitivity
-from .stated import ApproximateLoss as ApproximateLoss, PureLoss as PureLoss, ZcdpLoss as ZcdpLoss
 from .theorems import (
     advanced_composition as advanced_composition,
     basic_composition as basic_composition,
     optimal_composition as optimal_composition,
 )
 from .unit import Adjacency as Adjacency, Contribution as Contribution, PrivacyUnit as PrivacyUnit
+from .zcdp import ZcdpLoss as ZcdpLoss

@@ -15,8 +15,9 @@ from fractions import Fraction
 from dither.errors import IncompatibleLosses, InvalidParameter, OutOfBudget
 from dither.numeric import Number, as_fraction, fraction_down, fraction_up, positive, up
 from dither.privacy.loss import PrivacyLoss, checked_delta
-from dither.privacy.renyi import ORDERS, zcdp_epsilon, zcdp_tail
+from dither.privacy.renyi import ORDERS
 from dither.privacy.unit import Adjacency
+from dither.privacy.zcdp import zcdp_epsilon, zcdp_tail
 
 FILTER_ORDERS = tuple(float(order) for order in ORDERS if 2 <= order <= 512)
 

@@ -16,7 +16,7 @@ from types import MappingProxyType
 # kind → module:class
 KINDS: Mapping[str, str] = MappingProxyType(
     {
-        "approximate": "dither.privacy.stated:ApproximateLoss",
+        "approximate": "dither.privacy.loss:ApproximateLoss",
         "bounded_range": "dither.mechanisms.exponential:BoundedRangeLoss",
         "composed": "dither.privacy.composition:Composed",
         "discrete_gaussian": "dither.mechanisms.discrete_gaussian:DiscreteGaussianLoss",
@@ -27,12 +27,12 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "kary_response": "dither.mechanisms.kary_response:KaryResponseLoss",
         "laplace": "dither.mechanisms.laplace:LaplaceLoss",
         "poisson": "dither.privacy.sampling:PoissonSampled",
-        "pure": "dither.privacy.stated:PureLoss",
+        "pure": "dither.privacy.loss:PureLoss",
         "randomized_response": "dither.mechanisms.randomized_response:RandomizedResponseLoss",
         "replaced": "dither.privacy.group:Replaced",
         "shuffled": "dither.local.shuffling.shuffle:ShuffledLoss",
         "thinned_response": "dither.local.core.losses:ThinnedResponseLoss",
         "without_replacement": "dither.privacy.sampling:SampledWithoutReplacement",
-        "zcdp": "dither.privacy.stated:ZcdpLoss",
+        "zcdp": "dither.privacy.zcdp:ZcdpLoss",
     }
 )

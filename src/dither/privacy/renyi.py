@@ -1,4 +1,4 @@
-"""Rényi, zCDP, KL and Gaussian views, and the conversions between them.
+"""Rényi divergences: views of pure losses (also zCDP, KL and Gaussian), and ε(δ) of a divergence; ρ is in ``zcdp``.
 
 Binary randomised response with the same ε dominates every ε-private mechanism (Kairouz, Oh & Viswanath 2015), and
 all these divergences are monotone under domination; so the views of a pure loss are those of randomised response.
@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from dither.errors import InvalidParameter
-from dither.numeric import fraction_down, fraction_up, largest_true, up
+from dither.numeric import fraction_down, fraction_up, up
 
 # Orders at which a curve is first looked at; the best one is then refined.
 ORDERS = (1.01, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75, *range(2, 17), *range(18, 33, 2), 40, 48, 64, 80, 96, 128, 192,
@@ -22,12 +22,8 @@ _ENDS = [
     (math.log(ORDERS[max(i - 1, 0)] - 1), math.log(ORDERS[min(i + 1, len(ORDERS) - 1)] - 1)) for i in range(len(ORDERS))
 ]
 _GOLDEN = (math.sqrt(5) - 1) / 2
-# Beyond this ρ·α may leave the floats.
-_HUGE = 1e300
 # What a sum of a few results of log and log1p may be off, as a share of its terms' sizes: 32 roundings.
 _CANCELLED = 2.0**-48
-# How near two steps in a row are at the best order, where ε(α) is flat.
-_NEAR, _MOST_STEPS = 1e-8, 200
 
 
 def check_order(order: float) -> None:
@@ -56,17 +52,6 @@ def _log_cosh(x: float) -> float:
     return x + math.log1p(math.exp(-2 * x)) - math.log(2)
 
 
-def pure_zcdp(epsilon: float) -> float:
-    """ε-privacy implies ε·tanh(ε/2)-zCDP, which is below the usual ε²/2 (Bun & Steinke 2016) and is tight.
-
-    With u = α − ½, D_α/α for randomised response is the slope of v ↦ ln cosh(√v·ε) between v = ¼ and v = u².
-    That function is concave (tanh(x)/x decreases), so the slope is largest as α → 1, where it is ε·tanh(ε/2).
-    """
-    if math.isinf(epsilon):
-        return math.inf
-    return up(epsilon * math.tanh(epsilon / 2))
-
-
 def pure_kl(epsilon: float) -> float:
     """The expected loss of randomised response, ε·tanh(ε/2): the largest among all ε-private mechanisms."""
     return pure_zcdp(epsilon)
@@ -89,10 +74,10 @@ def pure_gaussian(epsilon: float) -> float:
 
 def epsilon_of_order(divergence: float, order: float, delta: float) -> float:
     """ε(δ) = D + ln(1−1/α) − (ln δ + ln α)/(α−1), from Canonne, Kamath & Steinke 2020, Proposition 12."""
-    return _reading(divergence, order - 1, delta)
+    return reading(divergence, order - 1, delta)
 
 
-def _reading(divergence: float, gap: float, delta: float) -> float:
+def reading(divergence: float, gap: float, delta: float) -> float:
     """``epsilon_of_order`` by α − 1, rounded up: what is left where terms cancel is no surer than the terms were."""
     shrinkage = math.log1p(1 / gap)
     log_delta, log_order = math.log(delta), math.log1p(gap)
@@ -131,85 +116,6 @@ def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
     return best_order(lambda order: epsilon_of_order(divergence(order), order, delta))
 
 
-def zcdp_epsilon(rho: float, delta: float) -> float:
-    """ε(δ) of ρ-zCDP through the best order; below ρ + 2√(ρ ln(1/δ)).
-
-    Example:
-        >>> zcdp_epsilon(0.5, 1e-6) < 0.5 + 2 * math.sqrt(0.5 * math.log(1e6))
-        True
-    """
-    if rho == 0:
-        return 0.0
-    if rho > _HUGE or delta >= 1:
-        return best_order(lambda order: epsilon_of_order(rho * order, order, delta))
-    # every order gives a bound; the best is where ρ(α − 1)² + ln(δα) = 0, which rises with α: Newton's steps, kept
-    # between two ends
-    log_delta = math.log(delta)
-    low, high = 0.0, math.sqrt(-log_delta / rho)
-    gap = high
-    for _ in range(_MOST_STEPS):
-        height = rho * gap * gap + log_delta + math.log1p(gap)
-        low, high = (low, gap) if height > 0 else (gap, high)
-        following = gap - height / (2 * rho * gap + 1 / (1 + gap))
-        if not low < following < high:
-            following = (low + high) / 2
-        near = abs(following - gap) <= _NEAR * gap
-        gap = following
-        if near:
-            break
-    return _reading(rho * (1 + gap), gap, delta)
-
-
-def zcdp_for_epsilon(epsilon: float, delta: float) -> float:
-    """The largest ρ (rounded down) whose ε(δ) is no more than ``epsilon``; what is returned was seen to fit.
-
-    Example:
-        >>> rho = zcdp_for_epsilon(1, 1e-6)
-        >>> zcdp_epsilon(rho, 1e-6) <= 1 < zcdp_epsilon(rho * (1 + 1e-9), 1e-6)
-        True
-    """
-    return zcdp_bought(epsilon, delta)[0]
-
-
-def zcdp_bought(epsilon: float, delta: float) -> tuple[float, float]:
-    """The ρ of ``zcdp_for_epsilon``, and its ε(δ) read back.
-
-    Example:
-        >>> zcdp_bought(1, 1e-6) == (zcdp_for_epsilon(1, 1e-6), zcdp_epsilon(zcdp_for_epsilon(1, 1e-6), 1e-6))
-        True
-    """
-    # ρ + 2√(ρ ln(1/δ)) is above ε(δ), so where it equals ε there is room left
-    root = math.sqrt(math.log(1 / delta) + epsilon) - math.sqrt(math.log(1 / delta))
-
-    def read(rho: float) -> float:
-        return zcdp_epsilon(rho, delta)
-
-    last, rho = root * root, 1.25 * root * root
-    before, error = read(last) - epsilon, read(rho) - epsilon
-    for _ in range(50):
-        if abs(rho - last) <= 1e-13 * rho or error == before:
-            break
-        # ε(δ) rises and bends one way only, so the line through two points soon meets it
-        step = error * (rho - last) / (error - before)
-        last, before, rho = rho, error, max(rho - step, rho / 4)
-        error = read(rho) - epsilon
-    found = rho * (1 - 2e-13)
-    back = read(found)
-    if back <= epsilon < read(found * (1 + 1e-11)):
-        return found, back
-    # the curve has a corner where it leaves zero, which lines don't find: look between two ends instead
-    top = max(root * root, 1e-300)
-    while read(top) <= epsilon:
-        top *= 2
-    found = largest_true(lambda value: read(value) <= epsilon, 0.0, top, relative=1e-12)
-    return found, read(found)
-
-
-def zcdp_tail(rho: float, delta: float) -> float:
-    """A bound that the loss itself exceeds with probability at most δ: ρ + 2√(ρ ln(1/δ)) (Bun & Steinke 2016)."""
-    return up(rho + 2 * math.sqrt(rho * math.log(1 / delta)))
-
-
 def epsilon_so_far(
     *, pure: Fraction | None, divergences: Iterable[tuple[int, Fraction | None, Fraction]], cap: Fraction | None = None
 ) -> float:
@@ -235,3 +141,14 @@ def epsilon_so_far(
         if divergence is not None and part > 0:
             readings.append(epsilon_of_order(fraction_up(divergence), order, fraction_down(part)))
     return min(readings)
+
+
+def pure_zcdp(epsilon: float) -> float:
+    """ε-privacy implies ε·tanh(ε/2)-zCDP, which is below the usual ε²/2 (Bun & Steinke 2016) and is tight.
+
+    With u = α − ½, D_α/α for randomised response is the slope of v ↦ ln cosh(√v·ε) between v = ¼ and v = u².
+    That function is concave (tanh(x)/x decreases), so the slope is largest as α → 1, where it is ε·tanh(ε/2).
+    """
+    if math.isinf(epsilon):
+        return math.inf
+    return up(epsilon * math.tanh(epsilon / 2))

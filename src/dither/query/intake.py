@@ -94,6 +94,27 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Beyond:
+    """A fact of the policy that the data doesn't keep to; for the owner alone.
+
+    ``number`` of so many units, or combinations of ``columns``, have more than ``rows`` rows.
+    """
+
+    columns: tuple[str, ...]
+    rows: int
+    number: int
+    of: int
+    units: bool
+
+    def __str__(self) -> str:
+        what = (
+            f"values of {self.columns[0]}" if len(self.columns) == 1 else f"combinations of {', '.join(self.columns)}"
+        )
+        more = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
+        return f"{self.number:,} of {self.of:,} {what} have more than {more}, which the policy says is the most"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
     """What was found when a table was looked at; for the owner alone.
 

@@ -7,6 +7,7 @@ plan gave out (``c0``, ``c1``, …), never the analyst's.
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -256,3 +257,35 @@ def _literal(value: Value) -> str:
         return str(value)
     # lengths in front, so that no text can imitate another expression
     return f"{len(value)}'{value}'"
+
+
+def constant(expression: Expression) -> Value:
+    """The value of a literal, or None."""
+    return expression.value if isinstance(expression, Literal) else None
+
+
+def is_null(expression: Expression) -> bool:
+    """Whether it is the literal NULL."""
+    return isinstance(expression, Literal) and expression.value is None
+
+
+def number(value: Value) -> Fraction | None:
+    """A finite number, exactly; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
+        return None
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return Fraction(value)
+
+
+def point(expression: Expression) -> Interval | None:
+    """The interval of a numeric literal."""
+    value = number(constant(expression))
+    return None if value is None else Interval(value, value)
+
+
+def literal_step(value: Value) -> Fraction | None:
+    """The step of a constant: its own size, by the shortest decimal that names it."""
+    if number(value) is None:
+        return None
+    return abs(Fraction(repr(value)) if isinstance(value, float) else Fraction(value))  # type: ignore[arg-type]

@@ -52,6 +52,8 @@ CODES: Mapping[str, str] = MappingProxyType(
         "public_groups": "PUBLIC_GROUPS with a key that isn't public",
         "too_many_groups": "more public groups than an answer may have",
         "options": "an option that is unknown, wrong, or looser than the policy",
+        "auto": "a bound on rows that is to be chosen where none can be",
+        "profile": "a profile of something that has none, or with more than tables and WHERE",
         "interval": "the error bars of something that has none",
     }
 )

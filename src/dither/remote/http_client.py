@@ -13,14 +13,13 @@ import json
 import ssl
 import threading
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from dither.curator import Answer, AnswerPage, BudgetLine, Quote, Record, Request, Spending, Verified
 from dither.errors import DitherError, Failed, InvalidParameter, LedgerBusy, OutOfBudget, Refused
-from dither.numeric import Number, as_fraction
+from dither.numeric import DEFAULT_CONFIDENCE, Number, as_fraction
 from dither.privacy import Guarantee, Json
 from dither.remote import reading
 
@@ -113,7 +112,7 @@ class HttpClient:
         epsilon: Number | None = None,
         error: Number | Mapping[str, Number] | None = None,
         weights: Mapping[str, Number] | None = None,
-        confidence: Number = Fraction(19, 20),
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Quote:
         """What a question would cost, the error of every column, and what would be left; free, reads no data.
 
@@ -138,7 +137,7 @@ class HttpClient:
         epsilon: Number | None = None,
         error: Number | Mapping[str, Number] | None = None,
         weights: Mapping[str, Number] | None = None,
-        confidence: Number = Fraction(19, 20),
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Answer:
         """Answer a question. A question that was asked before is answered from the record, free.
 
@@ -207,7 +206,7 @@ class HttpClient:
         epsilon: Number | None = None,
         error: Number | Mapping[str, Number] | None = None,
         weights: Mapping[str, Number] | None = None,
-        confidence: Number = Fraction(19, 20),
+        confidence: Number = DEFAULT_CONFIDENCE,
     ) -> Request:
         """Ask the owner to approve a question that costs more than may be asked without; free.
 

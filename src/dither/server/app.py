@@ -53,7 +53,7 @@ def make_app(service: Service, access: TokenFile, *, pages: bool = True, secure_
     if pages:
         # templates are read where there are pages alone
         from dither.server.web.pages import router as pages_router
-        from dither.server.web.visits import COOKIES, lost
+        from dither.server.web.web_session import COOKIES, lost
 
         app.state.lost = partial(lost, cookie=COOKIES[secure_cookies])
         app.include_router(pages_router(secure_cookies=secure_cookies), include_in_schema=False)

@@ -23,9 +23,9 @@ from dither.server.auth.identity import Scope
 from dither.server.auth.tokens import TokenFile, access_path as access_path
 from dither.server.limits import ServerLimits
 from dither.server.service import Service
+from dither.server.traffic.connection_slots import ConnectionPlaces, Visitor
 from dither.server.traffic.listening import Listener, bound
-from dither.server.traffic.places import ConnectionPlaces, Visitor
-from dither.server.workers.pool import Crew
+from dither.server.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
     import uvicorn
@@ -127,7 +127,7 @@ async def running(
         tokens = stack.enter_context(TokenFile.open(access_path(policy)))
         crew = None
         if limits is not None and processes:
-            crew = Crew(policy, size=processes, threads=limits.workers, version=curator.version)
+            crew = WorkerPool(policy, size=processes, threads=limits.workers, version=curator.version)
             stack.push_async_callback(crew.stop)
             await crew.start()
         service = Service(curator, limits, crew=crew)

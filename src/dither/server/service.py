@@ -20,11 +20,11 @@ from dither.server.auth.identity import Identity, Scope
 from dither.server.limits import ServerLimits
 from dither.server.observe.metrics import Metrics
 from dither.server.problems import ServerRefusal, busy, forbidden, problem_of, too_many
-from dither.server.traffic.places import ConnectionPlaces
+from dither.server.question import AskedQuestion
+from dither.server.traffic.connection_slots import ConnectionPlaces
+from dither.server.traffic.fair_scheduler import Turns, Worked
 from dither.server.traffic.rate_limit import CHARACTERS_EACH, Rate
-from dither.server.traffic.turns import Turns, Worked
-from dither.server.wanted import AskedQuestion
-from dither.server.workers.pool import Crew
+from dither.server.workers.pool import WorkerPool
 
 T = TypeVar("T")
 LOG = logging.getLogger("dither.server")
@@ -33,7 +33,7 @@ LOG = logging.getLogger("dither.server")
 class Service:
     """One curator for all protocols: checks what a token allows, limits the load, and runs questions in threads."""
 
-    def __init__(self, curator: Curator, limits: ServerLimits | None = None, *, crew: Crew | None = None) -> None:
+    def __init__(self, curator: Curator, limits: ServerLimits | None = None, *, crew: WorkerPool | None = None) -> None:
         self.curator = curator
         self._crew = crew
         self.limits = limits or ServerLimits()
@@ -52,9 +52,7 @@ class Service:
     async def price(self, who: Identity, wanted: AskedQuestion) -> Quote:
         """The price of a question; free, reads no data."""
         self.admit(who, Scope.PRICE, wanted.sql)
-        return await self._run(
-            who, "price", lambda: self.curator.price(wanted.sql, analyst=who.analyst, **wanted.asked)
-        )
+        return await self._run(who, "price", lambda: self.curator.analyst(who.analyst).price(wanted.sql, wanted.terms))
 
     async def ask(self, who: Identity, wanted: AskedQuestion) -> Answer:
         """The answer to a question, from the record if it was asked before."""
@@ -65,8 +63,9 @@ class Service:
             return known
         answer = await self._by_crew(who, wanted)
         if answer is None:
-            asking = partial(self.curator.sql, wanted.sql, analyst=who.analyst, **wanted.asked)
-            answer = await self._run(who, "ask", asking)
+            answer = await self._run(
+                who, "ask", lambda: self.curator.analyst(who.analyst).sql(wanted.sql, wanted.terms)
+            )
         self.metrics.count("ask", "charged" if answer.cost.charged else "repeated")
         return answer
 
@@ -83,7 +82,7 @@ class Service:
         """Ask the owner to approve a question that costs more than may be asked without; charges nothing."""
 
         def made(curator: Curator) -> Request:
-            return curator.request_question(wanted.sql, analyst=who.analyst, why=why, **wanted.asked)
+            return curator.analyst(who.analyst).request_question(wanted.sql, wanted.terms, why=why)
 
         return await self.do(who, Scope.ASK, "request", made)
 

@@ -143,9 +143,9 @@ def _ask(sql, facts, engine, salt, seen):
     priced = {adjacency: price(aggregation, BUDGET, adjacency) for adjacency in Adjacency}
     one = priced[Adjacency.ADD_REMOVE]
 
-    def measured(side, salt=salt, relation=one.measurement.relation, **more):
-        names = {name: f"{name}~{side}" for name in ("t", "v")}
-        return engine.run(replace(one.measurement, relation=reading(relation, names), **more), salt=salt)
+    def measured(side, salt=salt, claimed=one, **more):
+        names, asked = {name: f"{name}~{side}" for name in ("t", "v")}, claimed.measurement
+        return engine.run(replace(asked, **{"relation": reading(asked.relation, names), **more}), salt=salt)
 
     base = measured("base")
     if difference(base, measured("shuffled"), one):
@@ -153,7 +153,8 @@ def _ask(sql, facts, engine, salt, seen):
     for side in SIDES[3:]:
         claimed = priced[Adjacency.REPLACE if side == "replaced" else Adjacency.ADD_REMOVE]
         seen.pairs += 1
-        seen.broken += bool(breaches(claimed, base, measured(side)))
+        # what is measured may depend on adjacency too
+        seen.broken += bool(breaches(claimed, measured("base", claimed=claimed), measured(side, claimed=claimed)))
     _laws(sql, one, base, measured, salt, seen)
 
 

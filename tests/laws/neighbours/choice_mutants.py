@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from dither.engines import bounding, relations
-from dither.engines.duckdb import engine as duckdb, functions as duckdb_functions
+from dither.engines.duckdb import engine as duckdb, functions as duckdb_functions, group_choice
 from dither.query.kinds import NOTHING, Call, Column as Named, Kind, Literal
 from dither.query.plan.plan import FilterRows, JoinRows, Ordering, PlanField, Scan, Window, Windowed
 
@@ -29,7 +29,7 @@ def one_group_too_few(patch):
 
 def one_row_too_many_in_histograms(patch):
     """A sample of a unit's rows in a group has one row more."""
-    bins, alone = duckdb.bins, duckdb.sample_bins
+    bins, alone = group_choice.bins, duckdb.sample_bins
     more = replace(duckdb.SAMPLING, bins=lambda rows, own, most, salt: bins(rows, own, most + 1, salt))
     patch.setattr(duckdb, "SAMPLING", more)
     patch.setattr(
@@ -38,10 +38,9 @@ def one_row_too_many_in_histograms(patch):
 
 
 def one_value_too_many(patch):
-    """A sample of a unit's different values in a group has one more."""
-    values = duckdb.values
-    more = replace(duckdb.SAMPLING, values=lambda rows, own, most, salt: values(rows, own, most + 1, salt))
-    patch.setattr(duckdb, "SAMPLING", more)
+    """A unit vouches for one more of its different values in a group."""
+    vouched = duckdb._vouched
+    patch.setattr(duckdb, "_vouched", lambda cursor, cells, place, most: vouched(cursor, cells, place, most + 1))
 
 
 def one_row_too_many_in_totals(patch):

@@ -16,7 +16,7 @@ from dither.audit.queries.neighbours import BUDGET
 from dither.engines import DuckDBEngine, EngineFailure, ReferenceEngine
 from dither.errors import Refused
 from dither.privacy import Adjacency
-from dither.query.price.noise import price
+from dither.query.price.noise import QueryBudget, price
 from dither.query.sql.queries import _bound
 
 from .questions import question
@@ -24,6 +24,7 @@ from .worlds import world
 
 SALT = b"a salt for everything"
 QUESTIONS = 24
+PURE = QueryBudget(kind="pure", main=1)
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,12 @@ def run_world(seed, tally, *, questions=QUESTIONS, only=None):
                     return
 
 
-def _priced(sql, here, tally):
+def _priced(sql, here, tally, number):
+    """At two prices: with Laplace noise more is read off one basis."""
     try:
         asked = _bound(sql, here.schema)
-        return {adjacency: price(asked.aggregation, BUDGET, adjacency) for adjacency in Adjacency}
+        budget = PURE if number % 2 and not asked.aggregation.discover else BUDGET
+        return {adjacency: price(asked.aggregation, budget, adjacency) for adjacency in Adjacency}
     except Refused as refusal:
         tally.refused[refusal.code] += 1
         return None
@@ -98,35 +101,38 @@ def _ask(here, engine, sql, seed, number, tally):
         tally.problems.append(Problem(seed, sql, variant, what))
 
     try:
-        both = _priced(sql, here, tally)
+        both = _priced(sql, here, tally, number)
     except Exception:  # noqa: BLE001 - nothing may raise, and the seed must be known
         problem("binding", traceback.format_exc(limit=-3))
         return
     if both is None:
         return
-    one = both[Adjacency.ADD_REMOVE]
+    one, other_one = both[Adjacency.ADD_REMOVE], both[Adjacency.REPLACE]
     tally.questions += 1
     tally.seen |= parts_of(one)
 
-    def measured(variant):
-        relation = reading(one.measurement.relation, here.names(variant))
-        return engine.run(replace(one.measurement, relation=relation), salt=SALT)
+    def measured(variant, priced=one):
+        relation = reading(priced.measurement.relation, here.names(variant))
+        return engine.run(replace(priced.measurement, relation=relation), salt=SALT)
 
     wanted = [*here.removed, *here.replaced]
     wanted += ["shuffled"]
     wanted += ["nobody"] if number % 2 == 1 and "nobody" in here.variants else []
     try:
         base = measured("base")
+        # what is measured may depend on adjacency
+        same = one.measurement == other_one.measurement
+        base_of_replaced = base if same else measured("base", other_one)
         for variant in wanted:
-            other = measured(variant)
+            priced, left = (other_one, base_of_replaced) if variant in here.replaced else (one, base)
+            other = measured(variant, priced)
             if variant in ("shuffled", "nobody"):
                 if difference(base, other, one):
                     problem(variant, "the result depends on where rows are stored, or on rows of nobody")
                 continue
             tally.cases += 1
-            priced = one if variant in here.removed else both[Adjacency.REPLACE]
-            tally.moved += difference(base, other, one)
-            for breach in breaches(priced, base, other):
+            tally.moved += difference(left, other, priced)
+            for breach in breaches(priced, left, other):
                 problem(variant, f"{breach.fault.name} at {breach.place}: {breach.found} > {breach.claimed}")
     except EngineFailure as failure:
         problem("raised", failure.cause[:300])

@@ -58,7 +58,8 @@ def no_bound_on_rows_in_histograms(patch):
 def no_bound_on_values(patch):
     """All of a unit's values count as different ones."""
 
-    patch.setattr(duckdb, "SAMPLING", replace(duckdb.SAMPLING, values=_everything))
+    vouched = duckdb._vouched
+    patch.setattr(duckdb, "_vouched", lambda cursor, cells, place, most: vouched(cursor, cells, place, 10 * most))
 
 
 def no_bound_on_groups(patch):
@@ -137,6 +138,34 @@ def reach_of_the_other_adjacency(patch):
         patch.setattr(catalogue, name, smaller)
 
 
+def one_end_alone(patch):
+    """All cells of a basis are priced as if a unit moved half of what it may have in them."""
+    reach = catalogue.basis_reach
+    patch.setattr(catalogue, "basis_reach", lambda cells, most, *facts: reach(cells, most // 2, *facts))
+
+
+def both_from_below(patch):
+    """What should be counted from the upper end is counted from the lower one."""
+
+    def grid(text, kind, gridded):
+        upwards = replace(gridded, down=False, offset=gridded.low) if gridded.down else gridded
+        return _DUCKDB.grid(text, kind, upwards)
+
+    _dialect(patch, grid=grid)
+
+
+def rows_of_products(patch):
+    """A product of all of a unit's rows counts, however many there are."""
+    capped = bounding._Part.capped
+
+    def whole(self, rows):
+        if self.total.divisor == 1:
+            return capped(self, rows)
+        return f"CAST(r.{self.name} // {self.total.divisor} AS HUGEINT)"
+
+    patch.setattr(bounding._Part, "capped", whole)
+
+
 def statistics_without_nan(patch):
     """Parquet's statistics are believed, which don't tell of NaN."""
     reader_of = duckdb_sources.reader_of
@@ -191,6 +220,9 @@ MUTANTS = (
     (ties_by_storage, _by_unit("row_number() OVER", "first_value(", "lag(", "lead(")),
     (float_sums, _by_unit(" SUM(LEAST")),
     (reach_of_the_other_adjacency, _by_unit("GROUP BY")),
+    (one_end_alone, _by_row("AVG(", "VAR_")),
+    (both_from_below, lambda _, text: "VAR_" in text or "STDDEV" in text),
+    (rows_of_products, _by_unit("VAR_", "STDDEV")),
     (salt_of_row_order, _by_unit("GROUP BY")),
     (distinct_of_everybody, _by_unit("SELECT DISTINCT")),
 )

@@ -389,7 +389,11 @@ class Asking:
         if chosen == "quantile":
             form = random.choice(("MEDIAN({0}{1})", "QUANTILE_CONT({0}, [0.25, 0.9]{1})"))
             return form.format(value, bounds.replace("per_group", "per_row")) + extra
-        names = {"sum": ("SUM",), "avg": ("AVG",), "moment": ("VAR_SAMP", "VAR_POP", "STDDEV", "STDDEV_POP")}[chosen]
+        names = {
+            "sum": ("SUM",),
+            "avg": ("AVG", "AVG_PER_UNIT"),
+            "moment": ("VAR_SAMP", "VAR_POP", "STDDEV", "STDDEV_POP"),
+        }[chosen]
         return f"{random.choice(names)}({value}{bounds}{weight}){extra}"
 
     def number(self, scope, *, clamped=False):

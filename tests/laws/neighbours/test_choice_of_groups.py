@@ -14,7 +14,7 @@ from .choice import QUESTIONS, Seen, check
 from .choice_mutants import MUTANTS
 
 # Groups and rows that a unit may have, by the number of the world: (1, 1), (2, 1), (3, 1), (1, 2), (2, 2) …
-WORLDS = some(range(9), 4)
+WORLDS = some(range(9), 8)
 # Two in three pairs are a unit that leaves; in the third one its like comes for it, which may hide in the same groups.
 LEAVING = 2 / 3
 

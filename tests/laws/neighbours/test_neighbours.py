@@ -34,7 +34,8 @@ WORLDS = ALL if NIGHTLY else (3, 2, 25, 27, 6, 26, 24)
 PARTS = short_or_full(2, 8)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+# by day every other one of them: rules that are broken are looked for in all
+@pytest.mark.parametrize("part", range(short_or_full(1, PARTS)))
 def test_no_unit_moves_more_than_was_claimed(part):
     tally = Tally()
     for seed in WORLDS[part::PARTS]:

@@ -59,6 +59,8 @@ def _row(random, table, number, unit):
         "page": random.choice(("home", "shop", "shop", "other")),
         "seconds": float(random.randint(0, 60)),
         "since": date(2020, 1, 1),
+        "region": ("north", "south")[unit % 2 if unit is not None else 0],
+        "rooms": number % 10,
         "Mark": random.randint(1, 6),
         "Pupil": unit,
         "user_id": str(unit) if table == "members" else unit,
@@ -73,7 +75,7 @@ def rows():
     for name, facts in SHOP.tables.items():
         if not facts.private:
             continue
-        most = {"users": 1, "clicks": 2}.get(name, 12)
+        most = {"users": 1, "homes": 1, "clicks": 2}.get(name, 12)
         units = [unit for unit in (*range(40), None) for _ in range(random.randint(0 if most > 2 else 1, most))]
         made[name] = [_row(random, name, number, unit) for number, unit in enumerate(units)]
     products = ("ax", "b", "x'y", "Toy", "x", "unsold")
@@ -151,6 +153,26 @@ WORDS = (
     (
         r"SELECT COUNT\(\*, contribution_bounds_per_group => \(0, 5\)\) FROM orders",
         f"SELECT sum(least(part, 5)) FROM ({_OF_ORDERS.format('count(*)')})",
+    ),
+    # the mean of each unit's own mean
+    (
+        r"AVG_PER_UNIT\(amount\) AS b FROM orders",
+        f"(SELECT avg(part) FROM ({_OF_ORDERS.format('avg(amount)')})) AS b FROM orders",
+    ),
+    (
+        r"AVG_PER_UNIT\(quantity\) FILTER \(WHERE coupon\), 1\) AS m FROM orders",
+        (
+            "avg(part), 1) AS m "
+            "FROM (SELECT city, avg(quantity) FILTER (WHERE coupon) AS part FROM orders GROUP BY city, user_id)"
+        ),
+    ),
+    # how many units have so many rows
+    (
+        r"(?i)(?:EXPLAIN PRIVACY )?PROFILE (.*?);?$",
+        r"SELECT f AS rows_from, t AS rows_to, (SELECT count(*) FROM (SELECT count(*) AS n FROM \1 GROUP BY user_id) "
+        r"WHERE n BETWEEN f AND coalesce(t, n)) AS units FROM (VALUES (1, 1), "
+        + "".join(f"({2**power + 1}, {2 ** (power + 1)}), " for power in range(14))
+        + "(16385, NULL)) AS ends(f, t)",
     ),
     # a combination counts once for each unit
     (r"SELECT DISTINCT city, product FROM orders\)", "SELECT DISTINCT user_id, city, product FROM orders)"),

@@ -16,8 +16,8 @@ from random import Random
 
 import numpy as np
 
+from dither.curator.answers.post_processing import shape
 from dither.curator.answers.release import release
-from dither.curator.answers.shape import shape
 from dither.curator.price.pricing import bounded, searched
 from dither.engines import DuckDBEngine
 from dither.errors import Refused
@@ -26,7 +26,7 @@ from dither.query.price.noise import QueryBudget, price
 from dither.query.sql.queries import _bound
 
 from .questions import question
-from .tables import SCHEMA, tables
+from .tables import ROWS, SCHEMA, tables
 
 # So much that noise on 2^30 steps of 64 groups is zero but for a chance below 10^-1000.
 BUDGET = QueryBudget(kind="zcdp", main=Fraction(10**30), delta=Fraction(1, 2))
@@ -93,13 +93,13 @@ def _ask(one, engine, plain, seed, tally):
     # what can't be cast is an error in DuckDB, and NULL for dither
     expected = plain.execute(re.sub(r"\bCAST\((a\.)?x AS INTEGER", r"TRY_CAST(\1x AS BIGINT", one.plain)).fetchall()
     tally.questions += 1
-    found = compared(one, [tuple(row.values()) for row in table.to_pylist()], expected, tally)
+    found = compared(one, [tuple(row.values()) for row in table.to_pylist()], expected, tally, bound.aggregation.rows)
     if found:
         tally.problems.append(f"seed {seed}, {len(found)} of them: {found[0]}\n    {one.sql}\n    {one.plain}")
     assert len(bound.shape.outputs) == len(one.keys) + len(one.checks)
 
 
-def compared(one, found, expected, tally):
+def compared(one, found, expected, tally, rows=ROWS):
     """The differences of two lists of rows: keys first, then a column for each check."""
     width = len(one.keys)
     ours = {tuple(map(_key, row[:width])): row[width:] for row in found}
@@ -123,7 +123,7 @@ def compared(one, found, expected, tally):
             tally.cells += 1
             tally.filled += truth not in (None, 0, [])
             tally.aggregates[check.name] += 1
-            if not check.holds(value, truth):
+            if not check.holds(value, truth, rows):
                 problems.append(f"{check.name} of {group or 'all'} is {value!r}, and {_short(truth)} in DuckDB")
     return problems
 

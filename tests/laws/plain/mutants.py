@@ -11,7 +11,7 @@ from dither.engines import bounding, relations
 from dither.engines.duckdb import engine as duckdb, functions as duckdb_functions
 from dither.query.aggregates import mean, quantile, sum as sums
 from dither.query.expressions import functions
-from dither.query.measure import grids
+from dither.query.measure import clamped_grids
 from dither.query.plan.plan import JoinKind
 
 _DUCKDB = duckdb_functions.DUCKDB
@@ -28,8 +28,8 @@ def bounds_rounded_inwards(patch):
         low, high = math.ceil(ends[0] / step), math.floor(ends[1] / step)
         return (low, high) if low <= high else (low, low)
 
-    patch.setattr(grids, "common_step", lambda numbers: numbers[0])
-    patch.setattr(grids, "places_of", inwards)
+    patch.setattr(clamped_grids, "common_step", lambda numbers: numbers[0])
+    patch.setattr(clamped_grids, "places_of", inwards)
     patch.setattr(sums, "places_of", inwards)
 
 
@@ -41,21 +41,21 @@ def grid_without_the_bounds_of_a_group(patch):
 
 def grid_one_step_too_high(patch):
     """Values may be a step above the upper bound."""
-    near = grids._near
+    near = clamped_grids._near
 
     def higher(bounds, step):
         grid = near(bounds, step)
         return replace(grid, high=grid.high + 1)
 
-    patch.setattr(grids, "_near", higher)
+    patch.setattr(clamped_grids, "_near", higher)
 
 
 def grid_that_is_too_coarse(patch):
     """Values of no declared step go on a grid of 64 points."""
     patch.setattr(
-        grids,
+        clamped_grids,
         "_power_of_two",
-        lambda bounds, most, *, centred, made=grids._power_of_two: made(bounds, 64, centred=centred),
+        lambda bounds, most, *, centred, made=clamped_grids._power_of_two: made(bounds, 64, centred=centred),
     )
 
 

@@ -35,15 +35,19 @@ class Number:
 
 @dataclass(frozen=True)
 class Check:
-    """How one column is compared: ``law`` is exact, near, quantile or mode; ``slack`` what near means."""
+    """How one column is compared: ``law`` is exact, near, quantile or mode; ``slack`` what near means.
+
+    Where it is ``by_rows``, it is that of ROWS rows of a unit: joins multiply them, and the grid is so much coarser.
+    """
 
     name: str
     law: str
     slack: float = 0.0
     share: Fraction = Fraction(1, 2)
     empty: str = "zero"
+    by_rows: bool = False
 
-    def holds(self, value, truth):
+    def holds(self, value, truth, rows=ROWS):
         if isinstance(truth, list):
             truth = [one for one in truth if one is not None]
         if truth is None or truth == []:
@@ -58,7 +62,8 @@ class Check:
         if self.law == "exact":
             return value == truth
         # sums of doubles are rounded in their last digits, in another way by DuckDB
-        return math.isclose(value, truth, rel_tol=1e-9, abs_tol=self.slack + 1e-9)
+        slack = self.slack * max(1, rows / ROWS) if self.by_rows else self.slack
+        return math.isclose(value, truth, rel_tol=1e-9, abs_tol=slack + 1e-9)
 
 
 @dataclass(frozen=True)
@@ -283,13 +288,17 @@ class Asking:
         # without a step each value is rounded to one of 2^30 / ROWS steps, two to the side of a power of two
         fine = number.step is not None and number.size / number.step * ROWS * 1000 < 2**30
         slack = 0.0 if fine else 300 * 2 * number.size * ROWS / 2**30
-        return f"SUM({text}{named})", f"sum({plain})", Check(f"sum {law}", law, slack)
+        return f"SUM({text}{named})", f"sum({plain})", Check(f"sum {law}", law, slack, by_rows=True)
 
     def _avg(self, alias):
         number, text, named, plain = self.number(alias)
         if self.random.random() < 0.1:
             return f"AVG({alias}b)", f"avg(CAST({alias}b AS INTEGER))", Check("avg", "near", empty="any")
-        return f"AVG({text}{named})", f"avg({plain})", Check("avg", "near", 2 * number.size * ROWS / 2**30, empty="any")
+        return (
+            f"AVG({text}{named})",
+            f"avg({plain})",
+            Check("avg", "near", 2 * number.size * ROWS / 2**30, empty="any", by_rows=True),
+        )
 
     def _spread(self, alias):
         number, text, named, plain = self.number(alias)

@@ -111,3 +111,12 @@ SELECT DISTINCT city FROM orders
 ----
 -- keys=public values=2024 aggs= size=1
 SELECT DISTINCT year(day) AS y FROM bookings WHERE day > DATE '2024-01-01'
+----
+-- keys=public groups=1 rows=1 units=column aggs=count_units size=16 tables=orders columns=rows_from,rows_to,units
+PROFILE orders AS o WHERE o.city = 'Bern'
+----
+-- keys=public groups=1 explain=True
+explain privacy profile (SELECT user_id, day FROM orders) AS d;
+----
+-- keys=public groups=4 aggs=count,sum
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 'auto', max_groups_contributed = 'auto') city, COUNT(*), SUM(amount) FROM orders GROUP BY city

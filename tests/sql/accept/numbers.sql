@@ -111,3 +111,12 @@ SELECT PERCENTILE_CONT(ARRAY[0.999, 0.05]) WITHIN GROUP (ORDER BY amount) FROM o
 ----
 -- aggs=count,quantile,quantile quantile=1/2,9/10 keys=public columns=city,quantile_cont_50,quantile_cont_90,n
 SELECT city, QUANTILE_CONT(amount, [0.5, 0.9], weight => 2) FILTER (WHERE quantity > 1), COUNT(*) AS n FROM orders GROUP BY city ORDER BY 2
+----
+-- aggs=avg,avg_per_unit columns=a,b
+SELECT AVG(amount) AS a, AVG_PER_UNIT(amount) AS b FROM orders
+----
+-- aggs=avg_per_unit keys=public columns=city,m
+SELECT city, ROUND(AVG_PER_UNIT(quantity) FILTER (WHERE coupon), 1) AS m FROM orders GROUP BY city
+----
+-- aggs=quantile columns=m,lo,hi
+SELECT MEDIAN(amount) AS m, DP_INTERVAL_LOW(m) AS lo, DP_INTERVAL_HIGH(m) AS hi FROM orders

@@ -1,4 +1,4 @@
--- tables=orders,users groups=2 rows=5 keys=public
+-- tables=orders,users groups=2 rows=50 keys=public
 SELECT age_group, SUM(amount) FROM orders o JOIN users u ON o.user_id = u.user_id GROUP BY age_group
 ----
 -- tables=orders,users
@@ -7,7 +7,7 @@ SELECT u.age_group, AVG(o.amount) FROM orders AS o JOIN users AS u USING (user_i
 -- tables=orders,users values=18-29,30-49,50+,None
 SELECT age_group, COUNT(*) FROM orders o LEFT JOIN users u ON o.user_id = u.user_id GROUP BY age_group
 ----
--- tables=clicks,orders groups=1 rows=8
+-- tables=clicks,orders groups=1 rows=80
 SELECT COUNT(*) FROM orders o JOIN clicks c ON c.visitor = o.user_id AND c.seconds > 10
 ----
 -- tables=orders,users
@@ -55,7 +55,7 @@ SELECT AVG(seconds) FROM (SELECT seconds FROM visits UNION ALL SELECT seconds FR
 -- tables=orders
 SELECT COUNT(*) FROM orders WHERE product IN (SELECT product FROM products WHERE category = 'toy') AND amount > 1
 ----
--- tables=orders,users
+-- tables=orders,users groups=1 rows=10
 SELECT COUNT(*) FROM orders WHERE user_id IN (SELECT user_id FROM users WHERE country = 'CH')
 ----
 -- tables=orders,users
@@ -118,3 +118,18 @@ SELECT AVG(t.a) FROM users u JOIN (SELECT user_id, AVG(amount) AS a FROM orders 
 ----
 -- tables=orders
 SELECT SUM(if(coupon, quantity, 0)), SUM(nullif(quantity, 3)), SUM(abs(quantity - 10)), SUM(mod(quantity, 3)) FROM orders
+----
+-- tables=homes groups=1 rows=1
+SELECT region, COUNT(*), SUM(rooms) FROM homes GROUP BY region
+----
+-- tables=homes,orders groups=1 rows=10
+SELECT region, COUNT(*) FROM orders JOIN homes USING (user_id) GROUP BY region
+----
+-- tables=homes,orders groups=4 rows=10 keys=public
+SELECT city, AVG(amount) FROM homes JOIN orders USING (user_id) WHERE rooms > 2 GROUP BY city
+----
+-- tables=homes,orders groups=4 rows=10
+SELECT product, COUNT(*) FROM orders WHERE user_id IN (SELECT user_id FROM homes WHERE rooms > 2) GROUP BY product
+----
+-- tables=orders groups=1 rows=25
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed=25) COUNT(*) FROM orders a JOIN orders b ON a.user_id = b.user_id

@@ -327,3 +327,12 @@ SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(group_selection_strategy=PUBLIC_GROUPS)
 ----
 -- public_groups | in =
 SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(group_selection_strategy=PUBLIC_GROUPS) year(day), COUNT(*) FROM orders GROUP BY 1
+----
+-- auto | for all groups together
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 'auto') city, COUNT(*) FROM orders GROUP BY city
+----
+-- auto | only for COUNT and SUM
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_contributed = 'auto', max_groups_contributed = 'auto') city, AVG(amount) FROM orders GROUP BY city
+----
+-- auto | where the bound on rows is chosen
+SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 'auto') city, COUNT(*) FROM orders GROUP BY city

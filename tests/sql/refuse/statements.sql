@@ -126,3 +126,15 @@ SELECT COUNT(*) FROM orders WHERE user_id = ?
 ----
 -- parameter | write the value
 SELECT COUNT(*) FROM orders WHERE user_id = $1
+----
+-- profile | it isn't said of what
+PROFILE
+----
+-- profile | no more than tables and WHERE
+PROFILE orders GROUP BY city
+----
+-- profile | one table or join
+PROFILE orders UNION ALL SELECT 1
+----
+-- profile | here each has one
+PROFILE (SELECT user_id, COUNT(*) AS n FROM orders GROUP BY user_id) AS d

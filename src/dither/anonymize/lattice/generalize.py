@@ -19,8 +19,8 @@ from dither.anonymize.attributes import Attribute, Role
 from dither.anonymize.configuration import Configuration
 from dither.anonymize.encoding import Encoded, encode
 from dither.anonymize.hierarchy.hierarchies import Hierarchy, TableHierarchy
-from dither.anonymize.releases.axes import Axis
 from dither.anonymize.releases.printing import PrintedColumn, inside
+from dither.anonymize.releases.quasi_identifier_axis import Axis
 from dither.anonymize.releases.release import Release
 from dither.anonymize.table.classes import SUPPRESSED, Classes, Histogram
 from dither.anonymize.table.values import ANYTHING, AxisKind, Bools, Codes, Counts

@@ -150,13 +150,13 @@ class _Search:
             path.append(min(steps, key=lambda step: (int(self.flat_floor[step]), step)))
 
     def _halve(self, path: list[int]) -> None:
-        """Binary-search a path for the first node that may be released, or for the last one that is hopeless."""
+        """Binary-search a path for the first node that may be released, or for the last one that can't be."""
         low, high = 0, len(path) - 1
         # once a cost is known a path ends at it: if its end fails too, nothing on the path is left
         middle = high if self.best is not None and self.conclusive else high // 2
         while low <= high and self.complete:
             if not self._worth_it(path[middle]):
-                # what became too dear stays so above; what was found hopeless is so below
+                # what became too dear stays so above; below what can't be released nothing can
                 up = bool(self.flat_settled[path[middle]])
             else:
                 outcome = self._look(path[middle])

@@ -32,9 +32,9 @@ from dither.anonymize.configuration import Configuration, configured
 from dither.anonymize.encoding import Encoded, encode
 from dither.anonymize.hierarchy.hierarchies import Hierarchy
 from dither.anonymize.models.catalogue import KAnonymity, KMap, Model, Overall
-from dither.anonymize.partition.cuts import Points, partition
-from dither.anonymize.releases.axes import Axis, narrow_for
+from dither.anonymize.partition.splits import Points, partition
 from dither.anonymize.releases.printing import PrintedColumn
+from dither.anonymize.releases.quasi_identifier_axis import Axis, narrow_for
 from dither.anonymize.releases.release import Release
 from dither.anonymize.table.classes import Classes, Histogram
 from dither.anonymize.table.read import as_table

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dither.anonymize.releases.axes import Axis, AxisShape, Positions, narrow_for, ranks_of_texts
+from dither.anonymize.releases.quasi_identifier_axis import Axis, AxisShape, Positions, narrow_for, ranks_of_texts
 from dither.anonymize.table.row_keys import keys_of, order_of
 from dither.anonymize.table.values import Bools, Counts, Floats, is_text, plain
 

@@ -45,9 +45,9 @@ import pyarrow.types as types
 
 from dither.anonymize.attributes import Role
 from dither.anonymize.configuration import Configuration
-from dither.anonymize.releases.axes import AxisShape
 from dither.anonymize.releases.printing import PrintedColumn
 from dither.anonymize.releases.quality import Quality, quality_of
+from dither.anonymize.releases.quasi_identifier_axis import AxisShape
 from dither.anonymize.table.classes import Classes
 from dither.anonymize.table.row_keys import alike, keys_of, order_of
 from dither.anonymize.table.values import Codes, Counts

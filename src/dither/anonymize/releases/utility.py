@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from dither.anonymize.attributes import Attribute, Role
 from dither.anonymize.encoding import encode
-from dither.anonymize.releases.axes import Axis, AxisShape
 from dither.anonymize.releases.printing import PrintedColumn
+from dither.anonymize.releases.quasi_identifier_axis import Axis, AxisShape
 from dither.anonymize.releases.release import Release
 from dither.anonymize.table.read import as_table
 from dither.anonymize.table.values import AxisKind, Counts, Floats

@@ -16,7 +16,6 @@ A table that passes satisfies its models; it still has no privacy loss to speak 
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
@@ -33,6 +32,7 @@ from dither.anonymize.verifier.definitions import satisfies
 from dither.anonymize.verifier.findings import Flaw, Problem, VerifierReport
 from dither.anonymize.verifier.grouping import Coded, Printed, decoded, in_order, spelled, value_type
 from dither.anonymize.verifier.truth import people, untruths
+from dither.errors import did_you_mean
 
 __all__ = ["Flaw", "Problem", "VerifierReport", "verify"]
 
@@ -131,8 +131,8 @@ class _Check:
                     text = f"the column {name!r} identifies people and must not be in a release"
                     self._found(Problem.IDENTIFYING_COLUMN, text, column=name)
             elif name not in have:
-                near = get_close_matches(name, have, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else ""
+                meant = did_you_mean(name, have)
+                hint = "" if meant is None else f"; did you mean {meant!r}?"
                 self._found(Problem.COLUMN_MISSING, f"the column {name!r} is missing{hint}", column=name)
         for name in have:
             if name not in known:

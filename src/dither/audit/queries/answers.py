@@ -16,7 +16,8 @@ from dither.curator.curator import Curator
 from dither.curator.past.records import ledger_to_look_at
 from dither.curator.price.pricing import Prepared
 from dither.curator.terms import Terms
-from dither.engines import DuckDBEngine, Engine
+from dither.engines import Engine
+from dither.engines.opening import open_engine
 from dither.policy.policy import Policy
 from dither.query.intake import Intake
 from dither.query.kinds import Column
@@ -71,7 +72,7 @@ def asking(
         sides = []
         for policy, name in zip(policies, names, strict=True):
             intake = Intake(delimiter=policy.source.delimiter, header=policy.source.header)
-            opened = DuckDBEngine.open(policy.source.location, policy.schema, threads=1, intake=intake)
+            opened = open_engine(policy.source.location, policy.schema, threads=1, intake=intake)
             engine = undo.enter_context(opened)
             sides.append(
                 Asking(

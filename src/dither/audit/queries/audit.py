@@ -176,6 +176,11 @@ def audit_query(
                 raise InvalidParameter("audit the question itself: leave EXPLAIN PRIVACY out")
             if prepared.question.listing:
                 raise InvalidParameter("this question shows public values alone: there is nothing to audit")
+            if prepared.rows_budget is not None:
+                raise InvalidParameter(
+                    "this question chooses its bound on rows itself: audit it with a stated one, OPTIONS "
+                    "(max_rows_contributed = 20), and audit the profile, PROFILE and the table"
+                )
             quote = quoting.quote(prepared)
             prices = _prices(pricing, prepared)
         test, pair, alone = measure_neighbours(

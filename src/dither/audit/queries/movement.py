@@ -14,7 +14,7 @@ from dither.mechanisms import DiscreteGaussian
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import Cell
 from dither.query.kinds import Column, columns
-from dither.query.measure.measures import Measured, Total
+from dither.query.measure.measures import Measured, Total, WeightedTotals
 from dither.query.plan.plan import BoundQuestion
 from dither.query.price.noise import Priced
 
@@ -104,7 +104,10 @@ def _columns_of_cells(priced: Priced, question: BoundQuestion) -> dict[int, list
 def _sort(block: Sequence[Cell]) -> str:
     cell, *others = block
     if others:
-        return "sums of the distances from both bounds"
+        degree = (
+            max(len(total.factors) for total, _ in cell.exact.parts) if isinstance(cell.exact, WeightedTotals) else 1
+        )
+        return f"sums of {'products of ' if degree > 1 else ''}the distances from both bounds"
     if not isinstance(cell.exact, Total):
         return "different values"
     return ("count", "sum", "sum of products")[min(len(cell.exact.factors), 2)]

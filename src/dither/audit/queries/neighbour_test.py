@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from dither.audit.drawing import clock
+from dither.audit.queries.made_up_tables import worlds
 from dither.audit.queries.movement import Movement, in_words, movements, surely_shown
 from dither.audit.queries.neighbours import Breach, Fault, Group, breaches, difference, groups_of
 from dither.audit.queries.rehearsal import measured_worlds
-from dither.audit.queries.worlds import worlds
 from dither.curator.execution import find_bounds
 from dither.curator.price.pricing import Prepared
 from dither.privacy import Adjacency

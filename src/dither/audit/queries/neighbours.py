@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dither.engines import DuckDBEngine
+from dither.engines.opening import open_engine
 from dither.errors import InvalidParameter
 from dither.privacy import Adjacency
 from dither.query.aggregates.base import Cell
@@ -140,7 +140,7 @@ def check_question(sql: str, schema: Schema, neighbours: Neighbours, *, salt: by
             files = {name: Path(folder) / f"{side}{place}.parquet" for place, name in enumerate(schema.tables)}
             for name, file in files.items():
                 pq.write_table(tables[name], file)
-            with DuckDBEngine.open(files, schema, threads=1) as engine:
+            with open_engine(files, schema, threads=1) as engine:
                 measured.append(engine.run(priced.measurement, salt=salt))
     return breaches(priced, *measured)
 

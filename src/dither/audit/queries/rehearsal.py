@@ -18,13 +18,15 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dither.audit.queries.made_up_tables import World, empty_tables
 from dither.audit.queries.neighbours import reading
-from dither.audit.queries.worlds import World, empty_tables
-from dither.curator.charging import Accounts, Exchange
+from dither.curator.charging import Accounts
+from dither.curator.epsilon_to_currency import Exchange
 from dither.curator.past.records import ledger_to_look_at
 from dither.curator.price.pricing import Pricing
+from dither.curator.price.profiles import Profiles
 from dither.curator.price.quoting import Quoting
-from dither.engines import DuckDBEngine
+from dither.engines.opening import OpenedEngine, open_engine
 from dither.policy.policy import Policy
 from dither.policy.source import PolicySource
 from dither.query.measure.measures import Measured, Measurement
@@ -55,8 +57,9 @@ def pricing_of(policy: Policy) -> Iterator[tuple[Pricing, Quoting]]:
     """How the curator prices questions under a rehearsed policy, of whose budget nothing was spent."""
     with ledger_to_look_at(policy) as ledger:
         exchange = Exchange(policy.budget.delta_budget, ledger.sums)
-        pricing = Pricing(policy, exchange, ledger, version="made up")
-        yield pricing, Quoting(policy, exchange, ledger, Accounts(policy, exchange, ledger))
+        profiles = Profiles(ledger, policy=policy.fingerprint(), version="made up")
+        pricing = Pricing(policy, exchange, ledger, version="made up", profiles=profiles)
+        yield pricing, Quoting(policy, exchange, ledger, Accounts(policy, exchange, ledger), profiles)
 
 
 def measured_worlds(
@@ -94,7 +97,7 @@ def _name(table: str, number: int, side: int) -> str:
     return f"{table}~{number}~{side}"
 
 
-def _engine(batch: Sequence[World], schema: Schema, folder: Path, *, parquet: bool) -> DuckDBEngine:
+def _engine(batch: Sequence[World], schema: Schema, folder: Path, *, parquet: bool) -> OpenedEngine:
     """All worlds of a batch as tables of one engine."""
     folder.mkdir(parents=True)
     tables: dict[str, pa.Table] = {}
@@ -109,7 +112,7 @@ def _engine(batch: Sequence[World], schema: Schema, folder: Path, *, parquet: bo
         files = {name: folder / f"{place}.parquet" for place, name in enumerate(tables)}
         for name, file in files.items():
             pq.write_table(tables[name], file)
-        return DuckDBEngine.open(files, whole, threads=1)
+        return open_engine(files, whole, threads=1)
     path = folder / "worlds.duckdb"
     with duckdb.connect(str(path)) as database:
         database.execute("BEGIN")
@@ -119,4 +122,4 @@ def _engine(batch: Sequence[World], schema: Schema, folder: Path, *, parquet: bo
             database.execute(f'CREATE TABLE "{quoted}" AS SELECT * FROM made_up')  # noqa: S608  names are quoted
             database.unregister("made_up")
         database.execute("COMMIT")
-    return DuckDBEngine.open(path, whole, threads=1)
+    return open_engine(path, whole, threads=1)

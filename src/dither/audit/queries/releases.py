@@ -22,6 +22,7 @@ from dither.audit.result import LowerBound
 from dither.curator.answers.release import Released, release
 from dither.mechanisms import DiscreteGaussian
 from dither.mechanisms.base import Floats
+from dither.query.aggregates.vicinity import Nearby
 from dither.query.kinds import Column, Kind
 from dither.query.measure.measures import BinCounts, Measured
 from dither.query.plan.plan import Key
@@ -51,8 +52,8 @@ class Releases:
 
     An output is a row of numbers about the groups that moved furthest: first the score, then whether each group is
     shown (where that isn't public), its noisy cells and its choices. The score adds up, over noisy cells, how much
-    likelier each is on the first side than on the second under the noise that was priced: any function of an output is
-    fair, and under that noise this one tells most.
+    likelier each is on the first side than on the second under the noise that was priced, counts around choices among
+    them: any function of an output is fair, and under that noise this one tells most.
     """
 
     priced: Priced
@@ -116,7 +117,37 @@ class Releases:
             else:
                 gain = (np.abs(noisy - there) - np.abs(noisy - here)) / scale
             np.add.at(score, copy, gain)
+        return score + self._nearby_score(released, copy, group, n)
+
+    def _nearby_score(self, released: Released, copy: Any, group: Any, n: int) -> Floats:
+        """The same for what was counted around choices."""
+        score = np.zeros(n)
+        around = zip(self.priced.lowered.vicinities, released.nearby, released.nearby_noise, strict=True)
+        for vicinity, nearby, noise in around:
+            row = np.repeat(np.arange(released.size), np.diff(nearby.starts))
+            here, there = (self._counts(side.measured, vicinity.bins, nearby, group[row]) for side in self.sides)
+            scale = float(noise.scale)
+            if isinstance(noise, DiscreteGaussian):
+                gain = (here - there) * (nearby.counts - (here + there) / 2) / scale**2
+            else:
+                gain = (np.abs(nearby.counts - there) - np.abs(nearby.counts - here)) / scale
+            np.add.at(score, copy[row], gain)
         return score
+
+    def _counts(self, measured: Measured, bins: int, nearby: Nearby, group: Any) -> Floats:
+        """What is exactly in each bin, of the group that the bin is about."""
+        histogram = measured.bins[bins]
+        known = {name: row for row, name in enumerate(groups_of(self.priced, measured))}
+        upto = np.zeros(nearby.ends.size)
+        for place, name in enumerate(self.groups):
+            own = np.flatnonzero(histogram.group == known.get(name, -1))
+            own = own[np.argsort(histogram.bin[own])]
+            added = np.concatenate([[0], np.cumsum(histogram.count[own])])
+            at = group == place
+            upto[at] = added[np.searchsorted(histogram.bin[own], nearby.ends[at], side="right")]
+        counts = np.diff(upto, prepend=0.0)
+        counts[nearby.starts[:-1]] = upto[nearby.starts[:-1]]
+        return counts
 
     def _exact(self, measured: Measured, numbers: npt.NDArray[np.int64]) -> Floats:
         known = dict(zip(groups_of(self.priced, measured), numbers.tolist(), strict=True))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from enum import Enum
 from functools import partial
 
@@ -20,7 +19,7 @@ from dither.audit.search import search
 from dither.audit.suite.mechanisms import Subject, subjects
 from dither.audit.suite.questions import QUESTIONS, Asked, shop
 from dither.audit.zoo import Specimen, audit_specimen, specimens
-from dither.errors import InvalidParameter
+from dither.errors import InvalidParameter, near_names
 from dither.mechanisms.base import failure_probability
 from dither.progress import Watch, part_of, unwatched
 
@@ -197,7 +196,7 @@ def audit_named_specimen(
         if specimen.name == name:
             seconds = CAUGHT_WITHIN * specimen.seconds if budget is None else seconds_of(budget)
             return _specimen(specimen, seconds, confidence, None, watch)
-    close = ", ".join(get_close_matches(name, [specimen.name for specimen in specimens()]))
+    close = ", ".join(near_names(name, [specimen.name for specimen in specimens()]))
     hint = f"did you mean {close}?" if close else "dither audit zoo lists all"
     raise InvalidParameter(f"{name!r} isn't in the zoo; {hint}")
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dither.engines.duckdb.released import compute
+from dither.engines.duckdb.noisy_rows import compute
 from dither.query.aggregates.affine import Affine, affine, affine_ends, ratio, ratio_ends
 from dither.query.aggregates.base import Noisy, Recipe, is_aggregate
 from dither.query.aggregates.spread import Floats

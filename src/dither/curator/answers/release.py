@@ -1,9 +1,10 @@
-"""Release: exact cells become noisy ones, keys are selected, choices are made. What comes out is safe."""
+"""Release: exact cells become noisy ones, keys are selected, choices are made. What comes out is safe, and is kept."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
@@ -20,8 +21,9 @@ from dither.numeric import Number, as_fraction
 from dither.query.aggregates.base import DEFAULT_CONFIDENCE, Estimate, Ints, Noisy, Recipe, array_of
 from dither.query.aggregates.catalogue import from_json, to_json
 from dither.query.aggregates.spread import Noise
+from dither.query.aggregates.vicinity import Nearby, Vicinity, counted_in, ends_around
 from dither.query.arrow import TYPES
-from dither.query.kinds import Kind
+from dither.query.kinds import Interval, Kind
 from dither.query.measure.measures import BinCounts, Measured
 from dither.query.plan.plan import Key
 from dither.query.price.noise import Priced
@@ -45,11 +47,25 @@ class Released:
     noise: tuple[Noise, ...]
     choices: tuple[npt.NDArray[Any], ...]
     recipes: tuple[Recipe, ...]
+    nearby: tuple[Nearby, ...] = ()
+    nearby_noise: tuple[Noise, ...] = ()
+
+    @property
+    def noisy(self) -> Noisy:
+        """What recipes read."""
+        return Noisy(
+            size=self.size,
+            cells=self.cells,
+            noise=self.noise,
+            choices=self.choices,
+            nearby=self.nearby,
+            nearby_noise=self.nearby_noise,
+        )
 
     def estimates(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[Estimate, ...]:
         """Each aggregate's values and intervals at this confidence."""
         exact = as_fraction(confidence, "confidence")
-        noisy = Noisy(size=self.size, cells=self.cells, noise=self.noise, choices=self.choices)
+        noisy = self.noisy
         return tuple(recipe.estimate(noisy, exact) for recipe in self.recipes)
 
     @property
@@ -72,12 +88,18 @@ class Released:
         columns = {name: self.keys.column(name).combine_chunks() for name in self.keys.column_names}
         columns |= {f"c{i}": pa.array(cell) for i, cell in enumerate(self.cells)}
         columns |= {f"q{i}": pa.array(choice) for i, choice in enumerate(self.choices)}
-        form = {
+        for place, one in enumerate(self.nearby):
+            starts = pa.array(one.starts, pa.int32())
+            for name, numbers in (("e", one.ends), ("n", one.counts)):
+                columns[f"{name}{place}"] = pa.ListArray.from_arrays(starts, pa.array(numbers))
+        form: dict[str, Any] = {
             "version": VERSION,
             "size": self.size,
             "noise": [[_law(noise), str(noise.scale)] for noise in self.noise],
             "recipes": [to_json(recipe) for recipe in self.recipes],
         }
+        if self.nearby:
+            form["nearby"] = [[_law(noise), str(noise.scale)] for noise in self.nearby_noise]
         table = pa.table(columns) if columns else pa.table({})
         table = table.replace_schema_metadata({METADATA: json.dumps(form, sort_keys=True).encode()})
         sink = pa.BufferOutputStream()
@@ -95,6 +117,8 @@ class Released:
             if form["version"] != VERSION:
                 raise InvalidData(f"a stored answer of version {form['version']} can't be read by this dither")
             noise = tuple(_noise_of(law, Fraction(scale)) for law, scale in form["noise"])
+            nearby_noise = tuple(_noise_of(law, Fraction(scale)) for law, scale in form.get("nearby", ()))
+            nearby = tuple(_nearby(table, place) for place in range(len(nearby_noise)))
             recipes = tuple(from_json(recipe) for recipe in form["recipes"])
         except (pa.ArrowException, KeyError, TypeError, ValueError):
             raise InvalidData("a stored answer is damaged: it isn't what Released.to_bytes wrote") from None
@@ -106,6 +130,8 @@ class Released:
             noise=noise,
             choices=tuple(_numbers(table, name) for name in names if name[0] == "q"),
             recipes=recipes,
+            nearby=nearby,
+            nearby_noise=nearby_noise,
         )
 
 
@@ -125,8 +151,16 @@ def release(priced: Priced, measured: Measured, *, source: Source = SYSTEM) -> R
         for exact, mechanism in zip(exact_cells, priced.noise, strict=True)
     )
     choices = tuple(_choose(priced, measured, i, places, size, source) for i in range(len(priced.choosers)))
+    around = zip(priced.lowered.vicinities, priced.nearby, strict=True)
     return Released(
-        keys=keys, size=size, cells=cells, noise=priced.noise, choices=choices, recipes=priced.lowered.recipes
+        keys=keys,
+        size=size,
+        cells=cells,
+        noise=priced.noise,
+        choices=choices,
+        recipes=priced.lowered.recipes,
+        nearby=tuple(_counted(priced, measured, one, noise, choices, places, size, source) for one, noise in around),
+        nearby_noise=priced.nearby,
     )
 
 
@@ -228,6 +262,31 @@ def _choose(
     return drawn
 
 
+def _counted(
+    priced: Priced,
+    measured: Measured,
+    vicinity: Vicinity,
+    noise: Noise,
+    choices: tuple[npt.NDArray[Any], ...],
+    places: Ints,
+    size: int,
+    source: Source,
+) -> Nearby:
+    """Noisy counts around what was drawn in each group, empty ones too: by the draws, never by what is exact."""
+    bins, counts, ends = _by_group(measured.bins[vicinity.bins], places, size)
+    drawn = [priced.lowered.choices[choice].places(choices[choice]) for choice in vicinity.choices]
+    together = list(zip(*drawn, strict=True))
+    made = {each: ends_around(each, vicinity.last) for each in set(together)}
+    edges = [made[each] for each in together]
+    starts = np.concatenate([[0], np.cumsum([each.size for each in edges])]).astype(np.int64)
+    exact = np.zeros(starts[-1], dtype=np.int64)
+    for group, each in enumerate(edges):
+        part = slice(ends[group], ends[group + 1])
+        exact[starts[group] : starts[group + 1]] = counted_in(each, bins[part], counts[part])
+    listed = np.concatenate(edges) if edges else np.zeros(0, dtype=np.int64)
+    return Nearby(starts=starts, ends=listed, counts=noise.release(exact, source=source))
+
+
 def _by_group(histogram: BinCounts, places: Ints, size: int) -> tuple[Ints, Ints, Ints]:
     """Bins and counts sorted by the place of their group, and where each group's part ends."""
     place = places[histogram.group]
@@ -247,6 +306,60 @@ def _noise_of(law: str, scale: Fraction) -> Noise:
     return DiscreteGaussian(scale) if law == "gaussian" else DiscreteLaplace(scale)
 
 
+def _nearby(table: pa.Table, place: int) -> Nearby:
+    ends, counts = (table.column(f"{name}{place}").combine_chunks() for name in ("e", "n"))
+    starts = np.concatenate([[0], np.cumsum(pc.list_value_length(ends).to_numpy(zero_copy_only=False))])
+    flat: list[Any] = [pc.list_flatten(each).to_numpy(zero_copy_only=False) for each in (ends, counts)]
+    return Nearby(starts=starts.astype(np.int64), ends=flat[0], counts=flat[1])
+
+
 def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:
     numbers: npt.NDArray[Any] = table.column(name).combine_chunks().to_numpy(zero_copy_only=False)
     return numbers
+
+
+# ---------------------------------------------------------------------------------------------- what is stored
+
+HEADER = 4
+LONGEST_CAUSE = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What the ledger keeps under a question: the bounds that were found, and what was released under them.
+
+    ``released`` is None where something went wrong after noise had been drawn for the bounds: whether it does may
+    depend on that noise, so that another try would be another answer that nobody paid for. Then there is no answer, for
+    ever, and ``cause`` says why, to the owner. ``data`` is the fingerprint of the data that was read; None in answers
+    that were stored before it was kept.
+    """
+
+    bounds: Mapping[tuple[str, str], Interval]
+    released: bytes | None
+    cause: str = ""
+    data: str | None = None
+    rows: int | None = None
+
+    def seal(self) -> bytes:
+        """The permanent form: a header in JSON, then the released bytes."""
+        found = [[*place, str(b.low), str(b.high)] for place, b in self.bounds.items()]
+        form: dict[str, Any] = {
+            "bounds": found,
+            "answered": self.released is not None,
+            "cause": self.cause[:LONGEST_CAUSE],
+        }
+        if self.data is not None:
+            form["data"] = self.data
+        if self.rows is not None:
+            form["rows"] = self.rows
+        header = json.dumps(form).encode()
+        return len(header).to_bytes(HEADER, "big") + header + (self.released or b"")
+
+    @classmethod
+    def unseal(cls, stored: bytes) -> Stored:
+        """The inverse of ``seal``."""
+        size = int.from_bytes(stored[:HEADER], "big")
+        form = json.loads(stored[HEADER : HEADER + size])
+        bounds = {(t, c): Interval(Fraction(low), Fraction(high)) for t, c, low, high in form["bounds"]}
+        released = stored[HEADER + size :] if form["answered"] else None
+        return cls(bounds=bounds, released=released, cause=form["cause"], data=form.get("data"), rows=form.get("rows"))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from dither.curator.asker import Asker
 from dither.curator.price.pricing import Prepared
 from dither.curator.results import Request, RequestKind
 from dither.curator.vault import Vault
-from dither.curator.who import Asker
 from dither.errors import InvalidParameter, Refused
 from dither.ledger.entry import canonical
 from dither.numeric import Number, positive
-from dither.policy.settings import LARGEST_EPSILON
+from dither.policy.file_schema import LARGEST_EPSILON
 
 
 class Approvals:

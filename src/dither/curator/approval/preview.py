@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dither.curator.charging import Accounts, Exchange
+from dither.curator.asker import OWNER
+from dither.curator.charging import Accounts
+from dither.curator.epsilon_to_currency import Exchange
 from dither.curator.price.quote import Quote
 from dither.curator.results import BudgetLine, Request, RequestKind
 from dither.curator.terms import Terms
 from dither.curator.vault import Vault
-from dither.curator.who import OWNER
 from dither.errors import DitherError
 from dither.numeric.rounding import NEARLY_ALL, SMALLEST, percent
 

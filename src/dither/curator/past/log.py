@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dither.curator.charging import Exchange
+from dither.curator.asker import Asker
+from dither.curator.epsilon_to_currency import Exchange
 from dither.curator.results import AnswerPage, Past
 from dither.curator.terms import Settled
-from dither.curator.who import Asker
 from dither.errors import InvalidParameter, Refused
 from dither.ledger import Account, Amount, Entry, EntryKind, Ledger
 from dither.ledger.entry import canonical
@@ -32,7 +32,7 @@ CACHE_KIB = 2048
 TABLES = """
 CREATE TABLE charge(
     seq INTEGER PRIMARY KEY, number TEXT NOT NULL UNIQUE, at TEXT NOT NULL, account TEXT NOT NULL, key TEXT NOT NULL,
-    sql TEXT, epsilon TEXT NOT NULL, asked TEXT NOT NULL, main INTEGER NOT NULL, delta INTEGER NOT NULL
+    sql TEXT, epsilon TEXT NOT NULL, asked TEXT NOT NULL, main INTEGER, delta INTEGER NOT NULL
 );
 CREATE INDEX charge_of_account ON charge(account, seq);
 CREATE TABLE payment(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from itertools import islice
 
-from dither.curator.charging import Exchange
+from dither.curator.epsilon_to_currency import Exchange
 from dither.curator.results import Record
 from dither.errors import LedgerError, LedgerOutdated, LedgerRolledBack
-from dither.ledger import Amount, Currency, Entry, Ledger, MemoryLedger, SqliteLedger, Verified
+from dither.ledger import Amount, Currency, Entry, Ledger, Limit, MemoryLedger, SqliteLedger, Verified
 from dither.ledger.amount import DELTA_UNITS, MAIN_UNITS, in_words, units_from_json
 from dither.ledger.sqlite import latest_of_format1, upgraded_copy, verify_format1
 from dither.policy.policy import Policy
 from dither.privacy import Json
-from dither.privacy.renyi import zcdp_epsilon
+from dither.privacy.zcdp import zcdp_epsilon
 
 
 def open_ledger(
@@ -149,7 +149,7 @@ def _record(entry: Entry, policy: Policy) -> Record:
 
 def _limit(stated: Json, exchange: Exchange) -> str:
     """What an account may spend since then, as the ε that the policy or a grant gave it."""
-    limit = Amount.from_json(stated["limit"])
+    limit = Limit.from_json(stated["limit"], exchange.currency)
     if limit.others and limit.others[0] is not None:
         epsilon = limit.others[0] / MAIN_UNITS
     elif exchange.currency is Currency.PURE:

@@ -13,25 +13,28 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
-from dither.curator.charging import Exchange
+from dither.curator.answers.in_memory_cache import Memory
+from dither.curator.asker import Asker
 from dither.curator.computation import Computation
-from dither.curator.memory import Memory
+from dither.curator.epsilon_to_currency import Exchange
+from dither.curator.price.profiles import Profiles
 from dither.curator.terms import Settled, Terms
-from dither.curator.who import Asker
 from dither.errors import Refused
 from dither.ledger import Currency, EntryKind, Ledger
 from dither.ledger.amount import MAIN_UNITS
 from dither.ledger.entry import canonical
 from dither.mechanisms.partition_selection import GivenAwayLoss
 from dither.numeric import fraction_up
+from dither.policy.file_schema import LARGEST_EPSILON, SMALLEST_DELTA
 from dither.policy.policy import Policy
-from dither.policy.settings import LARGEST_EPSILON, SMALLEST_DELTA
 from dither.privacy import ApproximateLoss, Json, PrivacyLoss, PureLoss, ZcdpLoss
 from dither.query.kinds import Column, Expression, Interval, Kind, columns
-from dither.query.measure.grids import holds_bounds
+from dither.query.measure.clamped_grids import holds_bounds
 from dither.query.plan.canonical import arranged, canonical_aggregation
 from dither.query.plan.plan import Aggregate, Aggregation, BoundQuestion, Law, Shape
+from dither.query.plan.profile import profile_of
 from dither.query.price.noise import BudgetKind, Priced, QueryBudget, laplace_errs_less, price, price_for_error
+from dither.query.price.profile import Profile, bounded_rows, rows_worth_sparing
 from dither.query.refusals import limited
 from dither.query.schema import ColumnFacts, Schema
 from dither.query.sql import bind, bind_with_form
@@ -42,7 +45,8 @@ class Prepared:
     """A question ready to be charged and run: a function of its text, of what was asked by whom, and of the policy.
 
     ``searched`` are the columns whose bounds must be found first; until then ``priced`` stands on made-up bounds, which
-    change the size of the noise but not the loss. ``epsilon`` and ``delta`` are its cost by itself; ``settled`` are the
+    change the size of the noise but not the loss. So it does where there is a ``rows_budget``, which pays for a profile
+    of the question's own. ``epsilon`` and ``delta`` are its cost by itself; ``settled`` are the
     terms with all that was left open in ``terms``.
     """
 
@@ -57,6 +61,7 @@ class Prepared:
     delta: float
     searched: tuple[Place, ...]
     search_budget: QueryBudget | None
+    rows_budget: QueryBudget | None
     settled: Settled
 
 
@@ -81,7 +86,7 @@ ROUNDING = 1 + Fraction(1, 10**9)
 class _Bound:
     """A question, and what follows from its text alone: the columns it waits for, and its canonical form.
 
-    ``former`` is the same as it was read when fewer keys were public.
+    ``former`` is the same as it was read when fewer keys were public. ``rows`` is the bound on rows that was chosen.
     """
 
     question: BoundQuestion
@@ -89,6 +94,12 @@ class _Bound:
     form: str
     size: int
     former: _Bound | None = None
+    rows: int | None = None
+
+    def with_rows(self, rows: int) -> _Bound:
+        """With a bound on rows that was chosen: the same question as one that states it."""
+        question = bounded_rows(self.question, rows)
+        return replace(self, question=question, form=canonical_aggregation(question.aggregation), rows=rows)
 
     @classmethod
     def of(cls, sql: str, schema: Schema) -> _Bound:
@@ -116,9 +127,11 @@ class Pricing:
         ledger: Ledger,
         *,
         version: str,
+        profiles: Profiles,
     ) -> None:
         self.policy = policy
         self.version = version
+        self._profiles = profiles
         self._exchange = exchange
         self._ledger = ledger
         self._secret = secret_of(ledger)
@@ -129,6 +142,8 @@ class Pricing:
             lambda epsilon, delta, _analyst, discover: exchange.bought(epsilon, delta, discover=discover)
         )
         self._kept = Memory[tuple[Prepared, int]](KEPT, room=ROOM, size=lambda kept: kept[1])
+        # whether any question may leave its bound on rows open, besides those that say so
+        self._chooses = any(table.auto_rows for table in policy.schema.tables.values())
         self._old_keys = OldKeys(ledger, self._fingerprint, self._present_key)
 
     def prepare(
@@ -141,8 +156,9 @@ class Pricing:
         """
         if again is not None or len(sql) > LONGEST_KEPT:
             return self._prepared(sql, terms, who, again, charged)[0]
-        # what an analyst asks the price of is often asked next
-        return self._kept.made(who.name, (sql, terms.signature), lambda: self._prepared(sql, terms, who))[0]
+        # what an analyst asks the price of is often asked next; a bound that a profile chose may be another one by then
+        known = len(self._profiles.known()) if self._chooses or "auto" in sql.lower() else 0
+        return self._kept.made(who.name, (sql, terms.signature, known), lambda: self._prepared(sql, terms, who))[0]
 
     def _prepared(
         self, sql: str, terms: Terms, who: Asker, again: Settled | None = None, charged: str | None = None
@@ -162,11 +178,39 @@ class Pricing:
 
         Whether others paid for it makes no difference: no price tells what others asked.
         """
+        if bound.question.auto:
+            return self._with_rows(sql, bound, asked, who, again)
         if bound.former is not None:
             key = self._key_on(sql, bound.former, asked, who, again, listed_now=bound.question.listing)
             if key is not None and (key == charged or self._ledger.paid(key, who.account)):
                 bound = bound.former
         return self._priced(sql, bound, asked, who, again)
+
+    def _with_rows(self, sql: str, bound: _Bound, asked: Terms, who: Asker, again: Settled | None) -> Prepared:
+        """The question with the bound on rows that was taken when it was paid for; else with that of the best profile.
+
+        Without a profile it finds one of its own, with a part of its budget.
+        """
+        if asked.error is not None:
+            raise Refused(
+                "the error can't be promised before the bound on rows is chosen",
+                code="error_unknown",
+                hint="Ask with epsilon, or state max_rows_contributed in OPTIONS.",
+            )
+        if again is not None:
+            taken = bound if again.rows is None else bound.with_rows(again.rows)
+            return self._priced(sql, taken, asked, who, again)
+        searching = self._priced(sql, bound, asked, who, None)
+        known = self._profiles.of(bound.question.aggregation)
+        if not known or self._ledger.paid(searching.key, who.account):
+            return searching
+        # with a bound of one row nothing is searched for, so that all of the budget is in its noise
+        spared = rows_worth_sparing(self._priced(sql, bound.with_rows(1), asked, who, None).priced)
+        most = bound.question.aggregation.rows
+        chosen = [min(most, one.profile.least_bound(spared)) for one in known]
+        made = {rows: self._priced(sql, bound.with_rows(rows), asked, who, None) for rows in dict.fromkeys(chosen)}
+        paid = (one for one in made.values() if self._ledger.paid(one.key, who.account))
+        return next(paid, made[chosen[0]])
 
     def _key_on(
         self, sql: str, bound: _Bound, asked: Terms, who: Asker, again: Settled | None, *, listed_now: bool
@@ -192,7 +236,8 @@ class Pricing:
         taken = replace(asked, noise=law)
         if asked.error is None and not question.listing:
             taken = replace(taken, epsilon=self._epsilon(question, asked, most))
-        return Settled(terms=taken, delta=delta, version=self.version if again is None else again.version)
+        version = self.version if again is None else again.version
+        return Settled(terms=taken, delta=delta, version=version, rows=bound.rows)
 
     def _key_in_ledger(self, bound: _Bound, settled: Settled) -> str:
         key = self._key(bound, settled)
@@ -200,6 +245,8 @@ class Pricing:
 
     def _priced(self, sql: str, bound: _Bound, asked: Terms, who: Asker, again: Settled | None) -> Prepared:
         question, waiting = bound.question, bound.waiting
+        searches = question.auto and bound.rows is None
+        parts = len(waiting) + searches
         aggregation = self._weighted(question, asked.weights)
         most = who.most_epsilon if again is None else Fraction(LARGEST_EPSILON)
         settled = self._settled(sql, bound, asked, who, again)
@@ -220,19 +267,20 @@ class Pricing:
                 whole, cost = QueryBudget(kind=kind, main=epsilon, delta=keys), fraction_up(epsilon)
             else:
                 whole, cost = self._bought(epsilon, delta, who.name, aggregation.discover)
+            rest = replace(whole, main=whole.main * (1 - SEARCH_SHARE)) if parts else whole
             if waiting:
-                aggregation, priced = self._supposed(sql, question, asked, waiting, self._rest(whole, waiting))
+                aggregation, priced = self._supposed(sql, question, asked, waiting, rest)
             else:
-                priced = price(aggregation, whole, self.policy.schema.adjacency)
+                priced = price(aggregation, rest, self.policy.schema.adjacency)
         if Fraction(cost) > most * ROUNDING:
             raise Refused(
                 f"this would cost ε = {cost:.4g} and a question may cost at most {float(most):g}",
                 code="epsilon_too_large",
                 hint="Ask for a larger error, or for fewer columns.",
             )
-        loss = self._stated(whole) if waiting else priced.loss
+        loss = self._stated(whole) if parts else priced.loss
         key = self._key_in_ledger(bound, settled)
-        share = self._share(whole, len(waiting)) if waiting else None
+        share = self._share(whole, parts) if parts else None
         return Prepared(
             sql=sql,
             terms=asked,
@@ -244,9 +292,37 @@ class Pricing:
             epsilon=cost,
             delta=float(delta if whole.kind == "zcdp" else whole.delta),
             searched=waiting,
-            search_budget=share,
+            search_budget=share if waiting else None,
+            rows_budget=share if searches else None,
             settled=settled,
         )
+
+    def on_rows(self, prepared: Prepared, found: Profile) -> Prepared:
+        """The question with the bound on rows that its own profile chooses, and the noise that this needs."""
+        aggregation = prepared.question.aggregation
+        spared = rows_worth_sparing(self._on_rows(prepared, 1).priced)
+        # nobody has more of these rows than of all of them, so that what is known of those is a limit
+        wider = [one.profile.least_bound(spared) for one in self._profiles.around(aggregation)]
+        return self._on_rows(prepared, min([aggregation.rows, found.least_bound(spared), *wider]))
+
+    def _on_rows(self, prepared: Prepared, rows: int) -> Prepared:
+        question = bounded_rows(prepared.question, rows)
+        weighted = self._weighted(question, prepared.terms.weights)
+        if prepared.searched:
+            weighted = replace(prepared.priced.aggregation, rows=rows)
+        priced = price(weighted, prepared.priced.budget, self.policy.schema.adjacency)
+        return replace(prepared, question=question, priced=priced)
+
+    def row_profile(self, prepared: Prepared) -> Priced:
+        """The profile that a question pays for itself."""
+        assert prepared.rows_budget is not None
+        aggregation = prepared.question.aggregation
+        wanted = profile_of(aggregation.relation, aggregation.tables)
+        return price(wanted, prepared.rows_budget, self.policy.schema.adjacency)
+
+    def with_rows(self, prepared: Prepared, rows: int | None) -> Prepared:
+        """The question with the bound on rows that its own search found, if it made one."""
+        return prepared if rows is None else self._on_rows(prepared, rows)
 
     def on_found(self, prepared: Prepared, found: Mapping[Place, Interval]) -> tuple[dict[Place, Interval], Priced]:
         """The bounds that were found, or the narrowest around them that can be priced; and that price.
@@ -295,10 +371,14 @@ class Pricing:
                 ) from None
         return aggregation, priced
 
-    def key_of_computation(self, computation: Computation, loss: PrivacyLoss) -> str:
-        """The permanent name of a computation on this data under this policy."""
+    def key_of_computation(self, computation: Computation, loss: PrivacyLoss, *, delta: Fraction = Fraction(0)) -> str:
+        """The permanent name of a computation on this data under this policy, booked from its curve where δ isn't 0.
+
+        Whoever asks for the same is charged the same, so another booking is another computation.
+        """
         what = [computation.key(), computation.table, list(computation.columns), computation.rows, loss.to_json()]
-        return self._named(["computation", 1, what], self.version)
+        at = [{"delta": str(delta)}] if delta else []
+        return self._named(["computation", 1, [*what, *at]], self.version)
 
     def _delta(self, question: BoundQuestion) -> Fraction:
         delta = self.policy.budget.delta_per_query
@@ -438,11 +518,8 @@ class Pricing:
             return "zcdp", keys
         return ("approximate" if keys else "pure"), keys
 
-    def _rest(self, whole: QueryBudget, waiting: tuple[Place, ...]) -> QueryBudget:
-        return replace(whole, main=whole.main * (1 - SEARCH_SHARE)) if waiting else whole
-
-    def _share(self, whole: QueryBudget, columns: int) -> QueryBudget:
-        return QueryBudget(kind=whole.kind, main=whole.main * SEARCH_SHARE / columns, delta=Fraction(0))
+    def _share(self, whole: QueryBudget, parts: int) -> QueryBudget:
+        return QueryBudget(kind=whole.kind, main=whole.main * SEARCH_SHARE / parts, delta=Fraction(0))
 
     def _stated(self, whole: QueryBudget) -> PrivacyLoss:
         """The whole budget as a loss, for a question whose noise is known only once bounds were found."""
@@ -479,6 +556,9 @@ class Pricing:
         if bound.waiting:
             # bounds that are searched for must not be taken for stated ones
             named["searched"] = [[sorted(x.facts.auto) for x in a.arguments] for a in question.aggregation.aggregates]
+        if question.auto and bound.rows is None:
+            # nor must a bound on rows
+            named["rows"] = "auto"
         return self._named(["question", KEY_VERSION, named], settled.version)
 
     def _present_key(self, sql: str, settled: Settled) -> str | None:

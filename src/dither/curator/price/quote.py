@@ -11,7 +11,7 @@ from dither.brief import brief
 from dither.curator.results import Answer, Cost
 
 if TYPE_CHECKING:
-    from dither.query.aggregates.predicted import Prediction
+    from dither.query.aggregates.base import Prediction
     from dither.query.plan.plan import Shape
     from dither.query.price.noise import Priced
 
@@ -71,7 +71,7 @@ class Quote:
     def schema(self) -> pa.Schema:
         """Names and types of the answer's columns, exactly; known before data is read."""
         # a client at a distance has quotes without these, and nothing of what prices questions is loaded there
-        from dither.curator.answers.shape import schema_of
+        from dither.curator.answers.post_processing import schema_of
 
         return self.to_arrow().schema if self.explains else schema_of(self.priced, self.shape)
 

@@ -9,24 +9,31 @@ touched: not its database, not its directory, and its objects are never destroye
 DuckDB notes each block of memory that a query has used, for when memory gets scarce. It takes the notes
 of queries that have ended off its lists only from 32,768 on, which are some 8 MiB in each of up to six lists, scattered
 over the heaps of all threads. So they are taken off every thousand queries, when none runs.
+
+Here is also what an engine remembers of the files that it opened, so that a change of them is noticed.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import math
 import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import duckdb
 
+from dither.engines.files.copies import Held
+from dither.engines.relations import TableSource
 from dither.errors import SourceError
+from dither.query.intake import TableReport
 
 _Key: TypeAlias = tuple[Path, int, int]
 
@@ -203,3 +210,59 @@ def _in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
+
+
+State: TypeAlias = tuple[tuple[str, int, int, int, int] | None, ...]
+"""Name, device, number on it, size and time of change of each file; None where there is none."""
+
+
+def state_of(files: Iterable[Path]) -> State:
+    """What can be told about files without reading them."""
+    found: list[tuple[str, int, int, int, int] | None] = []
+    for file in files:
+        try:
+            facts = file.stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((file.name, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns))
+    return tuple(found)
+
+
+def fingerprint(state: State) -> str:
+    """The same for equal names, sizes and times, so that it stays when files are copied to another disk with those."""
+    parts = [f"{facts[0]}\0{facts[3]}\0{facts[4]}" for facts in state if facts is not None]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A locked database with what the catalogue says, and the files that it is made of.
+
+    ``held`` are the typed copies that are read in place of files. ``reading`` is what a version says besides the files:
+    the same bytes are other data where texts are trimmed. ``reports`` are for the owner alone.
+    """
+
+    database: Database
+    connection: duckdb.DuckDBPyConnection
+    catalogue: Mapping[str, Mapping[str, str]]
+    unique: Mapping[str, tuple[tuple[str, ...], ...]]
+    sources: Mapping[str, TableSource]
+    files: tuple[Path, ...]
+    state: State
+    reading: str
+    held: tuple[Held, ...]
+    copied: State
+    reports: tuple[TableReport, ...]
+    names_only: bool
+
+    @property
+    def copies(self) -> tuple[Path, ...]:
+        """Where the typed copies are."""
+        return tuple(copy.path for copy in self.held)
+
+    def release(self) -> None:
+        """Let go of it all."""
+        self.database.release(self.connection)
+        for copy in self.held:
+            copy.release()

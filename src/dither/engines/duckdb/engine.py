@@ -2,10 +2,6 @@
 
 DuckDB's Python library parses and plans a query twice before it gives Arrow, once for the types and once to run it. For
 small tables that takes longer than the query itself. Its DB-API plans once, but makes a Python object of every text.
-
-Each choice is made from one unit's rows and the salt alone. So for every salt, taking a unit away leaves all other
-units' choices as they are, which is what the bound on one unit's influence needs; how good the hash is matters for bias
-only.
 """
 
 # ruff: noqa: S608 (all of it is generated from plans: names are quoted, literals written by kind)
@@ -27,15 +23,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dither.engines.base import SHORTEST_SALT, EngineBroken, EngineFailure
-from dither.engines.bounding import KEPT, LARGEST_CELL, CellsSql, Sampling, Steps
+from dither.engines.bounding import KEPT, LARGEST_CELL, CellsSql, Steps
 from dither.engines.duckdb.behaviour import expect_behaviour, is_known_to_behave
-from dither.engines.duckdb.functions import DUCKDB, rank
+from dither.engines.duckdb.connections import Opened, fingerprint, state_of
+from dither.engines.duckdb.facts import beyond
+from dither.engines.duckdb.functions import DUCKDB
+from dither.engines.duckdb.group_choice import SAMPLING, Ids, keep_groups, sample_bins
 from dither.engines.duckdb.rows import rows_sql
-from dither.engines.duckdb.sources import Opened, Origin, fingerprint, open_sources, state_of
+from dither.engines.duckdb.sources import Origin, open_sources
+from dither.engines.matching import vouched_for
 from dither.engines.relations import UNIT, Relations, TableSource
 from dither.errors import InvalidParameter, SourceError
 from dither.query.arrow import TYPES
-from dither.query.intake import Intake, TableReport
+from dither.query.intake import Beyond, Intake, TableReport
 from dither.query.kinds import Kind
 from dither.query.measure.measures import BinCounts, Measured, Measurement
 from dither.query.plan.plan import JoinKind, JoinRows, Relation, Scan, Union
@@ -107,6 +107,10 @@ class DuckDBEngine:
         """Tables, their columns and DuckDB's types."""
         return self._opened.catalogue
 
+    def unique_keys(self) -> Mapping[str, tuple[tuple[str, ...], ...]]:
+        """By table the columns of PRIMARY KEY and, where nothing can be missing, of UNIQUE constraints."""
+        return self._opened.unique
+
     def version(self) -> str:
         """A fingerprint of the files that are read, which are those found on opening: names, sizes, times of change.
 
@@ -125,6 +129,15 @@ class DuckDBEngine:
     def reports(self) -> tuple[TableReport, ...]:
         """What was found when the tables were looked at; for the owner alone."""
         return self._opened.reports
+
+    def beyond_facts(self) -> Mapping[str, tuple[Beyond, ...]]:
+        """By table what the policy states of private rows and the data doesn't keep to; for the owner alone.
+
+        Reads the tables of which something is stated.
+        """
+        with self._cursor() as cursor:
+            tables = self._schema.tables.items()
+            return {name: beyond(cursor, table, self._opened.sources[name]) for name, table in tables}
 
     def interrupt(self) -> None:
         """Stop what is running: those calls raise EngineFailure."""
@@ -170,15 +183,23 @@ class DuckDBEngine:
         cells = CellsSql(relations, SAMPLING, measurement, salt)
         read = reader(measurement, self._opened.sources)
 
-        def work(cursor: duckdb.DuckDBPyConnection) -> tuple[pa.Table, list[BinCounts], list[pa.Table]]:
+        def work(cursor: duckdb.DuckDBPyConnection) -> tuple[pa.Table, list[BinCounts], list[npt.NDArray[np.int64]]]:
             table = _totals(cursor, cells, measurement, read)
             bins = [_bins(cursor, cells, measurement, place, read) for place in range(len(measurement.bins))]
-            distinct = [_answer(cursor, cells, cells.distinct(i), read) for i in range(len(measurement.distinct))]
+            size = table.num_rows if measurement.keys else 1
+            distinct = [
+                _numbers(read(cursor, cells.distinct(place).final), "n", size)
+                if measurement.units == "row"
+                else _vouched(cursor, cells, place, measurement.rows)
+                for place in range(len(measurement.distinct))
+            ]
             return table, bins, distinct
 
         with self._cursor() as cursor:
             table, bins, distinct = _stoppable(cursor, work)
         size = table.num_rows if measurement.keys else 1
+        if any(found.size != size for found in distinct):
+            raise EngineFailure("different values have other groups than the totals: did the data change?")
         for histogram in bins:
             if histogram.group.size and int(histogram.group.max()) >= size:
                 raise EngineFailure("a histogram has more groups than the totals: did the data change?")
@@ -187,7 +208,7 @@ class DuckDBEngine:
             size=size,
             totals=tuple(_numbers(table, f"_t{place}", size) for place in range(len(measurement.totals))),
             bins=tuple(bins),
-            distinct=tuple(_numbers(found, "n", size) for found in distinct),
+            distinct=tuple(distinct),
         )
 
     def rows(self, table: str, columns: Sequence[str], *, rows: int, salt: bytes) -> pa.Table:
@@ -388,6 +409,32 @@ def _bins(
     return BinCounts(group=np.zeros(found.size, dtype=np.int64), bin=found + lowest, count=counts)
 
 
+def _vouched(cursor: duckdb.DuckDBPyConnection, cells: CellsSql, place: int, most: int) -> npt.NDArray[np.int64]:
+    """For each group how many different values units vouch for, at most so many each."""
+    table = _answer(cursor, cells, cells.vouched(place, most), fetch)
+    own = pc.is_valid(table.column("n"))
+    groups, pairs = table.filter(own), table.filter(pc.invert(own))
+    result = np.zeros(max(groups.num_rows, 0 if cells.key_names else 1), dtype=np.int64)
+    result[groups.column("g").to_numpy()] = groups.column("n").to_numpy()
+    if not pairs.num_rows:
+        return result
+    group = pairs.column("g").to_numpy()
+    # a unit of two groups is two, and so is a value
+    unit, value = (_numbered_within(group, pairs.column(name)) for name in ("o", "v"))
+    found = vouched_for(unit, value, most)
+    of_value = np.zeros(found.size, dtype=np.int64)
+    of_value[value] = group
+    np.add.at(result, of_value[found], 1)
+    return result
+
+
+def _numbered_within(group: npt.NDArray[np.int64], column: pa.ChunkedArray[Any]) -> npt.NDArray[np.int64]:
+    encoded = column.combine_chunks().dictionary_encode()
+    codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False)).astype(np.int64)
+    _, found = np.unique(group * len(encoded.dictionary) + codes, return_inverse=True)
+    return np.asarray(found, dtype=np.int64)
+
+
 def _histogram(table: pa.Table) -> BinCounts:
     """Counts by group and bin; rows without a bin only make sure that every group has its number."""
     groups = np.array(table.column("g").to_numpy(), dtype=np.int64)
@@ -400,7 +447,7 @@ def _histogram(table: pa.Table) -> BinCounts:
     )
 
 
-# ------------------------------------------------------------------------------------- results, and what a unit keeps
+# ---------------------------------------------------------------------------------------------- results
 
 
 Read: TypeAlias = Callable[[duckdb.DuckDBPyConnection, str], pa.Table]
@@ -483,68 +530,13 @@ def _sizes(relation: Relation, sources: Mapping[str, TableSource]) -> tuple[floa
             return _sizes(relation.input, sources)
 
 
-# ---------------------------------------------------------------------------------------------- choice
+# ---------------------------------------------------------------------------------------------- sums
 
-
-Ids: TypeAlias = "pa.Array[Any]"
-"""Ids of units, each once."""
 
 # Of so many rows the sums are made here: a statement of DuckDB's takes longer to prepare than they take.
 MOST_ADDED = 20_000
 # Types whose equality and order are DuckDB's; of doubles NaN and −0.0 aren't.
 _ORDERED = (pa.bool_(), pa.int64(), pa.string(), pa.date32(), pa.timestamp("us"))
-_FEW = 16
-# DuckDB's min(x, n) sets memory for n values aside for each unit, and raises for a million, only once there is a row.
-_MOST_SMALLEST = 64
-# longer than any list of one unit's rows, and short enough for 64 bits
-_LONGEST_LIST = 2**40
-
-
-def keep_groups(table: pa.Table, keys: Sequence[str], most: int) -> pa.Table:
-    """Of a row for each unit and group, those with the ``most`` smallest hashes ``_h`` of each unit, ties by the keys.
-
-    The unit's number and the leading bits of the hash are packed into 64 bits and sorted at once. Codes label units,
-    they never rank anything. How many bits of the hash fit depends on the number of units; so that this changes
-    nobody's choice, a unit in which the packed bits tie at the edge is decided by the whole hash and then its keys.
-    """
-    dropped = table.drop_columns([UNIT, "_h"])
-    if table.num_rows == 0:
-        return dropped
-    encoded = table.column(UNIT).combine_chunks().dictionary_encode()
-    unit = np.asarray(encoded.indices.to_numpy(zero_copy_only=False))
-    units = len(encoded.dictionary)
-    sizes = np.bincount(unit, minlength=units)
-    if int(sizes.max()) <= most:
-        return dropped
-    hashes = table.column("_h").to_numpy()
-    bits = np.uint64(max(1, (units - 1).bit_length()))
-    packed = hashes >> bits
-    packed |= unit.astype(np.uint64) << (np.uint64(64) - bits)
-    ranked = np.sort(packed)
-    ends = np.cumsum(sizes)
-    crowded = np.flatnonzero(sizes > most)
-    last = (ends - sizes)[crowded] + (most - 1)
-    edges = np.full(units, np.iinfo(np.uint64).max, dtype=np.uint64)
-    edges[crowded] = ranked[last]
-    kept = packed <= edges[unit]
-    tied = crowded[ranked[last] == ranked[last + 1]]
-    for code in tied.tolist():
-        _decide(kept, np.flatnonzero(unit == code), hashes, dropped.select(list(keys)), most)
-    return dropped.filter(pa.array(kept))
-
-
-def _decide(
-    kept: npt.NDArray[np.bool_], rows: npt.NDArray[np.intp], hashes: npt.NDArray[np.uint64], keys: pa.Table, most: int
-) -> None:
-    """One unit's choice by whole hashes, then by keys in ascending order with NULL last."""
-    own = keys.take(rows).to_pylist()
-    # NaN is greater than every number, and a key that is NULL comes last
-    ordered = [
-        (int(hashes[row]), [(v is None, v != v, v if v is not None and v == v else 0) for v in own[i].values()])
-        for i, row in enumerate(rows.tolist())
-    ]
-    kept[rows] = False
-    kept[rows[sorted(range(len(rows)), key=lambda i: ordered[i])[:most]]] = True
 
 
 def add_up(kept: pa.Table, keys: Sequence[str], largest: Mapping[str, int]) -> pa.Table | None:
@@ -574,97 +566,3 @@ def add_up(kept: pa.Table, keys: Sequence[str], largest: Mapping[str, int]) -> p
         np.add.at(sums, group, kept.column(name).combine_chunks().fill_null(0).to_numpy().astype(np.int64))
         found.append(pa.array(sums))
     return pa.Table.from_arrays(found, names=[*keys, *largest])
-
-
-def sample_bins(
-    unit: pa.ChunkedArray[Any],
-    value: npt.NDArray[np.int64],
-    width: int,
-    most: int,
-    rank_of: Callable[[Ids], npt.NDArray[np.uint64]],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Bins and counts of the sample that ``bins`` describes, for units with one group each.
-
-    ``value`` lies between 0 and ``width``. Units and values are packed into 64 bits and sorted at once; how units are
-    numbered has no influence, because ``rank_of`` gives the hash of the unit itself.
-    """
-    if len(unit) == 0:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    bits = max(1, width.bit_length())
-    code, ids = _numbered(unit, 64 - bits)
-    packed = code << np.uint64(bits)
-    packed |= value.astype(np.uint64)
-    packed.sort()
-    owner = packed >> np.uint64(bits)
-    starts = np.concatenate(([0], np.flatnonzero(owner[1:] != owner[:-1]) + 1))
-    sizes = np.diff(np.append(starts, owner.size))
-    taken = np.repeat(sizes <= most, sizes)
-    crowded = sizes > most
-    first, number = starts[crowded], sizes[crowded]
-    shift = (rank_of(ids(owner[first])) % number.astype(np.uint64)).astype(np.int64)
-    if most <= _FEW:
-        for j in range(most):
-            taken[first + (shift + j * number) // most] = True
-    else:
-        # one crowded unit at a time: each has more than ``most`` rows, however many that may be
-        for unit_first, unit_shift, n in zip(first.tolist(), shift.tolist(), number.tolist(), strict=True):
-            taken[unit_first + (unit_shift + np.arange(most) * n) // most] = True
-    found, counts = np.unique(packed[taken] & np.uint64(2**bits - 1), return_counts=True)
-    return found.astype(np.int64), counts.astype(np.int64)
-
-
-def _numbered(
-    unit: pa.ChunkedArray[Any], bits: int
-) -> tuple[npt.NDArray[np.uint64], Callable[[npt.NDArray[np.uint64]], Ids]]:
-    """Numbers of so many bits that tell units apart, and the way back from them."""
-    if pa.types.is_int64(unit.type):
-        ids = np.asarray(unit.to_numpy())
-        low = int(ids.min())
-        if (int(ids.max()) - low).bit_length() <= bits:
-            # differences are right modulo 2^64 whatever the signs
-            base = np.uint64(low % 2**64)
-            return ids.view(np.uint64) - base, lambda codes: pa.array((codes + base).view(np.int64))
-    encoded = unit.combine_chunks().dictionary_encode()
-    if max(1, (len(encoded.dictionary) - 1).bit_length()) > bits:
-        raise InvalidParameter("the grid of a histogram is too fine to be sampled: use a larger step")
-    codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False)).astype(np.uint64)
-    return codes, lambda chosen: encoded.dictionary.take(pa.array(chosen.astype(np.int64)))
-
-
-def bins(rows: str, own: Sequence[str], most: int, salt: int) -> str:
-    """The bins of a sample of each unit's rows in each group.
-
-    Of n > most rows in the order of their bins, those at places ⌊(s + j·n)/most⌋ for j = 0, 1, … are taken, where s is
-    a salted hash modulo n: systematic sampling, in which every row has the same chance most/n to be taken, and rows of
-    one bin are interchangeable.
-    """
-    by = ", ".join(own)
-    most = min(most, _LONGEST_LIST)
-    listed = f"SELECT {by}, list_sort(list(r.v) FILTER (WHERE r.v IS NOT NULL)) AS l FROM ({rows}) AS r GROUP BY {by}"
-    start = f"CAST({rank(salt, own)} % CAST(len(r.l) AS UBIGINT) AS BIGINT)"
-    placed = f"SELECT {by}, r.l, CAST(len(r.l) AS BIGINT) AS _n, {start} AS _s FROM ({listed}) AS r"
-    if most <= _FEW:
-        places = "[" + ", ".join(f"(r._s + {j} * r._n) // {most} + 1" for j in range(most)) + "]"
-    else:
-        # as long as the list at most: a constant range would be made before the first row, whatever its length
-        places = f"list_transform(range(least({most}, r._n)), lambda j: (r._s + j * r._n) // {most} + 1)"
-    taken = f"CASE WHEN r._n IS NULL THEN [NULL] WHEN r._n <= {most} THEN r.l ELSE list_select(r.l, {places}) END"
-    return f"SELECT {by}, {taken} AS l FROM ({placed}) AS r"
-
-
-def values(rows: str, own: Sequence[str], most: int, salt: int) -> str:
-    """Each unit's different values in each group: those with the smallest salted hash, ties by the value."""
-    by = ", ".join(own)
-    most = min(most, _LONGEST_LIST)
-    once = f"SELECT DISTINCT {by}, r.v FROM ({rows}) AS r"
-    # structs compare field by field
-    packed = f"{{'h': {rank(salt, [*own, 'r.v'])}, 'v': r.v}}"
-    if most < _MOST_SMALLEST:
-        smallest = f"min({packed}, {most}) FILTER (WHERE r.v IS NOT NULL)"
-    else:
-        smallest = f"list_slice(list_sort(list({packed}) FILTER (WHERE r.v IS NOT NULL)), 1, {most})"
-    listed = f"SELECT {by}, {smallest} AS l FROM ({once}) AS r GROUP BY {by}"
-    return f"SELECT {by}, CASE WHEN r.l IS NULL THEN [NULL] ELSE [x.v for x in r.l] END AS l FROM ({listed}) AS r"
-
-
-SAMPLING = Sampling(bins=bins, values=values, unnest=lambda sql: f"unnest({sql})")

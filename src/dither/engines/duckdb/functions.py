@@ -14,8 +14,10 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
+from dither.engines.duckdb.group_choice import rank
 from dither.engines.relations import Dialect, Template, common_kind, literal_argument
 from dither.errors import InvalidParameter
 from dither.query.kinds import LONGEST_TEXT, Call, Kind
@@ -66,17 +68,17 @@ def parsed(sql: str, kind: Kind) -> str:
     return f"TRY_CAST(regexp_extract({sql}, '^ *({patterns[kind]}) *$', 1) AS {TYPES[kind]})"
 
 
-def rank(salt: int, columns: Sequence[str]) -> str:
-    """A salted hash: the columns' hash and the salt through another round, so that the salt moves every bit."""
-    return f"hash(xor(hash({', '.join(columns)}), CAST({salt % 2**64} AS UBIGINT)))"
-
-
 def grid(sql: str, kind: Kind, gridded: Gridded) -> str:
     """clamp(round(x / step), low, high) − offset as an integer; NULL for NULL and NaN. ``sql`` is a plain name.
 
     The middle branch comes first because most values lie in the bounds. Half a step is rounded to even.
     """
     low, high, offset = gridded.low, gridded.high, gridded.offset
+    if gridded.down:
+        # from the very number that is counted upwards, so that both add up to the width whatever rounding does
+        if offset or high - low >= 2**63:
+            raise InvalidParameter("a grid that counts down has no offset, and its width must fit in 64 bits")
+        return f"(CAST({high} AS BIGINT) - {grid(sql, kind, replace(gridded, down=False))})"
     if low > high or max(abs(low), abs(high), abs(low - offset), abs(high - offset)) >= 2**63:
         raise InvalidParameter("a grid needs low ≤ high, and its values must fit in 64 bits")
     small = max(abs(low), abs(high), abs(low - offset), abs(high - offset)) < 2**31

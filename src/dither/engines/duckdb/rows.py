@@ -36,7 +36,7 @@ def rows_sql(
     if table.unit_column is None:
         inner = f"SELECT {', '.join(values)} FROM (SELECT {read} FROM {source.relation} AS r) AS r"
         return f"SELECT * FROM ({inner}) AS r ORDER BY {order}"
-    # rows of nobody belong to no unit, so no bound would hold for them
+    # rows with a NULL unit id belong to no unit, so no bound would hold for them
     owned = f"SELECT {source.unit} AS {UNIT}, {read} FROM {source.relation} AS r WHERE {source.unit} IS NOT NULL"
     inner = f"SELECT r.{UNIT}, {', '.join(values)} FROM ({owned}) AS r"
     own = [f"r.{UNIT}", *(f"r.{c}" for c in names)]

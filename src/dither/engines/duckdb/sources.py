@@ -9,18 +9,17 @@ is for the owner alone.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 import duckdb
 
-from dither.engines.duckdb.connections import CHANGEABLE, Database, open_database
+from dither.engines.duckdb.connections import CHANGEABLE, Opened, State, fingerprint, open_database, state_of
 from dither.engines.duckdb.functions import DUCKDB, FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, ZERO
 from dither.engines.duckdb.intake import CHANGED, TableReader, is_csv, key_of_table, key_of_version, look_at, reader_of
 from dither.engines.duckdb.spellings import id_of, read_text
@@ -30,28 +29,6 @@ from dither.errors import SourceError
 from dither.query.intake import Intake, TableReport, expect_acceptable
 from dither.query.kinds import Kind
 from dither.query.schema import Schema, TableFacts
-
-State: TypeAlias = tuple[tuple[str, int, int, int, int] | None, ...]
-"""Name, device, number on it, size and time of change of each file; None where there is none."""
-
-
-def state_of(files: Iterable[Path]) -> State:
-    """What can be told about files without reading them."""
-    found: list[tuple[str, int, int, int, int] | None] = []
-    for file in files:
-        try:
-            facts = file.stat()
-        except OSError:
-            found.append(None)
-        else:
-            found.append((file.name, facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns))
-    return tuple(found)
-
-
-def fingerprint(state: State) -> str:
-    """The same for equal names, sizes and times, so that it stays when files are copied to another disk with those."""
-    parts = [f"{facts[0]}\0{facts[3]}\0{facts[4]}" for facts in state if facts is not None]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def expect_separate(files: Mapping[str, Sequence[Path]], schema: Schema) -> None:
@@ -164,37 +141,6 @@ def _id_of_double(sql: str) -> str:
     return f"CASE WHEN NOT isnan({sql}) THEN CAST({sql} + {ZERO} AS VARCHAR) END"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """A locked database with what the catalogue says, and the files that it is made of.
-
-    ``readers`` say what is read for each table that comes from files. ``reading`` is what a version says besides the
-    files: the same bytes are other data where texts are trimmed. ``reports`` are for the owner alone.
-    """
-
-    database: Database
-    connection: duckdb.DuckDBPyConnection
-    catalogue: Mapping[str, Mapping[str, str]]
-    sources: Mapping[str, TableSource]
-    files: tuple[Path, ...]
-    state: State
-    reading: str
-    readers: Mapping[str, TableReader]
-    copied: State
-    reports: tuple[TableReport, ...]
-    names_only: bool
-
-    @property
-    def copies(self) -> tuple[Path, ...]:
-        """The typed copies that are read in place of files."""
-        return tuple(reader.held.path for reader in self.readers.values() if reader.held is not None)
-
-    def release(self) -> None:
-        """Let go of it all."""
-        self.database.release(self.connection)
-        _let_go(self.readers)
-
-
 def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], intake: Intake) -> Opened:
     """Connect to the owner's data and check that it is what the schema says; raises SourceError."""
     readers: dict[str, TableReader] = {}
@@ -235,7 +181,7 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         connection = database.connection()
         catalogue = _catalogue(connection)
         collated = _collated(connection)
-        sizes = _sizes(connection)
+        unique, sizes = _unique_keys(connection), _sizes(connection)
         sources = {name: _source(table, catalogue, collated=name in collated) for name, table in schema.tables.items()}
         _check_units(schema, catalogue)
         for name, source in sources.items():
@@ -270,16 +216,18 @@ def open_sources(origin: Origin, schema: Schema, settings: Mapping[str, str], in
         _let_go(readers)
         raise
     database.rest(connection)
+    held = tuple(reader.held for reader in readers.values() if reader.held is not None)
     opened = Opened(
         database=database,
         connection=connection,
         catalogue=catalogue,
+        unique=unique,
         sources=sources,
         files=files,
         state=state,
         reading=reading,
-        readers=readers,
-        copied=state_of(reader.held.path for reader in readers.values() if reader.held is not None),
+        held=held,
+        copied=state_of(copy.path for copy in held),
         reports=tuple(reports.values()),
         names_only=intake.names_only,
     )
@@ -401,6 +349,26 @@ def _catalogue(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str
     for table, name, engine_type in rows:
         catalogue.setdefault(table, {})[name] = engine_type
     return catalogue
+
+
+def _unique_keys(connection: duckdb.DuckDBPyConnection) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """What the catalogue holds to be unique: primary keys, and other keys of columns that are never NULL."""
+    here = "schema_name = 'main' AND database_name = current_database()"
+    rows = connection.execute(
+        f"SELECT table_name, constraint_column_names FROM duckdb_constraints() WHERE {here} "
+        "AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') ORDER BY table_name, constraint_index"
+    ).fetchall()
+    nullable = set(
+        connection.execute(
+            f"SELECT table_name, column_name FROM duckdb_columns() WHERE {here} AND is_nullable"
+        ).fetchall()
+    )
+    found: dict[str, tuple[tuple[str, ...], ...]] = {}
+    for table, columns in rows:
+        key = tuple(columns)
+        if not any((table, column) in nullable for column in key) and key not in found.get(table, ()):
+            found[table] = (*found.get(table, ()), key)
+    return found
 
 
 def _sizes(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:

@@ -10,7 +10,7 @@ import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cmp_to_key
 from typing import Any, TypeAlias
@@ -110,10 +110,7 @@ class ReferenceEngine:
         bins = tuple(
             self._bins(b.grid, f"bins {i}", groups, place, measurement, salt) for i, b in enumerate(measurement.bins)
         )
-        distinct = tuple(
-            self._distinct(d.expression, f"values {i}", groups, place, measurement, salt)
-            for i, d in enumerate(measurement.distinct)
-        )
+        distinct = tuple(_distinct(d.expression, groups, place, measurement) for d in measurement.distinct)
         columns = {
             f"k{i}": pa.array(
                 [math.nan if key[i] == "NaN" and k.kind is Kind.DOUBLE else key[i] for key in present]
@@ -153,25 +150,6 @@ class ReferenceEngine:
             bin=np.array([cell[0][1] for cell in cells], dtype=np.int64),
             count=np.array([cell[1] for cell in cells], dtype=np.int64),
         )
-
-    def _distinct(
-        self,
-        expression: Expression,
-        purpose: str,
-        groups: Mapping[Any, Mapping[tuple[Any, ...], list[Row]]],
-        place: Mapping[tuple[Any, ...], int],
-        measurement: Measurement,
-        salt: bytes,
-    ) -> np.ndarray[Any, np.dtype[np.int64]]:
-        found: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
-        for unit, own in groups.items():
-            for key, rows in own.items():
-                values = {plain(v) for row in rows if (v := evaluate(expression, row)) is not None}
-                ordered: Sequence[Any] = sorted(values, key=lambda v: _keys_order((v,)))
-                if measurement.units == "column" and len(ordered) > measurement.rows:
-                    ordered = self.pick(salt, purpose, (unit, key), ordered, measurement.rows)
-                found[key].update(ordered)
-        return np.array([len(found[key]) for key in place], dtype=np.int64)
 
     def rows(self, table: str, columns: Sequence[str], *, rows: int, salt: bytes) -> pa.Table:
         """At most ``rows`` rows of each unit, sorted by all columns."""
@@ -329,6 +307,9 @@ def _keys_order(keys: tuple[Any, ...]) -> Any:
 
 def on_grid(grid: Gridded, row: Row) -> int | None:
     """clamp(round(x / step), low, high) − offset, rounding half to even as engines do; None where x is missing."""
+    if grid.down:
+        upwards = on_grid(replace(grid, down=False), row)
+        return None if upwards is None else grid.high - upwards
     x = evaluate(grid.expression, row)
     if x is None or x != x:
         return None
@@ -360,10 +341,22 @@ def part_of(total: Total, rows: Sequence[Row], most: int) -> int:
     values = _counting(total, rows)
     if not values:
         return 0
-    summed = sum(values)
-    if total.cap is Cap.MEAN and len(values) > most:
+    summed, most = sum(values), total.cap.rows(most)
+    if total.cap.averages and len(values) > most:
         summed = math.floor(Fraction(summed * most, len(values)))
+    summed //= total.divisor
     return max(total.low, min(total.high, summed))
+
+
+def scaled(total: Total, own: Mapping[tuple[Any, ...], list[Row]]) -> dict[tuple[Any, ...], int]:
+    """What a unit adds to each of its groups, where its parts in all of them are bounded together."""
+    sums = {key: sum(_counting(total, rows)) for key, rows in own.items()}
+    if total.once:
+        sums = {key: min(1, each) for key, each in sums.items()}
+    size, most = sum(map(abs, sums.values())), max(-total.low, total.high)
+    if size * total.fine <= most:
+        return {key: each * total.fine for key, each in sums.items()}
+    return {key: (1 if each > 0 else -1) * (abs(each) * most // size) for key, each in sums.items()}
 
 
 def _total(
@@ -376,6 +369,10 @@ def _total(
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
     sums = [0] * len(place)
     for own in groups.values():
+        if total.cap is Cap.SCALE:
+            for key, part in scaled(total, own).items():
+                sums[place[key]] += part
+            continue
         for key, rows in own.items():
             parts = [part_of(total, rows, measurement.rows)] if by_unit else [part_of(total, [r], 1) for r in rows]
             sums[place[key]] += sum(parts)
@@ -462,3 +459,39 @@ def _compared(ordering: Ordering, a: Row, b: Row) -> int:
     x, y = order_key(left), order_key(right)
     c = -1 if x < y else int(x > y)
     return -c if ordering.descending else c
+
+
+def _distinct(
+    expression: Expression,
+    groups: Mapping[Any, Mapping[tuple[Any, ...], list[Row]]],
+    place: Mapping[tuple[Any, ...], int],
+    measurement: Measurement,
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """How many values can be handed to units that have them, at most ``rows`` to each; at row level a row has one."""
+    having: dict[tuple[Any, ...], dict[Any, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for unit, own in groups.items():
+        for key, rows in own.items():
+            for value in {plain(v) for row in rows if (v := evaluate(expression, row)) is not None}:
+                having[key][value].append(unit)
+    return np.array([_handed_out(having[key], measurement.rows) for key in place], dtype=np.int64)
+
+
+def _handed_out(units_of: Mapping[Any, Sequence[Any]], most: int) -> int:
+    """One value after the other, each with an augmenting path: where there is none there never will be (Berge)."""
+    held: dict[Any, list[Any]] = defaultdict(list)
+
+    def hand(value: Any, asked: set[Any]) -> bool:
+        for unit in units_of[value]:
+            if unit in asked:
+                continue
+            asked.add(unit)
+            if len(held[unit]) < most:
+                held[unit].append(value)
+                return True
+            for place, other in enumerate(held[unit]):
+                if hand(other, asked):
+                    held[unit][place] = value
+                    return True
+        return False
+
+    return sum(hand(value, set()) for value in units_of)

@@ -15,8 +15,8 @@ from dither.ledger.entry import EntryKind, Opening
 from dither.ledger.head import HeadMark
 from dither.ledger.log import format1
 from dither.ledger.log.replay import Replay, booked_to_json, expect_sound, replayed
+from dither.ledger.store.charge_or_replay import Books
 from dither.ledger.store.schema import create
-from dither.ledger.store.transaction import Books
 from dither.privacy.unit import Unit
 
 _OLD = ("payment", "question", "account", "entry")

@@ -199,7 +199,7 @@ def _read_counts(text: str) -> Mapping[str, int]:
     return counts
 
 
-def _columns(amount: Amount) -> tuple[int, int, str]:
+def _columns(amount: Amount) -> tuple[int | None, int, str]:
     return amount.main, amount.delta, canonical(amount.others)
 
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 from fractions import Fraction
 from typing import Any, Self
 
-from dither.errors import InvalidParameter
+from dither.errors import InvalidParameter, did_you_mean
 from dither.local.clients.heavy import Spelling
 from dither.local.core.protocol import Protocol
 from dither.local.frequency.hadamard import HadamardResponse
@@ -205,6 +204,6 @@ def known_protocol(name: str) -> Catalogued:
     """
     if name in PROTOCOLS:
         return PROTOCOLS[name]
-    close = get_close_matches(name, PROTOCOLS, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(PROTOCOLS)}"
+    close = did_you_mean(name, PROTOCOLS)
+    hint = f"did you mean {close}?" if close is not None else f"there are {', '.join(PROTOCOLS)}"
     raise InvalidParameter(f"there is no protocol {name!r}: {hint}")

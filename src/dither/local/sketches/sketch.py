@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv, ndtri, stdtrit
+from scipy.special import ndtri, stdtrit
 
 from dither.entropy import SYSTEM, Source, below_many
 from dither.errors import InvalidParameter
@@ -55,10 +55,8 @@ from dither.local.sketches.hash_functions import Functions, coded
 from dither.mechanisms.base import failure_probability
 from dither.mechanisms.response_estimates import Target, share_variance, worst_share
 from dither.numeric import Number, as_fraction, positive_int, probability
-from dither.numeric.binomial import clopper_pearson
+from dither.numeric.binomial import clopper_pearson, clopper_pearson_of_each
 
-# Relative allowance for the inverse of the incomplete beta function, always taken towards wider intervals.
-TAIL_SLACK = 1e-8
 # How a probability of failure is shared out: by value, of which a part for coins and one for collisions on either side;
 # and for the two bounds that all collisions depend on.
 EACH, ALL = 0.875, 0.125
@@ -353,7 +351,7 @@ def shares_of_counts(
     # what estimates the square of the value's own share is taken from the sum of all squares
     others = np.maximum(even.squares - (values**2 - coins), 0.0)
     variances = coins + others * (1 - 1 / n) / (sketch.hashes * (m - 1))
-    low, high = _binomial_ends(counts, n, each * COINS)
+    low, high = clopper_pearson_of_each(counts, n, each * COINS)
     below, above = strays(sketch, even, failure=each * COLLISIONS)
     # θ(1 − 1/m) = u − 1/m − what B strays from its mean
     scale = float(sketch.hit - sketch.other)
@@ -450,15 +448,3 @@ def smallest_seen(
             above - float(ndtri(each * COINS / 2)) * math.sqrt(own) - float(ndtri(doubt)) * math.sqrt(own + collided)
         )
     return share
-
-
-def _binomial_ends(counts: Counts, n: int, failure: float) -> tuple[Floats, Floats]:
-    """The ends of Clopper & Pearson's interval, half of the failure on each side, for many counts at once."""
-    different, places = np.unique(np.clip(counts, 0, n), return_inverse=True)
-    half = failure / 2 * (1 - TAIL_SLACK)
-    inner = different.astype(np.float64)
-    low, high = np.zeros(inner.size), np.ones(inner.size)
-    some, rest = inner > 0, inner < n
-    low[some] = betaincinv(inner[some], n - inner[some] + 1, half) * (1 - TAIL_SLACK)
-    high[rest] = 1.0 - betaincinv(n - inner[rest], inner[rest] + 1, half) * (1 - TAIL_SLACK)
-    return low[places], high[places]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from dither.errors import did_you_mean
 from dither.policy.budget import Budget
-from dither.policy.catalogue import Description, decimal_step, fits, kind_of, type_name
+from dither.policy.catalogue import Description, Keys, decimal_step, fits, kind_of, type_name
 from dither.policy.columns import ColumnLine
 from dither.policy.draft.draft import column_settings, completed, is_csv
 from dither.policy.draft.units import is_id, person_column
-from dither.policy.findings import Notes, PolicyFinding, did_you_mean, shown
-from dither.policy.places import Place
+from dither.policy.findings import Notes, PolicyFinding, shown
+from dither.policy.line_numbers import Place
 from dither.policy.policy import Policy
 from dither.policy.reading import PolicyReading
 from dither.policy.tables import TableReading
@@ -19,15 +20,18 @@ from dither.policy.toml_text import toml_line, toml_path
 from dither.privacy import Guarantee
 from dither.query.intake import like_values
 from dither.query.kinds import Kind
-from dither.query.schema import ColumnFacts
+from dither.query.schema import ColumnFacts, TableFacts
 
 LARGE_EPSILON = 10
 
 
-def advise(policy: Policy | PolicyReading, description: Description) -> list[PolicyFinding]:
+def advise(
+    policy: Policy | PolicyReading, description: Description, unique: Mapping[str, Keys] | None = None
+) -> list[PolicyFinding]:
     """Everything the owner should know, errors first: from the file, and from comparing it with the catalogue.
 
-    Takes what could be read, so that a draft gets advice although it can't be used yet. Reads no data.
+    ``unique`` are the keys of its tables of which the catalogue says that every combination occurs once. Takes what
+    could be read, so that a draft gets advice although it can't be used yet. Reads no data.
     """
     reading = policy.reading if isinstance(policy, Policy) else policy
     notes = Notes(reading.file, reading.places)
@@ -36,7 +40,7 @@ def advise(policy: Policy | PolicyReading, description: Description) -> list[Pol
         _large_budget(reading.budget, notes)
     for name, table in reading.tables.items():
         if name in description:
-            _table(name, table, description[name], reading, notes)
+            _table(name, table, description[name], (unique or {}).get(name, ()), reading, notes)
         else:
             _unknown_table(name, description, notes)
     for name in description:
@@ -84,7 +88,9 @@ def _undeclared_table(name: str, columns: Mapping[str, str], notes: Notes) -> No
     )
 
 
-def _table(name: str, table: TableReading, catalogue: Mapping[str, str], reading: PolicyReading, notes: Notes) -> None:
+def _table(
+    name: str, table: TableReading, catalogue: Mapping[str, str], keys: Keys, reading: PolicyReading, notes: Notes
+) -> None:
     path: Place = ("tables", name)
     declared = table.settings.columns or {}
     unit = table.settings.privacy_unit_column
@@ -114,8 +120,10 @@ def _table(name: str, table: TableReading, catalogue: Mapping[str, str], reading
                 f"the column {shown(column)} of the source isn't declared, so it can't be asked about.",
                 write=toml_line(column, column_settings(engine_type)),
             )
-    if table.settings.private and unit is not None:
-        _contribution(table, path, notes)
+    _unique(table, keys, path, notes)
+    if table.facts is not None and table.facts.unit_column is not None:
+        names = ("max_groups_contributed", "max_rows_contributed")
+        _contribution(table.facts, path, notes, stated={name: getattr(table.settings, name) for name in names})
 
 
 def _unknown_column(name: str, raw: object, catalogue: Mapping[str, str], path: Place, notes: Notes) -> None:
@@ -174,17 +182,38 @@ def _missing_facts(
         notes.hint(path, f"no public keys, {found}.", write=line.having("in", full["in"]))
 
 
-def _contribution(table: TableReading, path: Place, notes: Notes) -> None:
-    if table.settings.max_groups_contributed is None:
+def _contribution(facts: TableFacts, path: Place, notes: Notes, *, stated: Mapping[str, object]) -> None:
+    """What counts of one unit. No line to write here makes noise larger: only the owner knows what units have."""
+    one = facts.most_rows == 1
+    for name, number in stated.items():
+        if one and number not in (None, 1):
+            notes.hint(
+                (*path, name),
+                f"each {facts.unit_column} has one row, as the policy says, so this has no effect. Remove the line.",
+            )
+    if not one and all(number is None for number in stated.values()) and facts.rows_at_most is None:
         notes.hint(
             path,
-            "max_groups_contributed isn't stated, so one unit counts in one group only, and its rows in others are "
-            "left out.",
-            write="max_groups_contributed = 4",
+            f"each {facts.unit_column} counts as one row in one group, and its other rows are left out. Is there one "
+            "row for each anyway? Then say so, and nothing is cut. If not, say how many groups and rows of one count: "
+            "max_groups_contributed and max_rows_contributed. More of them mean as much more noise.",
+            write="one_row_per_unit = true",
         )
-    if table.settings.max_rows_contributed is None:
+
+
+def _unique(table: TableReading, keys: Keys, path: Place, notes: Notes) -> None:
+    """Unique keys of the catalogue that the policy doesn't have."""
+    if table.facts is None:
+        return
+    stated = table.facts.unique
+    declared = table.settings.columns or {}
+    missing = [key for key in keys if frozenset(key) not in stated and all(column in declared for column in key)]
+    if missing:
+        listed = [list(key) for key in (*(table.settings.unique or ()), *missing)]
         notes.hint(
             path,
-            "max_rows_contributed isn't stated, so one unit counts as one row in each group.",
-            write="max_rows_contributed = 10",
+            "the source holds every combination of "
+            + " and of ".join(", ".join(map(shown, key)) for key in missing)
+            + " once. As a public fact that makes noise smaller where one unit can't have more rows.",
+            write=toml_line("unique", listed),
         )

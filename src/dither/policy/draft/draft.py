@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from dither.errors import InvalidParameter
-from dither.policy.catalogue import Description, decimal_step, kind_of, type_name
+from dither.policy.catalogue import Description, Keys, decimal_step, kind_of, type_name
 from dither.policy.draft.units import is_id, unit_candidates
 from dither.policy.source import name_problem
 from dither.policy.toml_text import Verbatim, toml_line, toml_path
@@ -33,10 +33,17 @@ analysts = "listed"
 """
 
 
-def draft(description: Description, source: str | Mapping[str, str], *, header: bool | None = None) -> str:
-    """The text of a new policy for a database file, or for files by table; built from names and types alone.
+def draft(
+    description: Description,
+    source: str | Mapping[str, str],
+    *,
+    header: bool | None = None,
+    unique: Mapping[str, Keys] | None = None,
+) -> str:
+    """The text of a new policy for a database file, or for files by table; built from the catalogue alone.
 
-    ``header`` False is written down: CSV files without a line of names.
+    ``header`` False is written down: CSV files without a line of names. ``unique`` are the keys of tables that the
+    catalogue holds to be unique.
     Every table is private and has no unit yet, so that the policy can't be used before the owner says who is protected.
 
     Example:
@@ -47,7 +54,7 @@ def draft(description: Description, source: str | Mapping[str, str], *, header: 
     parts = [HEAD, _source(source, header), BUDGET]
     for table, columns in description.items():
         file = source.get(table, "") if isinstance(source, Mapping) else ""
-        parts.append(_table(table, columns, untyped=is_csv(file)))
+        parts.append(_table(table, columns, (unique or {}).get(table, ()), untyped=is_csv(file)))
     if not description:
         parts.append("# TODO: the source has no tables. Add a section [tables.NAME] for each once it has.\n")
     return "\n".join(parts)
@@ -120,7 +127,7 @@ def _source(source: str | Mapping[str, str], header: bool | None) -> str:  # noq
     return "\n".join(lines) + "\n"
 
 
-def _table(table: str, columns: Mapping[str, str], *, untyped: bool) -> str:
+def _table(table: str, columns: Mapping[str, str], unique: Keys, *, untyped: bool) -> str:
     candidates = unit_candidates(columns)[:MOST_CANDIDATES] or ["COLUMN"]
     units = [f"# {toml_line('privacy_unit_column', name)}" for name in candidates]
     lines = [
@@ -130,9 +137,11 @@ def _table(table: str, columns: Mapping[str, str], *, untyped: bool) -> str:
         "# TODO: who is protected? Take the # off one of these lines.",
         *units,
         '# privacy_unit = "row"',
-        "# TODO: with a unit column: how many groups one unit counts in, and how many of its rows in each",
-        "# max_groups_contributed = 4",
-        "# max_rows_contributed = 10",
+        "# TODO: with a unit column: does everybody have one row at most? Then nothing is cut.",
+        "# one_row_per_unit = true",
+        "# If not, max_groups_contributed says how many groups one unit counts in, max_rows_contributed as how many",
+        "# rows in each. The rest is left out; more of either means as much more noise. Both are 1 if nothing is said.",
+        *([f"{toml_line('unique', [list(key) for key in unique])}  # as the catalogue says"] if unique else []),
         "",
         f"[{toml_path(('tables', table, 'columns'))}]",
     ]

@@ -14,8 +14,7 @@ import numpy as np
 
 from dither.query.aggregates.base import Noisy, Recipe, is_aggregate
 from dither.query.aggregates.spread import Floats, quantile_of_sum, reach_in_squares
-from dither.query.expressions.ranges import constant, number
-from dither.query.kinds import Call, Column, Expression, Literal
+from dither.query.kinds import Call, Column, Expression, Literal, constant, number
 
 Ends: TypeAlias = tuple[Floats, Floats]
 
@@ -77,7 +76,7 @@ def _affine(expression: Expression, recipes: Sequence[Recipe]) -> Affine | None:
     if isinstance(expression, Column):
         if not is_aggregate(expression.name):
             return None
-        linear = recipes[int(expression.name[1:])].linear
+        linear = recipes[int(expression.name[1:])].affine
         return None if linear is None else Affine(*linear)
     return _affine_call(expression, recipes)
 

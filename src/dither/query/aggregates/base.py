@@ -15,6 +15,7 @@ Bounds come from the policy, from interval arithmetic, or from the question itse
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -29,13 +30,13 @@ from dither.errors import InvalidParameter
 from dither.mechanisms import DiscreteGaussian, Exponential, PermuteAndFlip, Quantile
 from dither.mechanisms.base import Source
 from dither.privacy import PrivacyLoss
-from dither.query.aggregates.predicted import Fixed, Prediction
-from dither.query.aggregates.spread import Floats, Noise
+from dither.query.aggregates.spread import Floats, Noise, spread_of_sum
+from dither.query.aggregates.vicinity import Nearby, Vicinity
 from dither.query.arrow import TYPES
 from dither.query.expressions.functions import Typed, apply, literal
 from dither.query.kinds import NOTHING, Column, Expression, Facts, Interval, Kind, Value, canonical, columns
-from dither.query.measure.grids import LARGEST_INTEGER
-from dither.query.measure.measures import Bins, Cap, Exact, Total, WeightedTotals
+from dither.query.measure.clamped_grids import LARGEST_INTEGER
+from dither.query.measure.measures import LARGEST_PART, Bins, Cap, Exact, Total, WeightedTotals
 from dither.query.plan.plan import Aggregate, Argument, Function, Gridded
 from dither.query.refusals import refused
 
@@ -45,6 +46,8 @@ Chooser: TypeAlias = Quantile | PermuteAndFlip | Exponential
 Item = TypeVar("Item")
 
 DEFAULT_CONFIDENCE = Fraction(19, 20)
+# In so many parts of a step sums are counted that are scaled down, where they fit.
+FINEST = 64
 # Sums of integers come out as 64-bit integers up to this.
 LARGEST_WHOLE = 2**61
 
@@ -93,21 +96,29 @@ class AggregateChoice(ABC):
     def error(self, chooser: Chooser, confidence: Fraction) -> Prediction:
         """The error to expect."""
 
+    def places(self, drawn: npt.NDArray[Any]) -> list[int]:
+        """The place of the histogram that each draw is, for what is counted around it."""
+        return [int(one) for one in drawn]
+
 
 @dataclass(slots=True)
 class Building:
     """Cells and choices so far; what two aggregates have in common exists once.
 
-    ``alone`` are arguments that one aggregate alone asks about. ``bases`` are the places of cells whose parts of one
+    ``alone`` are arguments that one aggregate alone asks about. Where it is ``scaled``, a unit counts as at most
+    ``rows`` rows in all ``groups`` together. ``bases`` are the places of cells whose parts of one
     unit aren't negative and add up to no more than the largest of each: they share one sensitivity, and one budget.
     """
 
     rows: int
     alone: Set[Expression] = frozenset()
+    scaled: bool = False
+    groups: int = 1
     cells: list[Cell] = field(default_factory=list)
     bases: list[tuple[int, ...]] = field(default_factory=list)
     bins: list[Bins] = field(default_factory=list)
     choices: list[AggregateChoice] = field(default_factory=list)
+    vicinities: list[Vicinity] = field(default_factory=list)
 
     def total(
         self,
@@ -119,6 +130,26 @@ class Building:
         """The place of a sum of products, of which a unit's part is within ``part``."""
         total = total_of(factors, present, part, cap)
         return self.cell(Cell(exact=total, low=part[0], high=part[1]))
+
+    def part(
+        self,
+        factors: tuple[Gridded, ...],
+        present: tuple[Expression, ...],
+        part: tuple[int, int],
+        *,
+        once: bool = False,
+    ) -> tuple[int, int]:
+        """The place of such a sum, of parts that are bounded one by one or all together; and its parts of a step.
+
+        ``part`` is what it may add to one group, or to all of them.
+        """
+        if not self.scaled:
+            return self.total(factors, present, part), 1
+        most = max(-part[0], part[1])
+        fine = max(1, min(FINEST, 1 << (LARGEST_PART // most).bit_length() - 1))
+        low, high = (-most * fine if part[0] < 0 else 0), (most * fine if part[1] > 0 else 0)
+        total = total_of(factors, present, (low, high), Cap.SCALE)
+        return self.cell(Cell(exact=replace(total, fine=fine, once=once), low=low, high=high)), fine
 
     def cell(self, cell: Cell) -> int:
         """The place of a cell."""
@@ -143,6 +174,17 @@ class Building:
         """The place of a choice."""
         return place_in(self.choices, choice)
 
+    def vicinity(self, choice: int, last: int) -> int:
+        """The place of the counts around a choice on a grid from 0 to ``last``; choices from the same bins share it."""
+        bins = self.choices[choice].bins
+        for place, known in enumerate(self.vicinities):
+            if known.bins == bins:
+                if choice not in known.choices:
+                    self.vicinities[place] = replace(known, choices=(*known.choices, choice))
+                return place
+        self.vicinities.append(Vicinity(bins=bins, last=last, choices=(choice,)))
+        return len(self.vicinities) - 1
+
 
 def total_of(
     factors: tuple[Gridded, ...], present: tuple[Expression, ...], part: tuple[int, int], cap: Cap = Cap.CLAMP
@@ -165,12 +207,14 @@ def place_in(items: list[Item], item: Item) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noisy:
-    """What was released about ``size`` groups: cells with the law of their noise, and choices."""
+    """What was released about ``size`` groups: cells with the law of their noise, choices, and counts around these."""
 
     size: int
     cells: Sequence[Ints]
     noise: Sequence[Noise]
     choices: Sequence[npt.NDArray[Any]]
+    nearby: Sequence[Nearby] = ()
+    nearby_noise: Sequence[Noise] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,11 +233,12 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mechanisms:
-    """The mechanisms of a priced question: one for each cell, one for each choice."""
+    """The mechanisms of a priced question: one for each cell, one for each choice, one for what is counted around."""
 
     noise: Sequence[Noise]
     choices: Sequence[AggregateChoice]
     choosers: Sequence[Chooser]
+    nearby: Sequence[Noise] = ()
 
 
 # ---------------------------------------------------------------------------------------------- recipes
@@ -214,13 +259,23 @@ class Recipe(ABC):
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """The choices that it is read off; with any, it has no interval."""
+        """The choices that it is read off."""
         return ()
+
+    @property
+    def bare(self) -> bool:
+        """Whether it is a choice without an interval."""
+        return False
 
     @property
     def linear(self) -> tuple[tuple[tuple[int, Fraction], ...], Fraction] | None:
         """(cell, weight) pairs and a constant, if it is a linear form of cells."""
         return None
+
+    @property
+    def affine(self) -> tuple[tuple[tuple[int, Fraction], ...], Fraction] | None:
+        """The linear form that computed columns may be made of: none where it is cut at what can be."""
+        return self.linear
 
     @abstractmethod
     def estimate(self, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
@@ -238,6 +293,14 @@ class Recipe(ABC):
     @abstractmethod
     def error(self, by: Mechanisms, confidence: Fraction) -> Prediction:
         """The error to expect at this confidence, before data is read."""
+
+    def spreads(self, by: Mechanisms) -> tuple[float, ...]:
+        """How far off it is at 95%, for some data at which ways of measuring it are compared; none if never compared.
+
+        Every way to read an aggregate takes the same data, in the same order and units.
+        """
+        del by
+        return ()
 
     def mechanism(self, by: Mechanisms) -> str:
         """What it is released by, in words."""
@@ -277,7 +340,7 @@ class Constant(Recipe):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenValue(Recipe):
-    """A quantile or a mode: what a mechanism chose, as it is or, for a mode, by its place among the public values."""
+    """A mode: what a mechanism chose, by its place among the public values; as it is, a quantile of dither 0.1."""
 
     choice: int
     values: tuple[Value, ...] | None = None
@@ -287,6 +350,11 @@ class ChosenValue(Recipe):
     def choices(self) -> tuple[int, ...]:
         """The one."""
         return (self.choice,)
+
+    @property
+    def bare(self) -> bool:
+        """Yes."""
+        return True
 
     def estimate(self, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
         """What was drawn, without an interval."""
@@ -332,6 +400,8 @@ class Linear(Recipe):
     def estimate(self, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
         """The cell plus and minus the exact quantile of its noise."""
         cell, half = noisy.cells[self.cell], noisy.noise[self.cell].error(confidence)
+        if self.whole and self.step.denominator != 1:
+            return self._rounded(cell, half)
         if self.whole:
             # of steps beyond the largest answer there is none but zero
             step = min(int(self.step), LARGEST_WHOLE + 1)
@@ -342,9 +412,21 @@ class Linear(Recipe):
         middle, width = cell.astype(np.float64), float(self.step)
         return Estimate.of(middle * width, (middle - half) * width, (middle + half) * width)
 
+    def _rounded(self, cell: Ints, half: float) -> Estimate:
+        """Whole numbers, read off parts of them: the nearest, and those next to the ends on the outer side."""
+        times, parts = min(self.step.numerator, LARGEST_WHOLE), self.step.denominator
+        bound = LARGEST_WHOLE // times
+        reach, inside = int(min(half, bound)), _cut(cell, bound)
+        low, high = _cut(inside - reach, bound) * times, _cut(inside + reach, bound) * times
+        return Estimate.of((2 * inside * times + parts) // (2 * parts), low // parts, -(-high // parts))
+
     def error(self, by: Mechanisms, confidence: Fraction) -> Fixed:
         """That of the noise, whatever the data."""
         return Fixed(float(self.step) * by.noise[self.cell].error(confidence))
+
+    def spreads(self, by: Mechanisms) -> tuple[float, ...]:
+        """The error."""
+        return (spread_of_sum([(float(self.step), by.noise[self.cell])], DEFAULT_CONFIDENCE),)
 
     def mechanism(self, by: Mechanisms) -> str:
         """The noise, in units of the answer."""
@@ -572,3 +654,116 @@ def _bounds_missing(call: Written, value: Typed) -> NoReturn:
 def shown(number: Fraction) -> str:
     """A bound, in a refusal."""
     return str(number.numerator) if number.denominator == 1 else f"{float(number):g}"
+
+
+# ------------------------------------------------------------------------------ the error before data is read
+
+
+class Prediction(ABC):
+    """What public facts tell of an aggregate's error in one group."""
+
+    __slots__ = ()
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the width of the interval, if no data has a say in it."""
+        return self.at(None)
+
+    def at(self, rows: int | None) -> float | None:
+        """Half the width in a group of so many rows, by the sentence's own digits; None if that doesn't tell it."""
+        del rows
+        return None
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed(Prediction):
+    """The same whatever the data: that of a count or a sum, or, without ``noise``, of what public bounds decide."""
+
+    half: float
+    noise: bool = True
+
+    def at(self, rows: int | None) -> float:
+        """That of the noise."""
+        del rows
+        return self.half
+
+    def __str__(self) -> str:
+        return f"±{short(self.half)}" if self.noise else "exact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerRow(Prediction):
+    """A number over the rows of the group, or the ``root`` of that; ``about`` if it is a bound to first order.
+
+    ``counted`` says what stands for rows where that is another number.
+
+    Example:
+        >>> error = PerRow(over_rows=11_951.2)
+        >>> str(error), error.at(1000)
+        ('±(11,952 / rows in the group)', 11.952)
+    """
+
+    over_rows: float
+    root: bool = False
+    about: bool = False
+    counted: str = "rows"
+
+    def at(self, rows: int | None) -> float | None:
+        """The formula for so many rows."""
+        if rows is None:
+            return None
+        half = _rounded_up(self.over_rows) / rows
+        return math.sqrt(half) if self.root else half
+
+    def __str__(self) -> str:
+        before = ("at most about " if self.about else "") + ("±√" if self.root else "±")
+        return f"{before}({short(self.over_rows)} / {self.counted} in the group)"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks(Prediction):
+    """How many ranks a quantile may be off."""
+
+    ranks: float
+
+    def __str__(self) -> str:
+        return f"±{short(self.ranks)} ranks"
+
+
+@dataclass(frozen=True, slots=True)
+class Rarer(Prediction):
+    """By how many rows a mode may be rarer than the most frequent value."""
+
+    rows: float
+
+    def __str__(self) -> str:
+        return f"a value that occurs at most {short(self.rows)} times less often than the most frequent one"
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown(Prediction):
+    """Nothing is known but why."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return self.why
+
+
+def short(value: float) -> str:
+    """Rounded up to three digits, or to a whole number above 1000."""
+    text = f"{_rounded_up(value):,.{_decimals(value)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _decimals(value: float) -> int:
+    return max(0, 2 - math.floor(math.log10(value))) if value else 0
+
+
+def _rounded_up(value: float) -> float:
+    scale = 10.0 ** _decimals(value)
+    # what is a short number already must not be pushed to the next one by its last bit
+    return math.ceil(value * scale * (1 - 1e-12)) / scale

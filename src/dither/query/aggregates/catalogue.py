@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from fractions import Fraction
@@ -16,7 +16,7 @@ from typing import Any
 from dither.brief import brief
 from dither.errors import InvalidParameter, Refused
 from dither.privacy import Adjacency
-from dither.query.aggregates import count, mean, mode, moments, quantile, sum as sums
+from dither.query.aggregates import bernstein, count, mean, mode, moments, quantile, sum as sums
 from dither.query.aggregates.base import (
     AggregateChoice,
     Building,
@@ -28,6 +28,8 @@ from dither.query.aggregates.base import (
     Recipe,
     place_in,
 )
+from dither.query.aggregates.bases import Way
+from dither.query.aggregates.vicinity import Vicinity
 from dither.query.kinds import Expression, Kind
 from dither.query.measure.measures import (
     LARGEST_PART,
@@ -41,8 +43,9 @@ from dither.query.measure.measures import (
     WeightedTotals,
     basis_reach,
     reach_of,
+    scaled_reach,
 )
-from dither.query.plan.plan import Aggregation, Function
+from dither.query.plan.plan import Aggregate, Aggregation, Function
 
 MOST_GROUPS = 1_000_000
 # Quantiles and modes are drawn group by group, about a millisecond each.
@@ -53,15 +56,16 @@ MOST_CHOSEN_GROUPS = 100_000
 class Lowered:
     """What to measure and how to read it.
 
-    ``cells`` get noise, ``choices`` are made by a mechanism of their own. ``units`` is the place among the totals of
-    the number of units in each group, where keys must be discovered by it. ``blocks`` has every cell once, those of one
-    basis together.
+    ``cells`` get noise, ``choices`` are made by a mechanism of their own, ``vicinities`` are counted around them.
+    ``units`` is the place among the totals of the number of units in each group, where keys must be discovered by it.
+    ``blocks`` has every cell once, those of one basis together.
     """
 
     measurement: Measurement
     cells: tuple[Cell, ...]
     blocks: tuple[tuple[int, ...], ...]
     choices: tuple[AggregateChoice, ...]
+    vicinities: tuple[Vicinity, ...]
     recipes: tuple[Recipe, ...]
     units: int | None
     span: Span
@@ -74,6 +78,9 @@ class Lowered:
         for block in self.blocks:
             first = self.cells[block[0]]
             alone = len(block) == 1
+            if isinstance(first.exact, Total) and first.exact.cap is Cap.SCALE:
+                found |= dict.fromkeys(block, scaled_reach(first.low, first.high, self.span, adjacency))
+                continue
             reach = (
                 reach_of(first.low, first.high, self.span, adjacency)
                 if alone
@@ -87,16 +94,25 @@ class Lowered:
         return tuple(block for block in self.blocks if not set(block).isdisjoint(recipe.cells))
 
 
-def lower(aggregation: Aggregation) -> Lowered:
-    """The measurement of an aggregation and the recipe of each aggregate; raises Refused for public reasons only."""
+def lower(aggregation: Aggregation, ways: Sequence[Way] = ()) -> Lowered:
+    """The measurement of an aggregation and the recipe of each aggregate; raises Refused for public reasons only.
+
+    What ``ways`` name is read off the basis of each; the others as their definitions say.
+    """
     groups, rows = aggregation.groups, aggregation.rows
     if aggregation.units == "row" and (groups, rows) != (1, 1):
         raise InvalidParameter("at row level a unit is one row in one group: state groups = 1 and rows = 1")
     if rows > LARGEST_PART:
         raise Refused("a unit may count with too many rows", code="rows_too_many", hint="Lower max_rows_contributed.")
     span = Span.of(groups, public_groups(aggregation))
-    building = Building(rows, alone=_alone(aggregation))
-    recipes = tuple(BY_FUNCTION[each.function].lower(building, each) for each in aggregation.aggregates)
+    if aggregation.scaled and (ways or not can_be_scaled(aggregation)):
+        raise InvalidParameter("only counts and sums over public groups can be scaled down, each by itself")
+    together = {place for way in ways for place in way.places}
+    others = {place: each for place, each in enumerate(aggregation.aggregates) if place not in together}
+    building = Building(rows, alone=_alone(tuple(others.values())), scaled=aggregation.scaled, groups=span.groups)
+    found = {place: recipe for way in ways for place, recipe in way.build(building).items()}
+    found |= {place: BY_FUNCTION[each.function].lower(building, each) for place, each in others.items()}
+    recipes = tuple(found[place] for place in range(len(aggregation.aggregates)))
     if building.choices and span.cells is not None and span.cells > MOST_CHOSEN_GROUPS:
         raise Refused(
             f"quantiles and modes are answered for at most {MOST_CHOSEN_GROUPS:,} groups",
@@ -126,18 +142,27 @@ def lower(aggregation: Aggregation) -> Lowered:
         cells=tuple(building.cells),
         blocks=(*building.bases, *((place,) for place in range(len(building.cells)) if place not in joined)),
         choices=tuple(building.choices),
+        vicinities=tuple(building.vicinities),
         recipes=recipes,
         units=units,
         span=span,
     )
 
 
-def _alone(aggregation: Aggregation) -> frozenset[Expression]:
+def can_be_scaled(aggregation: Aggregation) -> bool:
+    """Whether a unit's whole part, in all groups together, can be bounded at once: counts and sums in public groups."""
+    counted = (Function.COUNT, Function.COUNT_UNITS, Function.SUM)
+    plain = all(one.function in counted and one.per_group is None for one in aggregation.aggregates)
+    return plain and bool(aggregation.keys) and not aggregation.discover and aggregation.units == "column"
+
+
+def _alone(aggregates: Sequence[Aggregate]) -> frozenset[Expression]:
     """Arguments about which only one kind of aggregate asks: nobody else has a use for their count."""
     asked: dict[Expression, set[Function]] = {}
-    for aggregate in aggregation.aggregates:
+    for aggregate in aggregates:
         for argument in aggregate.arguments:
-            asked.setdefault(argument.expression, set()).add(aggregate.function)
+            if aggregate.function is not Function.AVG_PER_UNIT:  # which counts units
+                asked.setdefault(argument.expression, set()).add(aggregate.function)
     return frozenset(expression for expression, functions in asked.items() if len(functions) == 1)
 
 
@@ -193,8 +218,14 @@ _CLASSES: Mapping[str, type[Any]] = {
     "product": moments.Product,
     "mean": mean.Mean,
     "ends": mean.Ends,
+    "unit_ends": mean.UnitEnds,
     "moments": moments.MomentsRecipe,
     "chosen": ChosenValue,
+    "combined": bernstein.Combined,
+    "bernstein_mean": bernstein.BernsteinMean,
+    "bernstein_moments": bernstein.BernsteinMoments,
+    "quantile": quantile.Located,
+    "different": count.Different,
 }
 _TAGS = {made: tag for tag, made in _CLASSES.items()}
 _ENUMS: Mapping[str, type[Enum]] = {"function": Function, "kind": Kind}

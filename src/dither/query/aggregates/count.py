@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from dither.query.aggregates.base import (
+    DEFAULT_CONFIDENCE,
     PER_GROUP,
     WEIGHT,
+    Bools,
     Building,
     Cell,
     Constant,
     Definition,
+    Estimate,
+    Fixed,
+    Ints,
     Linear,
+    Mechanisms,
+    Noisy,
     Pair,
     Recipe,
     Written,
@@ -20,11 +33,13 @@ from dither.query.aggregates.base import (
     the_one,
     where_true,
 )
+from dither.query.aggregates.spread import Floats
 from dither.query.aggregates.sum import clamped
 from dither.query.expressions.functions import Typed
-from dither.query.kinds import Call, Column, Kind, Literal
+from dither.query.kinds import NOTHING, Call, Column, Kind, Literal
+from dither.query.measure.clamped_grids import base_step
 from dither.query.measure.measures import DistinctValues
-from dither.query.plan.plan import Aggregate, Function
+from dither.query.plan.plan import Aggregate, Argument, Function
 from dither.query.refusals import refused
 
 
@@ -60,9 +75,13 @@ def _different(call: Written, per_group: Pair | None) -> Aggregate:
     if call.size != 1 or call.star:
         raise refused("types", "COUNT(DISTINCT …) needs one argument", "Join several with ||")
     value = call.value(0)
-    arguments = (counted(call.over(value)),)
+    told = call.over(value)
+    arguments = (counted(told),)
     if not _is_unit(call, value):
-        return Aggregate(function=Function.COUNT_DISTINCT, arguments=arguments, per_group=per_group)
+        # what is known of keys is no part of a question's form, so that it stays the question that it was
+        facts = replace(NOTHING, for_keys=told.facts.for_keys or told.facts)
+        argument = replace(arguments[0], facts=facts)
+        return Aggregate(function=Function.COUNT_DISTINCT, arguments=(argument,), per_group=per_group)
     whole = not call.filtered and isinstance(value.expression, Column)
     return Aggregate(function=Function.COUNT_UNITS, arguments=() if whole else arguments, per_group=per_group)
 
@@ -95,7 +114,7 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
     """Rows (at most ``rows`` of a unit in a group), units (once) or different values."""
     if aggregate.function is Function.COUNT_DISTINCT:
         cell = Cell(exact=DistinctValues(expression=the_one(aggregate).expression), low=0, high=building.rows)
-        return Linear(cell=building.cell(cell), step=Fraction(1), whole=True)
+        return Different(cell=building.cell(cell), most=_possible(the_one(aggregate)))
     most = 1 if aggregate.function is Function.COUNT_UNITS else building.rows
     low, high = 0, most
     if aggregate.per_group is not None and aggregate.function is Function.COUNT:
@@ -103,7 +122,77 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
     if high == 0:
         return Constant(Fraction(0), whole=True)
     present = tuple(argument.expression for argument in aggregate.arguments)
-    return Linear(cell=building.total((), present, (low, high)), step=Fraction(1), whole=True)
+    once = aggregate.function is Function.COUNT_UNITS
+    if once and building.scaled:
+        # over all groups
+        high = min(building.rows, building.groups)
+    place, fine = building.part((), present, (low, high), once=once)
+    return Linear(cell=place, step=Fraction(1, fine), whole=True)
+
+
+def _possible(argument: Argument) -> int | None:
+    """How many different values there can be, from public facts; NULL isn't counted."""
+    facts = argument.facts.for_keys or argument.facts
+    if facts.keys is not None:
+        return sum(value is not None for value in facts.keys)
+    step = base_step(replace(argument, facts=facts))
+    if step is None or facts.bounds is None or facts.auto or not argument.expression.kind.number:
+        return None
+    return max(0, math.floor(facts.bounds.high / step) - math.ceil(facts.bounds.low / step) + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Different(Recipe):
+    """A number of different values, cut at what public facts leave: from 0 to ``most``, where that is known."""
+
+    cell: int
+    most: int | None
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """The one it is read off."""
+        return (self.cell,)
+
+    @property
+    def linear(self) -> tuple[tuple[tuple[int, Fraction], ...], Fraction]:
+        """The cell, before it is cut."""
+        return ((self.cell, Fraction(1)),), Fraction(0)
+
+    @property
+    def affine(self) -> None:
+        """None: what is computed is computed from numbers that were cut."""
+        return
+
+    def estimate(self, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
+        """The cell plus and minus the exact quantile of its noise, cut at both ends: so it covers as before."""
+        found = self._uncut.estimate(noisy, confidence)
+        return Estimate.of(*(self._cut(each) for each in (found.value, found.low, found.high)))
+
+    def ends(self, noisy: Noisy, confidence: Fraction) -> tuple[Floats, Floats, Bools]:
+        """Its interval; there always is a number."""
+        found = self.estimate(noisy, confidence)
+        low, high = (each.to_numpy().astype(np.float64) for each in (found.low, found.high))
+        return low, high, np.zeros(noisy.size, dtype=np.bool_)
+
+    def error(self, by: Mechanisms, confidence: Fraction) -> Fixed:
+        """That of the noise, and no more than there are values."""
+        half = self._uncut.error(by, confidence).half
+        return Fixed(half if self.most is None else min(half, float(self.most)))
+
+    def spreads(self, by: Mechanisms) -> tuple[float, ...]:
+        """Those of the noise, before it is cut."""
+        return self._uncut.spreads(by)
+
+    def mechanism(self, by: Mechanisms) -> str:
+        """The noise."""
+        return self._uncut.mechanism(by)
+
+    @property
+    def _uncut(self) -> Linear:
+        return Linear(cell=self.cell, step=Fraction(1), whole=True)
+
+    def _cut(self, numbers: pa.Array[Any]) -> Ints:
+        return np.asarray(np.clip(numbers.to_numpy(), 0, self.most), dtype=np.int64)
 
 
 def _definition(name: str, *spellings: str, **more: object) -> Definition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -23,21 +23,31 @@ from dither.query.aggregates.base import (
     Estimate,
     Mechanisms,
     Noisy,
+    PerRow,
     Recipe,
     Written,
     bounded_numbers,
     the_one,
     total_of,
 )
-from dither.query.aggregates.predicted import PerRow
-from dither.query.aggregates.spread import Floats, Noise, half_width, quantile_of_difference, reach_in_squares, widest
+from dither.query.aggregates.spread import (
+    Floats,
+    Noise,
+    half_width,
+    quantile_of_difference,
+    reach_in_squares,
+    spread_of_sum,
+    widest,
+)
 from dither.query.kinds import Expression, Interval
-from dither.query.measure.grids import bounds_of, centred_grid
+from dither.query.measure.clamped_grids import bounds_of, centred_grid
 from dither.query.measure.measures import LARGEST_PART, Cap
 from dither.query.plan.plan import Aggregate, Argument, Function
 
 # Halvings of where an end of a mean's interval may be: it is then known to 2^-20 of that, and moved outward by it.
 HALVINGS = 20
+# Where a mean lies between its bounds when ways to measure it are compared.
+REFERENCE_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +146,14 @@ class Mean(OverCount):
         half = widest(by.noise[self.x.cell], by.noise[self.count], top, confidence)
         return PerRow(over_rows=float(self.x.step) * half)
 
+    def spreads(self, by: Mechanisms) -> tuple[float, ...]:
+        """The error times the rows, for some means."""
+        numerator, denominator = by.noise[self.x.cell], by.noise[self.count]
+        low, high = self._bounds()
+        slopes = [low + (high - low) * share for share in REFERENCE_SHARES]
+        step = float(self.x.step)
+        return tuple(spread_of_sum([(step, numerator), (step * t, denominator)], DEFAULT_CONFIDENCE) for t in slopes)
+
 
 def _on_scale(recipe: Mean, steps: Floats) -> Floats:
     x = recipe.x
@@ -222,6 +240,12 @@ class Ends(Recipe):
         """Known up to the number of rows: the noise weighs most where the mean is at an end of the bounds."""
         return PerRow(over_rows=float(self.step) * self._reach(by.noise, confidence, 0.0))
 
+    def spreads(self, by: Mechanisms) -> tuple[float, ...]:
+        """The error times the rows, for some means."""
+        above, below, step = by.noise[self.above], by.noise[self.below], float(self.step)
+        ends = ([(step * (1 - t), above), (step * t, below)] for t in REFERENCE_SHARES)
+        return tuple(spread_of_sum(each, DEFAULT_CONFIDENCE) for each in ends)
+
     def rows_for(self, noise: Sequence[Noise], tolerance: Fraction, failure: Fraction) -> float:
         """How many rows are enough for the mean to be within a tolerance, but with the failure probability.
 
@@ -275,16 +299,37 @@ class Ends(Recipe):
         return np.clip(float(self.step) * (self.first + self.size * t), float(self.low), float(self.high))
 
 
-def ends_of(building: Building, argument: Argument, bounds: Interval) -> Ends:
-    """Both ends of one argument, from its centred sum and its count: the engine measures no more than for a mean."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitEnds(Ends):
+    """The same of units, each with its own mean: as many rows as there are units."""
+
+    def error(self, by: Mechanisms, confidence: Fraction) -> PerRow:
+        """Known up to the number of units."""
+        # named, since a class with slots is made anew, and isn't the one that super() looks for
+        return replace(Ends.error(self, by, confidence), counted="units")
+
+
+def ends_of(
+    building: Building, argument: Argument, bounds: Interval, *, missing: bool = False, cap: Cap = Cap.MEAN
+) -> tuple[Ends, int | None]:
+    """Both ends of one argument, from its centred sum and its count: the engine measures no more than for a mean.
+
+    With ``missing`` a third cell has the rows that have no value, as many steps each: all three add up to all rows.
+    """
+    rows = cap.rows(building.rows)
     # half of the largest part, since a unit has all of the width in either sum
-    grid = centred_grid(argument, bounds, LARGEST_PART // building.rows // 2)
+    grid = centred_grid(argument, bounds, LARGEST_PART // rows // 2)
     low, high = grid.centred
-    total = total_of((grid.of(argument.expression),), (), times(building.rows, grid.centred), Cap.MEAN)
-    count = total_of((), (argument.expression,), (0, building.rows))
+    total = total_of((grid.of(argument.expression),), (), times(rows, grid.centred), cap)
+    count = total_of((), (argument.expression,), (0, rows))
     size = high - low
-    above, below = building.basis(size * building.rows, ((total, 1), (count, -low)), ((total, -1), (count, high)))
-    return Ends(above=above, below=below, step=grid.step, first=grid.low, size=size, low=bounds.low, high=bounds.high)
+    parts = [((total, 1), (count, -low)), ((total, -1), (count, high))]
+    if missing:
+        parts.append(((total_of((), (), (0, rows)), size), (count, -size)))
+    above, below, *rest = building.basis(size * rows, *parts)
+    made = UnitEnds if cap is Cap.UNIT_MEAN else Ends
+    ends = made(above=above, below=below, step=grid.step, first=grid.low, size=size, low=bounds.low, high=bounds.high)
+    return ends, rest[0] if rest else None
 
 
 def _bind(call: Written) -> Aggregate:
@@ -297,13 +342,24 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
     if bounds.width == 0:
         return Constant(bounds.low)
     if argument.expression in building.alone and building.rows <= LARGEST_PART // 4:
-        return ends_of(building, argument, bounds)
+        return ends_of(building, argument, bounds)[0]
     return Mean(
         count=building.count(argument.expression),
         x=centred(building, argument, ()),
         low=bounds.low,
         high=bounds.high,
     )
+
+
+def _bind_per_unit(call: Written) -> Aggregate:
+    return Aggregate(function=Function.AVG_PER_UNIT, arguments=bounded_numbers(call, 1))
+
+
+def _lower_per_unit(building: Building, aggregate: Aggregate) -> Recipe:
+    """Each unit's mean in the group counts once, whatever its rows: nothing is cut but to the bounds."""
+    argument = the_one(aggregate)
+    bounds = bounds_of(argument)
+    return Constant(bounds.low) if bounds.width == 0 else ends_of(building, argument, bounds, cap=Cap.UNIT_MEAN)[0]
 
 
 DEFINITIONS = (
@@ -314,6 +370,15 @@ DEFINITIONS = (
         functions=(Function.AVG,),
         lower=_lower,
         examples=("AVG(amount)",),
+        named=(PER_ROW, PER_GROUP, WEIGHT),
+    ),
+    Definition(
+        name="avg_per_unit",
+        spellings=("avg_per_unit",),
+        bind=_bind_per_unit,
+        functions=(Function.AVG_PER_UNIT,),
+        lower=_lower_per_unit,
+        examples=("AVG_PER_UNIT(amount)",),
         named=(PER_ROW, PER_GROUP, WEIGHT),
     ),
 )

@@ -21,13 +21,13 @@ from dither.query.aggregates.base import (
     ChosenValue,
     Definition,
     Ints,
+    Rarer,
     Recipe,
     Written,
     the_one,
 )
-from dither.query.aggregates.predicted import Rarer
 from dither.query.kinds import Call, Column, Expression, Kind, Literal, Value, walk
-from dither.query.measure.grids import base_step
+from dither.query.measure.clamped_grids import base_step
 from dither.query.plan.plan import Aggregate, Argument, Function, Gridded
 from dither.query.refusals import refused, spend
 

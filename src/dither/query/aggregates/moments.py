@@ -32,27 +32,35 @@ from dither.query.aggregates.base import (
     Estimate,
     Mechanisms,
     Noisy,
+    PerRow,
+    Prediction,
     Recipe,
+    Unknown,
     Written,
     bounded_numbers,
 )
 from dither.query.aggregates.mean import Centred, OverCount, centred, times
-from dither.query.aggregates.predicted import PerRow, Prediction, Unknown
 from dither.query.aggregates.spread import (
+    Box,
     Floats,
     Noise,
     half_width,
+    hull,
+    hull_of_correlations,
+    hull_of_differences,
+    hull_of_products,
+    inverted,
+    largest_size,
     multiplier,
     reach_in_squares,
     standard_deviation,
 )
 from dither.query.kinds import Expression
-from dither.query.measure.grids import WholeGrid, bounds_of, centred_grid
+from dither.query.measure.clamped_grids import WholeGrid, bounds_of, centred_grid
 from dither.query.measure.measures import LARGEST_PART, Cap
 from dither.query.plan.plan import Aggregate, Argument, Function
 
 Cells: TypeAlias = Mapping[int, Floats]
-Ends: TypeAlias = tuple[Floats, Floats]
 
 # Variances below this share of the largest possible one count as none in a correlation.
 SMALLEST_SHARE = 1e-12
@@ -67,6 +75,23 @@ SAMPLES = (Function.VAR_SAMP, Function.STDDEV_SAMP, Function.COVAR_SAMP)
 ROOTS = (Function.STDDEV_POP, Function.STDDEV_SAMP)
 COVARIANCES = (Function.COVAR_POP, Function.COVAR_SAMP)
 PAIRS = (*COVARIANCES, Function.CORR)
+# Where means lie between their bounds when ways to measure a moment are compared, and how much of what is possible for
+# them a variance or covariance is; and correlations.
+REFERENCE_MEANS = (0.0, 0.25, 0.5, 0.75, 1.0)
+REFERENCE_SHARES_OF_MOST = (0.0, 1 / 3, 1.0)
+REFERENCE_CORRELATIONS = (0.0, 0.5, 0.9)
+
+
+def references(function: Function) -> list[tuple[float, float, float]]:
+    """Means of both arguments and the moment for which errors are compared, of values whose bounds are 0 and 1."""
+    if function is Function.CORR:
+        means: Sequence[tuple[float, float]] = [(0.5, 0.5), (0.25, 0.25), (0.25, 0.75)]
+        return [(m, k, r) for m, k in means for r in REFERENCE_CORRELATIONS]
+    shares = REFERENCE_SHARES_OF_MOST
+    if function not in COVARIANCES:
+        return [(m, m, share * m * (1 - m)) for m in REFERENCE_MEANS for share in shares]
+    several = itertools.product(REFERENCE_MEANS[::2], repeat=2)
+    return [(m, k, share * min(m * (1 - k), k * (1 - m))) for m, k in several for share in shares]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +164,51 @@ class MomentsRecipe(OverCount):
         half = multiplier(noise[self.count], confidence) * math.hypot(*parts)
         return PerRow(over_rows=half, root=self.function in ROOTS, about=True)
 
+    def spreads(self, by: Mechanisms) -> tuple[float, ...]:
+        """The error times the rows, to first order, for some means and moments; in units of the bounds' widths."""
+        found = []
+        for m, k, value in references(self.function):
+            weights: dict[int, float] = {self.count: 0.0}
+            if self.function is Function.CORR:
+                _add(weights, self._form(self.xy, self.x, self.y, (m, k), self.count), 1.0)
+                _add(weights, self._form(self.xx, self.x, self.x, (m, m), self.count), -value / 2)
+                _add(weights, self._form(self.yy, self.y, self.y, (k, k), self.count), -value / 2)
+            else:
+                _add(weights, self._form(self.xy or self.xx, self.x, self.y or self.x, (m, k), self.count), 1.0)
+                weights[self.count] -= value
+            off = math.hypot(*(weight * standard_deviation(by.noise[cell]) for cell, weight in weights.items()))
+            found.append(multiplier(by.noise[self.count], DEFAULT_CONFIDENCE) * off)
+        return tuple(found)
+
+    def _form(
+        self, product: Product | None, x: Centred | None, y: Centred | None, means: tuple[float, float], count: int
+    ) -> list[tuple[int, float]]:
+        """Σ(x − m)(y − k) as a form of cells, of values whose bounds are 0 and 1."""
+        assert product is not None
+        assert x is not None
+        assert y is not None
+        widths = [float(2 * (self.half_x if part is self.x else self.half_y)) for part in (x, y)]
+        # from the centre of the product's grid, in units of the widths
+        off = [
+            mean - 0.5 - float(centre - part.centre) / width
+            for mean, centre, part, width in zip(means, product.centres, (x, y), widths, strict=True)
+        ]
+        shifts = [
+            float(part.centre - centre) / width
+            for centre, part, width in zip(product.centres, (x, y), widths, strict=True)
+        ]
+        return [
+            (product.cell, float(product.area) / (widths[0] * widths[1])),
+            (x.cell, -off[1] * float(x.step) / widths[0]),
+            (y.cell, -off[0] * float(y.step) / widths[1]),
+            (count, off[0] * off[1] - off[1] * shifts[0] - off[0] * shifts[1]),
+        ]
+
+
+def _add(weights: dict[int, float], form: Sequence[tuple[int, float]], factor: float) -> None:
+    for cell, weight in form:
+        weights[cell] = weights.get(cell, 0.0) + factor * weight
+
 
 def _floats(recipe: MomentsRecipe, noisy: Noisy) -> Cells:
     return {cell: noisy.cells[cell].astype(np.float64) for cell in recipe.cells}
@@ -200,7 +270,7 @@ def _limits(recipe: MomentsRecipe) -> tuple[float, float]:
 # ---------------------------------------------------------------------------------------------- intervals
 
 
-def _interval(recipe: MomentsRecipe, floats: Cells, noise: Sequence[Noise], confidence: Fraction) -> Ends:
+def _interval(recipe: MomentsRecipe, floats: Cells, noise: Sequence[Noise], confidence: Fraction) -> Box:
     """The interval before it is cut to what is possible; the variance where the aggregate is its root."""
     failure = 1 - confidence
     parts = (recipe.x, recipe.y or recipe.x)
@@ -226,7 +296,7 @@ def _interval(recipe: MomentsRecipe, floats: Cells, noise: Sequence[Noise], conf
 
 def _mean_ends(
     recipe: MomentsRecipe, part: Centred, half: Fraction, floats: Cells, noise: Sequence[Noise], confidence: Fraction
-) -> Ends:
+) -> Box:
     """Where the mean lies, from its grid's zero: Fieller's set, with spreads added in squares; else all the bounds."""
     a, b = (reach_in_squares(noise[cell], confidence) for cell in (part.cell, recipe.count))
     total, n = floats[part.cell], floats[recipe.count]
@@ -250,14 +320,12 @@ class _Pair:
 
     parts: tuple[Centred, Centred]
     product: Product
-    means: tuple[Ends, Ends]
-    total: Ends
-    of_count: Ends
+    means: tuple[Box, Box]
+    total: Box
+    of_count: Box
 
 
-def _pair(
-    parts: tuple[Centred, Centred], means: tuple[Ends, Ends], product: Product, floats: Cells, count: int
-) -> _Pair:
+def _pair(parts: tuple[Centred, Centred], means: tuple[Box, Box], product: Product, floats: Cells, count: int) -> _Pair:
     """G and the count's coefficient are linear in m and in k, so the corners of the box of means have their extremes.
 
     For a variance m = k, and both are parabolas, with bottoms at the noisy mean and at the shift of the centre.
@@ -282,26 +350,10 @@ def _pair(
     else:
         corners = list(itertools.product(*boxes))
         totals, counts = [total(m, k) for m, k in corners], [of_count(m, k) for m, k in corners]
-    return _Pair(parts, product, (boxes[0], boxes[1]), _hull(totals), _hull(counts))
+    return _Pair(parts, product, (boxes[0], boxes[1]), hull(totals), hull(counts))
 
 
-def _hull(several: Sequence[Floats]) -> Ends:
-    return np.minimum.reduce(several), np.maximum.reduce(several)
-
-
-def _times(a: Ends, b: Ends) -> Ends:
-    return _hull([x * y for x in a for y in b])
-
-
-def _less(a: Ends, b: Ends) -> Ends:
-    return a[0] - b[1], a[1] - b[0]
-
-
-def _size(ends: Ends) -> Floats:
-    return np.maximum(np.abs(ends[0]), np.abs(ends[1]))
-
-
-def _inverted(recipe: MomentsRecipe, pair: _Pair, floats: Cells, noise: Sequence[Noise], confidence: Fraction) -> Ends:
+def _inverted(recipe: MomentsRecipe, pair: _Pair, floats: Cells, noise: Sequence[Noise], confidence: Fraction) -> Box:
     """All v for which G(m, k) − v·N is no larger than its noise, for some means m, k in their intervals.
 
     N is the count, or one less for samples. For exact sums and the true m, k, v the difference is zero, so for noisy
@@ -315,35 +367,25 @@ def _inverted(recipe: MomentsRecipe, pair: _Pair, floats: Cells, noise: Sequence
 
     (m, k), (x, y) = pair.means, pair.parts
     if x.cell == y.cell:
-        sums = (2 * float(x.step) * spread(x.cell) * _size(m)) ** 2
+        sums = (2 * float(x.step) * spread(x.cell) * largest_size(m)) ** 2
     else:
-        sums = (float(x.step) * spread(x.cell) * _size(k)) ** 2 + (float(y.step) * spread(y.cell) * _size(m)) ** 2
+        sums = (float(x.step) * spread(x.cell) * largest_size(k)) ** 2 + (
+            float(y.step) * spread(y.cell) * largest_size(m)
+        ) ** 2
     noises = (float(pair.product.area) * spread(pair.product.cell)) ** 2 + sums
     h = spread(recipe.count)
     size = floats[recipe.count] - (1 if recipe.function in SAMPLES else 0)
-    ends = []
-    for side, g in zip((-1.0, 1.0), pair.total, strict=True):
-        solved = _hull([_solved(g, kappa, noises, size, h, side) for kappa in pair.of_count])
-        outer = solved[0] if side < 0 else solved[1]
-        ends.append(np.where((size > h) & ~np.isnan(outer), outer, side * np.inf))
-    return ends[0], ends[1]
-
-
-def _solved(g: Floats, kappa: Floats, noises: Floats, n: Floats, h: float, side: float) -> Floats:
-    """The v with v·n = g ± √(P + (κ − v)²h²)."""
-    root = np.sqrt(np.maximum((h * (g - kappa * n)) ** 2 + noises * (n**2 - h**2), 0.0))
-    solved: Floats = (g * n - kappa * h**2 + side * root) / (n**2 - h**2)
-    return solved
+    return inverted(pair.total, pair.of_count, noises, size, h)
 
 
 def _correlation(
     recipe: MomentsRecipe,
     pairs: tuple[_Pair, _Pair, _Pair],
-    spreads: Sequence[Ends],
+    spreads: Sequence[Box],
     floats: Cells,
     noise: Sequence[Noise],
     confidence: Fraction,
-) -> Ends:
+) -> Box:
     """All r for which Gxy − r·(s·Gxx + Gyy/s)/2 is no larger than its noise, s = √(var y / var x) and means as known.
 
     For exact sums and true parameters that is zero, as (s·var x + var y/s)/2 = √(var x · var y); it is flat in s there,
@@ -362,21 +404,23 @@ def _correlation(
         np.sqrt(bottoms[0] * bottoms[1]),
         np.maximum(*((t * first.total[1] + second.total[1] / t) / 2 for t in s)),
     )
-    r = _quotient(*spreads)
+    r = hull_of_correlations(*spreads)
     for _ in range(PASSES):
-        rs, over = _times(r, s), _times(r, inverse)
-        halves = _times(rs, first.of_count), _times(over, second.of_count)
-        moved = _less(across.of_count, ((halves[0][0] + halves[1][0]) / 2, (halves[0][1] + halves[1][1]) / 2))
-        of_x = _less(_times(rs, first.means[0]), across.means[1])
-        of_y = _less(_times(over, second.means[0]), across.means[0])
+        rs, over = hull_of_products(r, s), hull_of_products(r, inverse)
+        halves = hull_of_products(rs, first.of_count), hull_of_products(over, second.of_count)
+        moved = hull_of_differences(
+            across.of_count, ((halves[0][0] + halves[1][0]) / 2, (halves[0][1] + halves[1][1]) / 2)
+        )
+        of_x = hull_of_differences(hull_of_products(rs, first.means[0]), across.means[1])
+        of_y = hull_of_differences(hull_of_products(over, second.means[0]), across.means[0])
         weights: dict[int, Floats] = {}
         for cell, weight in (
             (across.product.cell, np.full_like(count, float(across.product.area))),
-            (first.product.cell, float(first.product.area) / 2 * _size(rs)),
-            (second.product.cell, float(second.product.area) / 2 * _size(over)),
-            (recipe.x.cell, float(recipe.x.step) * _size(of_x)),
-            ((recipe.y or recipe.x).cell, float((recipe.y or recipe.x).step) * _size(of_y)),
-            (recipe.count, _size(moved)),
+            (first.product.cell, float(first.product.area) / 2 * largest_size(rs)),
+            (second.product.cell, float(second.product.area) / 2 * largest_size(over)),
+            (recipe.x.cell, float(recipe.x.step) * largest_size(of_x)),
+            ((recipe.y or recipe.x).cell, float((recipe.y or recipe.x).step) * largest_size(of_y)),
+            (recipe.count, largest_size(moved)),
         ):
             weights[cell] = weights.get(cell, 0.0) + weight
         q = np.sqrt(sum((weight * reach_in_squares(noise[cell], confidence)) ** 2 for cell, weight in weights.items()))
@@ -386,21 +430,6 @@ def _correlation(
         fits = known & ~np.isnan(low) & ~np.isnan(high)
         r = np.where(fits, np.clip(low, r[0], r[1]), r[0]), np.where(fits, np.clip(high, r[0], r[1]), r[1])
     return r
-
-
-def _quotient(across: Ends, first: Ends, second: Ends) -> Ends:
-    """c/√(v·w) over the box of the three; where a variance may be zero, as far as ±1."""
-    least = np.sqrt(np.maximum(first[0], 0.0) * np.maximum(second[0], 0.0))
-    most = np.sqrt(np.maximum(first[1], 0.0) * np.maximum(second[1], 0.0))
-
-    def over(numerator: Floats, denominator: Floats) -> Floats:
-        bounded = np.where(denominator > 0, numerator / np.where(denominator > 0, denominator, 1.0), np.inf * numerator)
-        kept: Floats = np.clip(np.nan_to_num(bounded, nan=0.0), -1.0, 1.0)
-        return kept
-
-    low = np.where(across[0] < 0, over(across[0], least), over(across[0], most))
-    high = np.where(across[1] > 0, over(across[1], least), over(across[1], most))
-    return low, high
 
 
 # ---------------------------------------------------------------------------------------------- values

@@ -4,32 +4,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from dither.errors import InvalidParameter
-from dither.mechanisms import BoundedRangeLoss, Quantile
+from dither.mechanisms import BoundedRangeLoss, DiscreteGaussian, Quantile
 from dither.mechanisms.base import Source
 from dither.mechanisms.quantile import LARGEST_DENOMINATOR, rank_sensitivity
 from dither.privacy import Adjacency, PrivacyLoss
 from dither.query.aggregates.base import (
+    DEFAULT_CONFIDENCE,
     PER_ROW,
     AggregateChoice,
+    Bools,
     Building,
     Chooser,
-    ChosenValue,
     Constant,
     Definition,
+    Estimate,
     Ints,
+    Mechanisms,
+    Noisy,
+    Prediction,
+    Ranks,
     Recipe,
     Written,
     bounded,
     ones_and_zeros,
     the_one,
 )
-from dither.query.aggregates.predicted import Ranks
-from dither.query.measure.grids import bin_grid, bounds_of
+from dither.query.aggregates.spread import Floats
+from dither.query.aggregates.vicinity import SHARE, empty, interval
+from dither.query.measure.clamped_grids import bin_grid, bounds_of
 from dither.query.plan.plan import Aggregate, Function, Gridded
 from dither.query.refusals import refused
 
@@ -69,10 +78,69 @@ class QuantileChoice(AggregateChoice):
         assert isinstance(drawn, float)
         return drawn
 
+    def places(self, drawn: npt.NDArray[Any]) -> list[int]:
+        """On the grid, from 0; exactly, as doubles tell its points apart."""
+        different, index = np.unique(drawn, return_inverse=True)
+        found = [round(Fraction(each) / self.grid.step) - self.grid.low for each in different.tolist()]
+        return [found[each] for each in index]
+
     def error(self, chooser: Chooser, confidence: Fraction) -> Ranks:
         """In ranks."""
         assert isinstance(chooser, Quantile)
         return Ranks(chooser.error(confidence))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located(Recipe):
+    """A quantile: the point that was drawn, and an interval from the counts around it.
+
+    Places of the grid are points step · (first + place).
+    """
+
+    choice: int
+    nearby: int
+    quantile: Fraction
+    step: Fraction
+    first: int
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The one."""
+        return (self.choice,)
+
+    def estimate(self, noisy: Noisy, confidence: Fraction = DEFAULT_CONFIDENCE) -> Estimate:
+        """What was drawn, between the ends that the counts around it leave."""
+        value = noisy.choices[self.choice].astype(np.float64)
+        found = interval(noisy.nearby[self.nearby], self.quantile, noisy.nearby_noise[self.nearby], confidence)
+        low, high = (self._points(places) for places in found)
+        return Estimate.of(value, np.minimum(low, value), np.maximum(high, value))
+
+    def points(self, noisy: Noisy) -> pa.Array[Any]:
+        """What was drawn."""
+        return pa.array(noisy.choices[self.choice].astype(np.float64))
+
+    def ends(self, noisy: Noisy, confidence: Fraction) -> tuple[Floats, Floats, Bools]:
+        """Its interval; of no rows there is no quantile."""
+        found = self.estimate(noisy, confidence)
+        few = empty(noisy.nearby[self.nearby], noisy.nearby_noise[self.nearby], confidence)
+        return found.low.to_numpy(), found.high.to_numpy(), few
+
+    def error(self, by: Mechanisms, confidence: Fraction) -> Prediction:
+        """In ranks, that of the draw."""
+        return by.choices[self.choice].error(by.choosers[self.choice], confidence)
+
+    def mechanism(self, by: Mechanisms) -> str:
+        """The mechanism of the draw, and what its interval is made of."""
+        noise = by.nearby[self.nearby]
+        law = "Gaussian noise, σ =" if isinstance(noise, DiscreteGaussian) else "Laplace noise, scale"
+        chooser = f"exponential mechanism, scale {float(by.choosers[self.choice].scale):.4g}"
+        return f"{chooser}; {float(SHARE):.0%} of its budget for the interval: {law} {float(noise.scale):.4g}"
+
+    def _points(self, places: Ints) -> Floats:
+        """The doubles nearest to the points, as those that are drawn."""
+        different, index = np.unique(places, return_inverse=True)
+        points: Floats = np.array([float(self.step * (self.first + place)) for place in different.tolist()])
+        return points[index]
 
 
 def _bind_median(call: Written) -> Aggregate:
@@ -105,8 +173,10 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
     if grid.low == grid.high or bounds.width == 0:
         return Constant(bounds.low)
     gridded = grid.of(argument.expression)
-    choice = QuantileChoice(bins=building.counted(gridded), grid=gridded, quantile=q)
-    return ChosenValue(choice=building.choice(choice))
+    choice = building.choice(QuantileChoice(bins=building.counted(gridded), grid=gridded, quantile=q))
+    last = grid.high - grid.low
+    nearby = building.vicinity(choice, last)
+    return Located(choice=choice, nearby=nearby, quantile=q, step=grid.step, first=grid.low)
 
 
 DEFINITIONS = (

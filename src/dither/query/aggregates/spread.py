@@ -16,6 +16,7 @@ from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
 
 Noise: TypeAlias = DiscreteLaplace | DiscreteGaussian
 Floats: TypeAlias = npt.NDArray[np.float64]
+Box: TypeAlias = tuple[Floats, Floats]
 
 # Ratios of two scales, at which quantiles are tabled.
 RATIOS = np.linspace(0.0, 1.0, 513)
@@ -80,6 +81,19 @@ def quantile_of_sum(weights: Sequence[tuple[float, Noise]], confidence: Fraction
     return math.hypot(*(each * reach_in_squares(one, confidence) for each, one in weights))
 
 
+def spread_of_sum(weights: Sequence[tuple[float, Noise]], confidence: Fraction) -> float:
+    """As ``quantile_of_sum`` of continuous noises: ways of measuring are compared by it, however little noise is."""
+    sizes = sorted((abs(weight) * float(noise.scale) for weight, noise in weights), reverse=True)
+    if not sizes or not sizes[0]:
+        return 0.0
+    if any(isinstance(noise, DiscreteGaussian) for _, noise in weights):
+        return normal_quantile(confidence) * math.hypot(*sizes)
+    if len(sizes) <= 2:
+        ratio = sizes[1] / sizes[0] if len(sizes) == 2 else 0.0
+        return sizes[0] * float(np.interp(ratio, RATIOS, _laplace_table(confidence)))
+    return multiplier(weights[0][1], confidence) * math.sqrt(2) * math.hypot(*sizes)
+
+
 def widest(numerator: Noise, denominator: Noise, slope: float, confidence: Fraction) -> float:
     """The quantile q(t) of |N − t·M| for independent noises N, M of one law, at t = ``slope``."""
     return float(quantile_of_difference(numerator, denominator, np.array([slope]), confidence)[0])
@@ -123,3 +137,61 @@ def _laplace_tail(u: Floats, r: Floats) -> Floats:
     safe = np.where(inner, r, 0.5)
     mixed = (np.exp(-u) - safe**2 * np.exp(-u / safe)) / (1 - safe**2)
     return np.where(equal, (1 + u / 2) * np.exp(-u), np.where(inner, mixed, np.exp(-u)))
+
+
+# ---------------------------------------------------------------------------------------------- boxes
+
+
+def hull(several: Sequence[Floats]) -> Box:
+    """Of several numbers, the least and the largest in each group."""
+    return np.minimum.reduce(several), np.maximum.reduce(several)
+
+
+def hull_of_products(a: Box, b: Box) -> Box:
+    """Where products of two lie."""
+    return hull([x * y for x in a for y in b])
+
+
+def hull_of_differences(a: Box, b: Box) -> Box:
+    """Where differences of two lie."""
+    return a[0] - b[1], a[1] - b[0]
+
+
+def largest_size(ends: Box) -> Floats:
+    """The largest size."""
+    return np.maximum(np.abs(ends[0]), np.abs(ends[1]))
+
+
+def inverted(g: Box, kappa: Box, noises: Floats, n: Floats, h: float) -> Box:
+    """The ends of all v with |g − v·n| ≤ √(P + (κ − v)²h²), for some g and κ in their boxes; infinite if n ≤ h.
+
+    For fixed g and κ they are an interval, whose ends grow with g; ``noises`` is the largest P.
+    """
+    ends = []
+    for side, one in zip((-1.0, 1.0), g, strict=True):
+        found = hull([_solution(one, each, noises, n, h, side) for each in kappa])
+        outer = found[0] if side < 0 else found[1]
+        ends.append(np.where((n > h) & ~np.isnan(outer), outer, side * np.inf))
+    return ends[0], ends[1]
+
+
+def _solution(g: Floats, kappa: Floats, noises: Floats, n: Floats, h: float, side: float) -> Floats:
+    """The v with v·n = g ± √(P + (κ − v)²h²)."""
+    root = np.sqrt(np.maximum((h * (g - kappa * n)) ** 2 + noises * (n**2 - h**2), 0.0))
+    found: Floats = (g * n - kappa * h**2 + side * root) / (n**2 - h**2)
+    return found
+
+
+def hull_of_correlations(across: Box, first: Box, second: Box) -> Box:
+    """c/√(v·w) over the box of the three; where a variance may be zero, as far as ±1."""
+    least = np.sqrt(np.maximum(first[0], 0.0) * np.maximum(second[0], 0.0))
+    most = np.sqrt(np.maximum(first[1], 0.0) * np.maximum(second[1], 0.0))
+
+    def over(numerator: Floats, denominator: Floats) -> Floats:
+        bounded = np.where(denominator > 0, numerator / np.where(denominator > 0, denominator, 1.0), np.inf * numerator)
+        kept: Floats = np.clip(np.nan_to_num(bounded, nan=0.0), -1.0, 1.0)
+        return kept
+
+    low = np.where(across[0] < 0, over(across[0], least), over(across[0], most))
+    high = np.where(across[1] > 0, over(across[1], least), over(across[1], most))
+    return low, high

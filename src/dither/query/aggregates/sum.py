@@ -23,7 +23,7 @@ from dither.query.aggregates.base import (
     where_true,
 )
 from dither.query.kinds import Interval, Kind
-from dither.query.measure.grids import bounds_of, places_of, sum_grid
+from dither.query.measure.clamped_grids import bounds_of, places_of, sum_grid
 from dither.query.measure.measures import LARGEST_PART
 from dither.query.plan.plan import Aggregate, Argument, Function
 from dither.query.refusals import refused
@@ -71,8 +71,8 @@ def _lower(building: Building, aggregate: Aggregate) -> Recipe:
     if low == high == 0:
         # everything is clamped to zero, so the sum says nothing about anybody
         return Constant(Fraction(0), whole=whole)
-    cell = building.total((grid.of(argument.expression),), (), (low, high))
-    return Linear(cell=cell, step=grid.step, whole=whole)
+    cell, fine = building.part((grid.of(argument.expression),), (), (low, high))
+    return Linear(cell=cell, step=grid.step / fine, whole=whole)
 
 
 def _within(bounds: Interval, per_group: Pair) -> Interval:

@@ -18,8 +18,8 @@ from dither.errors import Refused
 from dither.query.expressions.calendar_keys import called, dated_facts
 from dither.query.expressions.dates import moment
 from dither.query.expressions.public_values import public_values
-from dither.query.expressions.ranges import RULES, literal_step, point, rounded, step_of
-from dither.query.kinds import Call, Expression, Facts, Interval, Kind, Later, Literal, Value
+from dither.query.expressions.ranges import RULES, rounded, step_of
+from dither.query.kinds import Call, Expression, Facts, Interval, Kind, Later, Literal, Value, literal_step, point
 
 
 @dataclass(frozen=True, slots=True)

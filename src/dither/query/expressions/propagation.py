@@ -14,8 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dither.query.expressions.ranges import constant
-from dither.query.kinds import Call, Kind
+from dither.query.kinds import Call, Kind, constant
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]

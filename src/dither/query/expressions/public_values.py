@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import product
 
-from dither.query.expressions.ranges import EXACT_DOUBLE, MOST_VALUES, constant, whole_numbers
-from dither.query.kinds import LONGEST_TEXT, Expression, Interval, Kind, Value, ascending
+from dither.query.expressions.ranges import EXACT_DOUBLE, MOST_VALUES, whole_numbers
+from dither.query.kinds import LONGEST_TEXT, Expression, Interval, Kind, Value, ascending, constant
 from dither.query.refusals import spend
 
 LARGEST_INTEGER = 2**63 - 1

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeAlias
 
-from dither.query.kinds import Call, Expression, Interval, Kind, Literal, Value
+from dither.query.kinds import Call, Expression, Interval, Kind, Value, constant, is_null, literal_step, number
 
 # A list of public values is no longer than this.
 MOST_VALUES = 10_000
@@ -23,31 +23,6 @@ EXACT_DOUBLE = 2**53
 
 Known: TypeAlias = Sequence[Interval | None]
 BoundsRule: TypeAlias = Callable[[Known, Sequence[Expression]], Interval | None]
-
-
-def constant(expression: Expression) -> Value:
-    """The value of a literal, or None."""
-    return expression.value if isinstance(expression, Literal) else None
-
-
-def is_null(expression: Expression) -> bool:
-    """Whether it is the literal NULL."""
-    return isinstance(expression, Literal) and expression.value is None
-
-
-def number(value: Value) -> Fraction | None:
-    """A finite number, exactly; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
-        return None
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return Fraction(value)
-
-
-def point(expression: Expression) -> Interval | None:
-    """The interval of a numeric literal."""
-    value = number(constant(expression))
-    return None if value is None else Interval(value, value)
 
 
 def rounded(interval: Interval | None, kind: Kind) -> Interval | None:
@@ -282,13 +257,6 @@ def _common(steps: Sequence[Fraction | None]) -> Fraction | None:
             math.gcd(result.numerator * step.denominator, step.numerator * result.denominator), denominator
         )
     return result
-
-
-def literal_step(value: Value) -> Fraction | None:
-    """The step of a constant: its own size, by the shortest decimal that names it."""
-    if number(value) is None:
-        return None
-    return abs(Fraction(repr(value)) if isinstance(value, float) else Fraction(value))  # type: ignore[arg-type]
 
 
 def step_of(

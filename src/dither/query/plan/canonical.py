@@ -76,7 +76,8 @@ def canonical_aggregation(aggregation: Aggregation) -> str:
 
 
 def _written(aggregation: Aggregation, form: str, keys: list[str], aggregates: list[str]) -> str:
-    contribution = f"(contribution {aggregation.units} {aggregation.groups} {aggregation.rows})"
+    scaled = " scaled" if aggregation.scaled else ""
+    contribution = f"(contribution {aggregation.units} {aggregation.groups} {aggregation.rows}{scaled})"
     tables = " ".join(sorted(_name(table) for table in aggregation.tables))
     chosen = "discover" if aggregation.discover else "public"
     return (

@@ -117,7 +117,8 @@ class Distinct:
 class Gridded:
     """A number put on a whole-number grid: clamp(round(x / step), low, high) − offset; missing if x is NULL or NaN.
 
-    The value is a whole number between ``low − offset`` and ``high − offset``, whatever x is.
+    The value is a whole number between ``low − offset`` and ``high − offset``, whatever x is. ``down`` counts from the
+    upper end instead: high − clamp(round(x / step), low, high), and the offset is 0.
     """
 
     expression: Expression
@@ -125,6 +126,12 @@ class Gridded:
     low: int
     high: int
     offset: int = 0
+    down: bool = False
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The smallest and the largest value."""
+        return (0, self.high - self.low) if self.down else (self.low - self.offset, self.high - self.offset)
 
 
 class Inner(Enum):
@@ -209,6 +216,7 @@ class Function(Enum):
     COUNT_DISTINCT = "count_distinct"
     SUM = "sum"
     AVG = "avg"
+    AVG_PER_UNIT = "avg_per_unit"
     VAR_POP = "var_pop"
     VAR_SAMP = "var_samp"
     STDDEV_POP = "stddev_pop"
@@ -218,6 +226,10 @@ class Function(Enum):
     CORR = "corr"
     QUANTILE = "quantile"
     MODE = "mode"
+
+
+COUNTED_ONCE = (Function.COUNT_UNITS, Function.AVG_PER_UNIT)
+"""Those to which a unit adds as much as a row, however many it has: no bound on rows matters to them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,7 +277,8 @@ class Aggregation:
 
     ``units`` says whether the unit is the row or an id. ``groups`` and ``rows`` bound one unit's contribution: at most
     so many groups, and in each of them it counts as at most so many rows. With any key that isn't public the keys are
-    discovered: a group is shown only if enough units are in it. ``tables`` are the private tables it reads.
+    discovered: a group is shown only if enough units are in it. ``tables`` are the private tables it reads. ``scaled``
+    says that a unit counts as at most ``rows`` rows in all groups together, by scaling down what it has in each.
     """
 
     relation: Relation
@@ -276,6 +289,7 @@ class Aggregation:
     rows: int
     discover: bool
     tables: tuple[str, ...]
+    scaled: bool = False
 
     __repr__ = brief
 
@@ -322,6 +336,8 @@ class BoundQuestion:
     """A bound question: the private aggregation, the shape of the answer, and its options.
 
     ``listing`` says that it asks for public values alone, which needs no data: SELECT DISTINCT over public keys.
+    ``profile`` says that it asks for a profile (``plan.profile``), which everybody may know once it was answered.
+    ``auto`` says that its bound on rows, which is the most that may be chosen, is to be chosen by a profile.
     ``former`` is the same question as dither 0.1 and 0.2 read it, if more keys are public now: who paid for that has
     its answer.
     """
@@ -331,6 +347,8 @@ class BoundQuestion:
     options: Options
     explain: bool = False
     listing: bool = False
+    profile: bool = False
+    auto: bool = False
     former: BoundQuestion | None = field(default=None, repr=False)
 
     __repr__ = brief

@@ -16,18 +16,20 @@ from typing import Literal, TypeAlias
 
 from dither.brief import brief
 from dither.errors import InvalidParameter, NotPrivate, Refused
-from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
-from dither.numeric import Number, as_fraction, fraction_down, largest_true
+from dither.mechanisms import DiscreteGaussian, DiscreteLaplace, GaussianThreshold
+from dither.numeric import DEFAULT_CONFIDENCE, Number, as_fraction, fraction_down, largest_true
 from dither.privacy import Adjacency, PrivacyLoss, PureLoss, ZcdpLoss, compose
 from dither.privacy.renyi import pure_zcdp
-from dither.query.aggregates.base import AggregateChoice, Chooser, Mechanisms
+from dither.query.aggregates.base import AggregateChoice, Chooser, Mechanisms, Prediction, Recipe
+from dither.query.aggregates.bases import ways
 from dither.query.aggregates.catalogue import Lowered, lower
-from dither.query.aggregates.predicted import Prediction
-from dither.query.aggregates.spread import Noise
+from dither.query.aggregates.spread import Noise, quantile_of_sum
+from dither.query.aggregates.vicinity import SHARE
 from dither.query.measure.measures import (
     MARGIN,
     Measurement,
     Reach,
+    basis_reach,
     choice_reach,
     expect_scale,
     short_up,
@@ -43,6 +45,9 @@ GAUSSIAN_95, LAPLACE_95 = 1.959963984540054, 2.995732273553991
 # Budgets are searched in these units, up to a million.
 UNITS = 10**9
 MOST_UNITS = 10**15
+# A way to measure several aggregates together is taken if none of them errs more, but for so much (in logarithms), and
+# if all of them gain so much.
+MOST_LOST, LEAST_GAIN = 0.005, 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +76,8 @@ class QueryBudget:
 class Priced:
     """A question with its mechanisms, one for each cell and choice, and what all of them cost together.
 
-    ``reaches`` go with ``noise``, ``losses`` with the blocks of cells, ``choice_losses`` with ``choosers``.
+    ``reaches`` go with ``noise``, ``losses`` with the blocks of cells, ``choice_losses`` with ``choosers``, and
+    ``nearby_losses`` with the noise of what is counted around choices.
     """
 
     aggregation: Aggregation
@@ -83,6 +89,8 @@ class Priced:
     losses: tuple[PrivacyLoss, ...]
     choosers: tuple[Chooser, ...]
     choice_losses: tuple[PrivacyLoss, ...]
+    nearby: tuple[Noise, ...]
+    nearby_losses: tuple[PrivacyLoss, ...]
     selection: KeySelection | None
     loss: PrivacyLoss
 
@@ -93,7 +101,7 @@ class Priced:
         """What the engine is asked to compute."""
         return self.lowered.measurement
 
-    def errors(self, confidence: Number = Fraction(19, 20)) -> tuple[Prediction, ...]:
+    def errors(self, confidence: Number = DEFAULT_CONFIDENCE) -> tuple[Prediction, ...]:
         """The error of each aggregate in each group that is to be expected at this confidence."""
         by, exact = self._by, as_fraction(confidence, "confidence")
         return tuple(recipe.error(by, exact) for recipe in self.lowered.recipes)
@@ -105,7 +113,7 @@ class Priced:
 
     @property
     def _by(self) -> Mechanisms:
-        return Mechanisms(noise=self.noise, choices=self.lowered.choices, choosers=self.choosers)
+        return Mechanisms(noise=self.noise, choices=self.lowered.choices, choosers=self.choosers, nearby=self.nearby)
 
     def selection_in_words(self, *, one_each: bool = False) -> str:
         """Which groups are shown, by the units that are in them; ``one_each`` says that a unit is in one at most."""
@@ -146,20 +154,23 @@ def price(aggregation: Aggregation, budget: QueryBudget, adjacency: Adjacency) -
         ε, or its ρ and δ, are no more than the budget's.
     """
     _check_discovery(aggregation, budget.kind, budget.delta)
-    lowered = lower(aggregation)
+    lowered = _Ways(aggregation, adjacency).best(budget)
     shares = _shares(lowered, aggregation, budget)
     reaches = lowered.reaches(adjacency)
     noise = tuple(_noises(reaches, shares.cells, budget.kind).values())
     losses = tuple(_cell_loss(reaches[block[0]], noise[block[0]]) for block in lowered.blocks)
     chosen = [
         _chooser(choice, share, lowered, budget.kind, adjacency)
-        for choice, share in zip(lowered.choices, shares.choices, strict=True)
+        for choice, share in zip(lowered.choices, _of_draws(lowered, shares.choices), strict=True)
     ]
     selection = None
     if lowered.units is not None:
         select = select_keys if budget.kind == "zcdp" else select_keys_without_gaussian
         selection = select(shares.selection, budget.delta, lowered.span.groups, adjacency)
-    parts = [*losses, *(loss for _, loss in chosen), *([selection.loss] if selection else [])]
+    gaussian = any(isinstance(each, DiscreteGaussian) for each in noise)
+    gaussian = gaussian or (selection is not None and isinstance(selection.mechanism, GaussianThreshold))
+    nearby, nearby_losses = _nearby(lowered, shares, budget.kind, adjacency, gaussian=gaussian)
+    parts = [*losses, *(loss for _, loss in chosen), *nearby_losses, *([selection.loss] if selection else [])]
     total = compose([(part, 1) for part in parts]) if parts else PureLoss(0, adjacency)
     _check_within(total, budget)
     return Priced(
@@ -172,6 +183,8 @@ def price(aggregation: Aggregation, budget: QueryBudget, adjacency: Adjacency) -
         losses=losses,
         choosers=tuple(chooser for chooser, _ in chosen),
         choice_losses=tuple(loss for _, loss in chosen),
+        nearby=nearby,
+        nearby_losses=nearby_losses,
         selection=selection,
         loss=total,
     )
@@ -184,26 +197,27 @@ def price_for_error(
     kind: BudgetKind,
     delta: Fraction,
     adjacency: Adjacency,
-    confidence: Number = Fraction(19, 20),
+    confidence: Number = DEFAULT_CONFIDENCE,
 ) -> Priced:
     """The smallest budget, to a millionth of it, with which no aggregate's error exceeds its target.
 
     ``targets`` gives half widths by the place of the aggregate. Refused for aggregates whose error depends on the data.
     """
     _check_discovery(aggregation, kind, delta)
-    lowered = lower(aggregation)
-    wanted = _wanted(lowered, targets)
+    found = _Ways(aggregation, adjacency)
+    wanted = _wanted(found.lowered(()), targets)
     exact = as_fraction(confidence, "confidence")
-    reaches = lowered.reaches(adjacency)
 
     def meets(units: int) -> bool:
         budget = QueryBudget(kind=kind, main=Fraction(units, UNITS), delta=delta)
-        shares = _shares(lowered, aggregation, budget)
         try:
-            noise = _noises(reaches, shares.cells, kind, only=set(wanted))
+            lowered = found.best(budget)
+            shares = _shares(lowered, aggregation, budget)
+            needed = {cell for index in wanted for cell in lowered.recipes[index].cells}
+            noise = _noises(lowered.reaches(adjacency), shares.cells, kind, only=needed)
         except Refused:  # too little for any noise that fits 64 bits
             return False
-        return all(Fraction(noise[cell].error(exact)) <= most for cell, most in wanted.items())
+        return all(_meets(lowered.recipes[index], noise, most, exact) for index, most in wanted.items())
 
     return price(
         aggregation,
@@ -213,21 +227,27 @@ def price_for_error(
 
 
 def _wanted(lowered: Lowered, targets: Mapping[int, Fraction]) -> dict[int, Fraction]:
-    """The largest error of each cell, in steps."""
-    wanted: dict[int, Fraction] = {}
+    """The largest error of each aggregate, refused for those whose error depends on the data."""
     for index, half_width in targets.items():
         if not 0 <= index < len(lowered.recipes) or half_width <= 0:
             raise InvalidParameter("targets must be positive half widths by the place of an aggregate")
-        linear = lowered.recipes[index].linear
-        if linear is None:
+        if lowered.recipes[index].linear is None:
             raise Refused(
                 "the error of averages, variances, correlations, quantiles and modes depends on the data",
                 code="error_unknown",
                 hint="Ask with epsilon, or for the error of a COUNT or SUM.",
             )
-        for cell, step in linear[0]:
-            wanted[cell] = min(half_width / step, wanted.get(cell, half_width / step))
-    return wanted
+    return dict(targets)
+
+
+def _meets(recipe: Recipe, noise: Mapping[int, Noise], most: Fraction, confidence: Fraction) -> bool:
+    """Whether a count or a sum errs by no more; exactly, where it is a multiple of one cell."""
+    assert recipe.linear is not None
+    weights, _ = recipe.linear
+    if len(weights) == 1:
+        ((cell, step),) = weights
+        return Fraction(noise[cell].error(confidence)) <= most / step
+    return quantile_of_sum([(float(weight), noise[cell]) for cell, weight in weights], confidence) <= most
 
 
 def _least_units(meets: Callable[[int], bool]) -> int:
@@ -244,6 +264,65 @@ def _least_units(meets: Callable[[int], bool]) -> int:
         middle = math.isqrt(max(low, 1) * high) if high > 4 * max(low, 1) else (low + high) // 2
         low, high = (low, middle) if meets(middle) else (middle, high)
     return high
+
+
+class _Ways:
+    """The ways in which a question can be measured, each lowered once, and the best of them for a budget."""
+
+    def __init__(self, aggregation: Aggregation, adjacency: Adjacency) -> None:
+        self._aggregation, self._adjacency = aggregation, adjacency
+        self._known: dict[tuple[tuple[int, int], ...], Lowered] = {}
+        self._apart = lower(aggregation)
+        # counts of all rows have nothing to share
+        self._alternatives = ways(aggregation) if any(each.arguments for each in aggregation.aggregates) else ()
+
+    def lowered(self, taken: tuple[tuple[int, int], ...]) -> Lowered:
+        """With these alternatives, by argument and place; everything else is measured apart."""
+        if not taken:
+            return self._apart
+        if taken not in self._known:
+            chosen = [way for argument, place in taken for way in self._alternatives[argument][place]]
+            self._known[taken] = lower(self._aggregation, chosen)
+        return self._known[taken]
+
+    def best(self, budget: QueryBudget) -> Lowered:
+        """The way that errs least over all aggregates, of those by which none errs more than if measured apart.
+
+        Argument by argument; errors are compared at 95%, for data all over the bounds (``Recipe.spreads``). Nothing but
+        public facts is known here, and so is what is chosen.
+        """
+        if not self._alternatives:
+            return self._apart
+        apart, least = self.spreads(self._apart, budget), -LEAST_GAIN
+        taken: tuple[tuple[int, int], ...] = ()
+        for argument, alternatives in enumerate(self._alternatives):
+            found = [(*taken, (argument, place)) for place in range(len(alternatives))]
+            gains = [_gain(self.spreads(self.lowered(each), budget), apart) for each in found]
+            best = min(range(len(found)), key=gains.__getitem__)
+            if gains[best] < least:
+                taken, least = found[best], gains[best] - LEAST_GAIN
+        return self.lowered(taken)
+
+    def spreads(self, lowered: Lowered, budget: QueryBudget) -> list[tuple[float, ...]]:
+        """Those of every aggregate for this budget."""
+        shares = _shares(lowered, self._aggregation, budget)
+        noise = tuple(_noises(lowered.reaches(self._adjacency), shares.cells, budget.kind).values())
+        by = Mechanisms(noise=noise, choices=lowered.choices, choosers=())
+        return [recipe.spreads(by) for recipe in lowered.recipes]
+
+
+def _gain(spreads: Sequence[tuple[float, ...]], apart: Sequence[tuple[float, ...]]) -> float:
+    """The logarithm of all aggregates' errors over those if measured apart; infinite if one grows."""
+    pairs = [pair for one, other in zip(spreads, apart, strict=True) for pair in zip(one, other, strict=True)]
+    if any(math.log(a) - math.log(b) > MOST_LOST for a, b in pairs):
+        return math.inf
+    return _mean_logarithm(spreads, apart)
+
+
+def _mean_logarithm(spreads: Sequence[tuple[float, ...]], others: Sequence[tuple[float, ...]]) -> float:
+    """The sum over aggregates of the mean logarithm of the ratio of errors."""
+    both = [list(zip(one, other, strict=True)) for one, other in zip(spreads, others, strict=True)]
+    return sum(sum(math.log(a) - math.log(b) for a, b in pairs) / len(pairs) for pairs in both if pairs)
 
 
 def _check_discovery(aggregation: Aggregation, kind: BudgetKind, delta: Fraction) -> None:
@@ -276,11 +355,37 @@ def _shares(lowered: Lowered, aggregation: Aggregation, budget: QueryBudget) -> 
     return _Shares(tuple(cells), tuple(choices), selection)
 
 
+def _of_draws(lowered: Lowered, shares: Sequence[Fraction]) -> list[Fraction]:
+    """What choices have for themselves: a part of that of quantiles goes to what is counted around them."""
+    shown = {choice for vicinity in lowered.vicinities for choice in vicinity.choices}
+    return [share * (1 - SHARE) if place in shown else share for place, share in enumerate(shares)]
+
+
+def _nearby(
+    lowered: Lowered, shares: _Shares, kind: BudgetKind, adjacency: Adjacency, *, gaussian: bool
+) -> tuple[tuple[Noise, ...], tuple[PrivacyLoss, ...]]:
+    """The noise of what is counted around choices, and what it costs.
+
+    A row is in one bin, so that all bins of a group move by no more than a unit has rows. The noise is Gaussian only
+    where the question has such noise anyway: an interval alone must not close the sum of ε.
+    """
+    reach = basis_reach(2, lowered.measurement.rows, lowered.span, adjacency)
+    parts = [SHARE * sum(shares.choices[choice] for choice in each.choices) for each in lowered.vicinities]
+    noise = tuple(_noises([reach] * len(parts), parts, kind, gaussian=gaussian).values())
+    return noise, tuple(_cell_loss(reach, each) for each in noise)
+
+
 def _noises(
-    reaches: Sequence[Reach], shares: Sequence[Fraction], kind: BudgetKind, only: set[int] | None = None
+    reaches: Sequence[Reach],
+    shares: Sequence[Fraction],
+    kind: BudgetKind,
+    only: set[int] | None = None,
+    *,
+    gaussian: bool | None = None,
 ) -> dict[int, Noise]:
-    """The noise of each cell (or of some): in zCDP all Gaussian or all Laplace, whichever errs less."""
-    gaussian = kind == "zcdp" and _gaussian_errs_less(reaches, shares)
+    """The noise of each cell (or of some): in zCDP all Gaussian or all Laplace, whichever errs less or is wanted."""
+    if gaussian is None:
+        gaussian = kind == "zcdp" and _gaussian_errs_less(reaches, shares)
     noise: dict[int, Noise] = {}
     for index, (reach, share) in enumerate(zip(reaches, shares, strict=True)):
         if only is not None and index not in only:
@@ -308,21 +413,22 @@ def _gaussian_errs_less(reaches: Sequence[Reach], shares: Sequence[Fraction]) ->
 
 
 def laplace_errs_less(aggregation: Aggregation, *, epsilon: Fraction, rho: Fraction, adjacency: Adjacency) -> bool:
-    """Whether a question errs less with Laplace noise for ε than with Gaussian noise for ρ, over all it measures.
+    """Whether a question errs less with Laplace noise for ε than with Gaussian noise for ρ, over all it asks.
 
-    At 95%, as ``_gaussian_errs_less``. For one cell that a unit moves in G groups: 3.0·G/ε ≤ 1.96·√(G/2ρ).
+    At 95%, each read in the way that is best for its law. For one cell that a unit moves in G groups:
+    3.0·G/ε ≤ 1.96·√(G/2ρ).
     """
-    lowered = lower(aggregation)
+    found_ways = _Ways(aggregation, adjacency)
+    lowered = found_ways.lowered(())
     whole = _shares(lowered, aggregation, QueryBudget(kind="pure", main=Fraction(1)))
-    found = 0.0
-    for reach, share in zip(lowered.reaches(adjacency), whole.cells, strict=True):
-        if share:
-            found += _advantage(reach, rho * share, epsilon * share)
+    budgets = QueryBudget(kind="pure", main=epsilon), QueryBudget(kind="zcdp", main=rho)
+    laplace, gaussian = (found_ways.spreads(found_ways.best(budget), budget) for budget in budgets)
+    found = _mean_logarithm(laplace, gaussian)
     for choice, share in zip(lowered.choices, whole.choices, strict=True):
         rows = lowered.measurement.rows
         reach_of_choice = choice_reach(choice.alone(rows), Fraction(2 * rows), lowered.span, adjacency)
-        gaussian = math.log(reach_of_choice.squares) / 2 - math.log(8 * rho * share) / 2
-        found += math.log(reach_of_choice.total) - math.log(epsilon * share) - gaussian
+        other = math.log(reach_of_choice.squares) / 2 - math.log(8 * rho * share) / 2
+        found += math.log(reach_of_choice.total) - math.log(epsilon * share) - other
     return found <= 0
 
 

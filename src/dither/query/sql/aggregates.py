@@ -20,7 +20,8 @@ from dither.query.kinds import NOTHING, Column
 from dither.query.plan.plan import Aggregate
 from dither.query.refusals import name_shown, only, placed, refused
 from dither.query.sql.constants import exact_number
-from dither.query.sql.scalars import Scalars, call_name, folded
+from dither.query.sql.names import folded
+from dither.query.sql.scalars import Scalars, call_name
 
 OTHERS = {
     *("array_agg", "list", "string_agg", "group_concat", "listagg", "any_value", "first", "last", "arg_min", "arg_max"),

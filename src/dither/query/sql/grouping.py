@@ -9,34 +9,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from fractions import Fraction
 from typing import Protocol
 
 from sqlglot import exp
 
 from dither.errors import Refused
+from dither.query.aggregates.catalogue import MOST_GROUPS, can_be_scaled
 from dither.query.expressions.functions import Typed, adapt, apply, literal
-from dither.query.kinds import NOTHING, Call, Column, Expression, Kind, Literal
+from dither.query.kinds import NOTHING, Auto, Call, Column, Expression, Kind, Literal
+from dither.query.measure.measures import contribution, one_row_each
 from dither.query.plan.plan import (
+    COUNTED_ONCE,
     Aggregation,
-    Distinct,
     FilterRows,
     InnerAggregate,
-    JoinKind,
-    JoinRows,
     Key,
-    Law,
     Options,
     Ordering,
     PerUnit,
     PlanField,
     Project,
-    Relation,
-    Window,
 )
+from dither.query.plan.profile import MOST_CHOSEN, profile_of, profile_shape
 from dither.query.refusals import name_shown, only, placed, refused
-from dither.query.schema import TableFacts
+from dither.query.schema import Schema, TableFacts
 from dither.query.sql.aggregates import (
     INTERVALS,
     AggregateCall,
@@ -46,22 +42,22 @@ from dither.query.sql.aggregates import (
     has_window,
     one_by_one,
 )
+from dither.query.sql.clause import NOTHING_STATED, Selection, clause
 from dither.query.sql.constants import exact_number
-from dither.query.sql.parse import PrivacyClause
-from dither.query.sql.per_unit import inner_aggregate
-from dither.query.sql.scalars import (
+from dither.query.sql.names import (
     NamedSource,
     Rows,
-    Scalars,
     Visible,
-    call_name,
     find_column,
-    folded,
+    names_column,
     same_name,
-    typed,
+    unknown_alias,
+    unknown_column,
 )
+from dither.query.sql.parse import ProfileClause
+from dither.query.sql.per_unit import inner_aggregate
+from dither.query.sql.scalars import Scalars, call_name, typed
 
-MOST_GROUPS = 1_000_000
 MOST_KEYS = 50
 
 
@@ -69,6 +65,7 @@ class Binder(Protocol):
     """What grouping needs of the binder of the whole question."""
 
     text: str
+    schema: Schema
 
     def fresh(self) -> str:
         """A name that the plan hasn't used."""
@@ -162,13 +159,8 @@ class _Grouping:
             if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
                 hint = "Ask one question for each set of keys"
                 raise refused("unsupported", "ROLLUP, CUBE and GROUPING SETS aren't supported", hint)
-            try:
-                return self._plain.bind(node)
-            except Refused as error:
-                named = self._aliased(node)
-                if error.code != "unknown_column" or named is None:
-                    raise
-                return self._key_of_item(named)
+            named = self._aliased(node)
+            return self._plain.bind(node) if named is None else self._key_of_item(named)
         except Refused as error:
             raise placed(error, node, self._binder.text) from None
 
@@ -178,7 +170,10 @@ class _Grouping:
         return self._plain.bind(item.node)
 
     def _aliased(self, node: exp.Expr) -> _Item | None:
+        """The item of the select list that this names by its alias; columns come first."""
         if not isinstance(node, exp.Column) or node.args.get("table") is not None:
+            return None
+        if names_column(node, self._rows.sources):
             return None
         found = [item for item in self._items if item.alias is not None and same_name(node.this, item.alias.name)]
         return found[0] if len(found) == 1 else None
@@ -193,13 +188,8 @@ class _Grouping:
         keys = {key.expression: Column(name, key.kind) for key, name in zip(self._keys, names, strict=True)}
 
         def column(node: exp.Column) -> Typed:
-            try:
-                return typed(find_column(node, self._rows.sources))
-            except Refused as error:
-                item = self._aliased(node) if aliases and error.code == "unknown_column" else None
-                if item is None:
-                    raise
-                return scalars.bind(item.node)
+            item = self._aliased(node) if aliases else None
+            return typed(find_column(node, self._rows.sources)) if item is None else scalars.bind(item.node)
 
         def special(node: exp.Expr) -> Typed | None:
             if isinstance(node, exp.Anonymous) and call_name(node) in INTERVALS:
@@ -281,10 +271,16 @@ class _Grouping:
 
     def _private(self) -> ReleasedColumns:
         rows, tables = self._rows, self._rows.tables
+        hint = self._node.args.get("hint")
+        if isinstance(hint, ProfileClause):
+            return _profile(rows)
         for key in self._keys:
             if _is_unit(key, self._units):
                 raise refused("unit_shown", "the privacy unit can't be a group of the answer")
-        stated = clause(self._node.args.get("hint"), tables)
+        known = None
+        if rows.units == "column":
+            known = contribution(rows.relation, self._binder.schema.tables, [key.expression for key in self._keys])
+        stated = NOTHING_STATED if hint is None else clause(hint, tables, known)
         former = tuple(Key(expression=k.expression, kind=k.kind, values=k.facts.keys) for k in self._keys)
         keys = former if stated.selection is Selection.LAPLACE_THRESHOLD else self._public_keys(former)
         discover = any(key.values is None for key in keys) or stated.selection is Selection.LAPLACE_THRESHOLD
@@ -295,11 +291,25 @@ class _Grouping:
         if size > MOST_GROUPS:
             hint = "Group by fewer keys, or by coarser ones"
             raise refused("too_many_groups", f"there would be more than {MOST_GROUPS} public groups", hint)
-        groups = min([*(table.groups for table in tables), *([] if stated.groups is None else [stated.groups])])
-        count = min([*(table.rows for table in tables), *([] if stated.rows is None else [stated.rows])])
-        one_each = rows.units == "row" or one_row_each(rows.relation)
-        if one_each:
-            groups = count = 1
+        # tables in which units are only looked up bound nothing
+        factors = set() if known is None else {factor.table for factor in known.factors}
+        bounding = [table for table in tables if table.name in factors] or tables
+        automatic = isinstance(stated.rows, Auto)
+        automatic = automatic or (stated.rows is None and any(table.auto_rows for table in bounding))
+        every = isinstance(stated.groups, Auto)
+        every = every or (stated.groups is None and all(table.auto_groups for table in bounding))
+        asked = [None if isinstance(value, Auto) else value for value in (stated.groups, stated.rows)]
+        groups = count = 1
+        if known is not None:
+            # where the policy leaves the number of groups open, a question may state any
+            most = (known.most_groups or MOST_GROUPS) if any(table.auto_groups for table in bounding) else known.groups
+            groups, count = min(most, asked[0] or most), min(known.rows, asked[1] or known.rows)
+            if automatic and keys and every:
+                # one bound for all groups together: facts about one group say nothing of it
+                count = contribution(rows.relation, self._binder.schema.tables).rows
+        one_each = known is None or known.one_each
+        automatic = automatic and not one_each and count > 1
+        count = min(count, MOST_CHOSEN) if automatic else count
         collected = PrivateAggregates(
             text=self._binder.text, scalars=self._plain, units=self._units, rows=count, origin=self._binder.origin
         )
@@ -313,9 +323,13 @@ class _Grouping:
         if not collected.found and not keys:
             hint = "Add an aggregate, for example COUNT(*)"
             raise refused("nothing_to_ask", "nothing is asked about the rows", hint)
+        rows_matter = any(one.function not in COUNTED_ONCE for one in collected.found)
+        automatic = automatic and (rows_matter or bool(keys and every))
+        if every and keys and not (automatic or one_each):
+            hint = "State max_groups_contributed too, or neither"
+            raise refused("auto", "as many groups as there are can be had only where the bound on rows is chosen", hint)
         limit, offset = limits(self._node)
-        most = groups
-        if not one_each and all(key.values is not None for key in keys):
+        if rows.units == "column" and all(key.values is not None for key in keys):
             groups = min(groups, size)
         aggregation = Aggregation(
             relation=rows.relation,
@@ -327,9 +341,12 @@ class _Grouping:
             discover=discover,
             tables=tuple(sorted({table.name for table in tables})),
         )
+        if automatic and keys:
+            aggregation = _scaled(aggregation, size, every=every)
         return ReleasedColumns(
             aggregation=aggregation,
-            former=None if keys == former else _formerly(aggregation, former, most),
+            former=None if automatic else _formerly(aggregation, former, tables, stated.selection, *asked),
+            auto=automatic,
             options=stated.options,
             outputs=outputs,
             having=condition,
@@ -372,31 +389,58 @@ class _Grouping:
         return tuple(result)
 
 
-def _formerly(aggregation: Aggregation, keys: tuple[Key, ...], most: int) -> Aggregation | None:
-    """The aggregation with the keys as they were public before calendars and WHERE counted; None if it was refused."""
-    discover = any(key.values is None for key in keys)
-    size = math.prod(len(key.values) for key in keys if key.values is not None)
-    if size > MOST_GROUPS:
-        return None
-    return replace(aggregation, keys=keys, groups=most if discover else min(most, size), discover=discover)
+def _scaled(aggregation: Aggregation, size: int, *, every: bool) -> Aggregation:
+    """The same with one bound on what a unit has in all groups together; Refused where there can't be one."""
+    scaled = replace(aggregation, groups=size, scaled=True)
+    stating = "State numbers for this question: OPTIONS (max_groups_contributed = 4, max_rows_contributed = 20)"
+    if not every:
+        hint = f"{stating}, or 'auto' for both"
+        raise refused("auto", "with groups a bound on rows is chosen for all groups together, not for so many", hint)
+    if not can_be_scaled(scaled):
+        reason = "with groups a bound on rows can be chosen only for COUNT and SUM, and where all keys are public"
+        raise refused("auto", reason, stating)
+    return scaled
 
 
-def one_row_each(relation: Relation) -> bool:
-    """Whether a unit has at most one row: then it is in one group, and bounding its contribution to that loses nothing.
+def _profile(rows: Rows) -> ReleasedColumns:
+    """How many units have how many rows."""
+    if rows.units != "column" or one_row_each(rows.relation):
+        hint = "Nothing is cut where each has one row, so ask the question itself"
+        raise refused("profile", "a profile shows how many rows each unit has, and here each has one", hint)
+    shape = profile_shape()
+    return ReleasedColumns(
+        aggregation=profile_of(rows.relation, tuple(sorted({table.name for table in rows.tables}))),
+        options=Options(),
+        outputs=tuple(NamedColumn(label=o.name, value=Typed(o.expression, NOTHING)) for o in shape.outputs),
+        profile=True,
+    )
 
-    The bound is enforced like any other, so privacy doesn't rest on this.
+
+def _formerly(
+    aggregation: Aggregation,
+    keys: tuple[Key, ...],
+    tables: Sequence[TableFacts],
+    selection: Selection | None,
+    most_groups: int | None,
+    most_rows: int | None,
+) -> Aggregation | None:
+    """The aggregation as dither 0.1 and 0.2 read it; None if they refused it, or read it as now.
+
+    Keys weren't public by calendars and WHERE, and the limits of joined tables weren't multiplied: the strictest held.
     """
-    if isinstance(relation, PerUnit):
-        units = {field.name for field in relation.input.fields if field.unit}
-        return all(isinstance(key, Column) and key.name in units for key in relation.keys)
-    if isinstance(relation, Distinct) and all(field.unit for field in relation.fields):
-        return True
-    if isinstance(relation, FilterRows | Project | Distinct | Window):
-        return one_row_each(relation.input)
-    if isinstance(relation, JoinRows):
-        copied = relation.kind in (JoinKind.INNER, JoinKind.LEFT)
-        return one_row_each(relation.left) and (not copied or (relation.on_unit and one_row_each(relation.right)))
-    return False
+    selected = selection is Selection.LAPLACE_THRESHOLD
+    discover = bool(keys) and (selected or any(key.values is None for key in keys))
+    size = math.prod(len(key.values) for key in keys if key.values is not None)
+    groups, rows = min(table.groups for table in tables), min(table.rows for table in tables)
+    if size > MOST_GROUPS or (most_groups or 1) > groups or (most_rows or 1) > rows:
+        return None
+    groups, rows = min(groups, most_groups or groups), min(rows, most_rows or rows)
+    if aggregation.units == "row" or one_row_each(aggregation.relation):
+        groups = rows = 1
+    elif all(key.values is not None for key in keys):
+        groups = min(groups, size)
+    former = replace(aggregation, keys=keys, groups=groups, rows=rows, discover=discover)
+    return None if former == aggregation else former
 
 
 def _is_unit(key: Typed, units: frozenset[str]) -> bool:
@@ -437,120 +481,6 @@ def derived_again(expression: Expression, fields: dict[str, PlanField]) -> Typed
 _NO_VALUE = Typed(Column("", Kind.TEXT), NOTHING)
 
 
-# ---------------------------------------------------------------------------------------------- options
-
-
-NAMES = (
-    "epsilon",
-    "delta",
-    "max_groups_contributed",
-    "max_rows_contributed",
-    "group_selection_strategy",
-    "privacy_unit_column",
-    "noise",
-)
-
-
-class Selection(Enum):
-    """How the question wants its groups chosen."""
-
-    LAPLACE_THRESHOLD = "laplace_threshold"
-    PUBLIC_GROUPS = "public_groups"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clause:
-    """The options of a question; None where it says nothing."""
-
-    options: Options
-    groups: int | None = None
-    rows: int | None = None
-    selection: Selection | None = None
-
-
-def clause(node: exp.Expr | None, tables: Sequence[TableFacts]) -> Clause:
-    """The options that a privacy clause states, checked against the tables that the question reads."""
-    if node is None:
-        return Clause(options=Options())
-    if not isinstance(node, PrivacyClause):
-        raise refused("unsupported", "hints aren't supported")
-    only(node, "expressions")
-    given: dict[str, exp.Expr] = {}
-    for option in node.expressions:
-        if not isinstance(option, exp.EQ) or not isinstance(option.this, exp.Column):
-            raise refused("options", "an option is written name = value", f"Options are {', '.join(NAMES)}")
-        only(option.this, "this")
-        name = folded(option.this.name)
-        if name not in NAMES:
-            raise refused("options", f"there is no option {name_shown(name)}", f"Options are {', '.join(NAMES)}")
-        if name in given:
-            raise refused("options", f"{name} is given twice")
-        given[name] = option.expression
-    epsilon, delta = _positive(given, "epsilon"), _positive(given, "delta")
-    if delta is not None and delta >= 1:
-        raise refused("options", "delta must be below 1")
-    if "privacy_unit_column" in given:
-        _check_unit(given["privacy_unit_column"], tables)
-    return Clause(
-        options=Options(epsilon=epsilon, delta=delta, noise=_noise(given.get("noise"))),
-        groups=_at_most(given, "max_groups_contributed", min(table.groups for table in tables)),
-        rows=_at_most(given, "max_rows_contributed", min(table.rows for table in tables)),
-        selection=_selection(given.get("group_selection_strategy")),
-    )
-
-
-def _positive(given: dict[str, exp.Expr], name: str) -> Fraction | None:
-    if name not in given:
-        return None
-    value = exact_number(given[name])
-    if value is None or value <= 0:
-        raise refused("options", f"{name} must be a number above 0")
-    return value
-
-
-def _at_most(given: dict[str, exp.Expr], name: str, most: int) -> int | None:
-    if name not in given:
-        return None
-    value = exact_number(given[name])
-    if value is None or value.denominator != 1 or value < 1:
-        raise refused("options", f"{name} must be a whole number from 1")
-    if value > most:
-        raise refused("options", f"the policy allows {name} up to {most}", "Ask for fewer, or leave it out")
-    return int(value)
-
-
-def _selection(node: exp.Expr | None) -> Selection | None:
-    if node is None:
-        return None
-    name = folded(node.name)
-    for selection in Selection:
-        if name == selection.value:
-            return selection
-    raise refused("options", "group_selection_strategy is LAPLACE_THRESHOLD or PUBLIC_GROUPS")
-
-
-def _noise(node: exp.Expr | None) -> Law | None:
-    if node is None:
-        return None
-    name = folded(node.name)
-    if name == "laplace":
-        return "laplace"
-    if name == "gaussian":
-        return "gaussian"
-    raise refused("options", "there is no such noise", "Options are noise = 'laplace' and noise = 'gaussian'")
-
-
-def _check_unit(node: exp.Expr, tables: Sequence[TableFacts]) -> None:
-    identifier = node.this if isinstance(node, exp.Column) else None
-    units = {table.unit_column for table in tables if table.unit_column is not None}
-    plain = node.args.get("table") is None
-    if isinstance(identifier, exp.Identifier) and plain and any(same_name(identifier, unit) for unit in units):
-        return
-    declared = sorted(units)
-    hint = f"The policy's unit is {', '.join(declared)}" if declared else "The policy protects each row; leave it out"
-    raise refused("options", "privacy_unit_column isn't the unit of the policy", hint)
-
-
 # ---------------------------------------------------------------------------------------------- released groups
 
 
@@ -574,6 +504,8 @@ class ReleasedColumns:
     order: tuple[Ordering, ...] = ()
     limit: int | None = None
     offset: int = 0
+    profile: bool = False
+    auto: bool = False
 
 
 def interval_end(node: exp.Anonymous, value: Typed) -> Typed:
@@ -695,7 +627,7 @@ class PostProcessing:
 
     def _check_table(self, table: exp.Expr | None) -> None:
         if table is not None and not same_name(table, self._alias):  # type: ignore[arg-type]
-            raise refused("unknown_table", f"{name_shown(table.name)} isn't the name of anything after FROM")
+            raise unknown_alias(table.name, [self._alias])
 
     def _column(self, node: exp.Column) -> Typed:
         self._check_table(node.args.get("table"))
@@ -729,8 +661,7 @@ def named_output(node: exp.Column, outputs: Sequence[NamedColumn]) -> Typed:
         raise refused("unknown_column", "a column is named by its alias")
     found = [output for output in outputs if same_name(node.this, output.label)]
     if not found:
-        names = ", ".join(dict.fromkeys(output.label for output in outputs))
-        raise refused("unknown_column", f"there is no column {name_shown(node.name)} here", f"Columns are: {names}")
+        raise unknown_column(node.name, [output.label for output in outputs])
     if len(found) > 1 and any(each.value != found[0].value for each in found):
         raise refused("ambiguous", f"{name_shown(node.name)} could be several columns", "Give each an alias")
     return found[0].value

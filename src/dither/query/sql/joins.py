@@ -19,7 +19,8 @@ from dither.query.kinds import Call, Column, Expression, columns
 from dither.query.plan.plan import FilterRows, JoinKind, JoinRows, Relation, Scan, Union
 from dither.query.refusals import only, refused
 from dither.query.schema import TableFacts
-from dither.query.sql.scalars import NamedSource, Rows, Scalars, balanced, find_column, flattened, typed
+from dither.query.sql.names import NamedSource, Rows, find_column
+from dither.query.sql.scalars import Scalars, balanced, flattened, typed
 
 MOST_JOINS = 6
 _ON_UNIT = "Join private tables ON a.unit = b.unit, with the unit columns of both"

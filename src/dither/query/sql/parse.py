@@ -77,6 +77,12 @@ class PrivacyClause(exp.Hint):
     arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
 
 
+class ProfileClause(exp.Hint):
+    """Stands in a SELECT that was written ``PROFILE table WHERE …``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {}
+
+
 class FrontDoorDialect(DuckDB):
     """What analysts may write."""
 
@@ -135,10 +141,28 @@ def parse(text: str) -> tuple[exp.Query, bool]:
         explain, tokens = True, tokens[2:]
     if not tokens:
         raise refused("statement", "there is no question in the text", "Write a SELECT with aggregates")
+    if tokens[0].text.upper() == "PROFILE" and tokens[0].token_type != TokenType.IDENTIFIER:
+        return _profile(text, tokens), explain
     if tokens[0].token_type not in _STARTS:
         hint = "Only SELECT (or WITH … SELECT) can be asked"
         raise _at(text, tokens[0], "statement", "this isn't a question", hint)
     return _query(text, tokens), explain
+
+
+def _profile(text: str, tokens: list[Token]) -> exp.Query:
+    """What stands after PROFILE is what may stand after FROM, and WHERE."""
+    hint = "Write PROFILE and a table, as in PROFILE orders WHERE city = 'Bern'"
+    if len(tokens) < 2:
+        raise _at(text, tokens[0], "profile", "it isn't said of what a profile is wanted", hint)
+    query = _query(text, [*_tokens("SELECT COUNT(*) FROM"), *tokens[1:]])
+    if not isinstance(query, exp.Select):
+        raise _at(text, tokens[0], "profile", "a profile is of one table or join, with or without WHERE", hint)
+    try:
+        only(query, "expressions", "from_", "joins", "where")
+    except Refused:
+        raise _at(text, tokens[0], "profile", "a profile has no more than tables and WHERE", hint) from None
+    query.set("hint", ProfileClause())
+    return query
 
 
 def _tokens(text: str) -> list[Token]:
@@ -242,6 +266,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = MappingProxyType(
         # materialized is about how, not what
         exp.CTE: ("this", "alias", "materialized"),
         PrivacyClause: _LIST,
+        ProfileClause: (),
         exp.From: _ONE,
         exp.Join: ("this", "side", "kind", "on", "using"),
         exp.Table: ("this", "db", "catalog", "alias"),

@@ -14,7 +14,7 @@ from dither.query.expressions.calendar_keys import apart, or_null
 from dither.query.expressions.functions import Typed
 from dither.query.expressions.public_values import with_null
 from dither.query.kinds import Column, Facts, Interval, Kind
-from dither.query.measure.grids import holding, places_of
+from dither.query.measure.clamped_grids import holding, places_of
 from dither.query.plan.plan import Gridded, Inner, InnerAggregate, Ordering, PlanField, Windowed, WindowFunction
 from dither.query.refusals import only, refused
 from dither.query.sql.aggregates import AggregateCall, aggregate_call, over_condition

@@ -30,29 +30,27 @@ from dither.query.plan.plan import (
     Union,
     Window,
 )
-from dither.query.refusals import limited, name_shown, only, placed, refused
+from dither.query.refusals import limited, only, placed, refused
 from dither.query.schema import Schema, TableFacts
 from dither.query.sql.aggregates import aggregate_call, has_aggregate, has_window
 from dither.query.sql.grouping import NamedColumn, PostProcessing, ReleasedColumns, grouped, label_of
 from dither.query.sql.joins import check_units, joined, kept_if_in
-from dither.query.sql.narrowing import narrowed
-from dither.query.sql.parse import expect_known, parse
-from dither.query.sql.per_unit import Windows
-from dither.query.sql.scalars import (
+from dither.query.sql.names import (
     NamedSource,
     Rows,
-    Scalars,
     Visible,
-    balanced,
-    column_facts,
     find_column,
     find_table,
-    flattened,
     folded,
+    names_column,
     relabelled,
     same_name,
-    typed,
+    unknown_alias,
 )
+from dither.query.sql.narrowed_keys import narrowed
+from dither.query.sql.parse import expect_known, parse
+from dither.query.sql.per_unit import Windows
+from dither.query.sql.scalars import Scalars, balanced, column_facts, flattened, typed
 
 MOST_SCANS = 64
 _SELECT = (
@@ -144,6 +142,8 @@ class Queries:
             options=result.options,
             explain=explain,
             listing=not aggregation.aggregates and not aggregation.discover,
+            profile=result.profile,
+            auto=result.auto,
         )
         if former is None:
             return question
@@ -493,13 +493,17 @@ class Queries:
         self, node: exp.Expr, rows: Rows, windows: Windows, values: Sequence[Typed], labels: Sequence[str]
     ) -> Typed:
         def column(part: exp.Column) -> Typed:
+            own = None
+            if part.args.get("table") is None:
+                own = next((v for v, label in zip(values, labels, strict=True) if same_name(part.this, label)), None)
+            if own is not None and not names_column(part, rows.sources):
+                return own
             try:
                 return typed(find_column(part, rows.sources))
             except Refused:
-                for value, label in zip(values, labels, strict=True):
-                    if part.args.get("table") is None and same_name(part.this, label):
-                        return value
-                raise
+                if own is None:
+                    raise
+                return own
 
         def special(part: exp.Expr) -> Typed | None:
             return windows.column(part) if isinstance(part, exp.Window) else _no_aggregate(part)
@@ -533,9 +537,7 @@ def star_columns(item: exp.Expr, sources: Sequence[NamedSource]) -> list[tuple[s
     table = item.args.get("table") if isinstance(item, exp.Column) else None
     among = [source for source in sources if table is None or same_name(table, source.alias)]
     if not among:
-        raise refused(
-            "unknown_table", f"{name_shown(table.name if table else '')} isn't the name of anything after FROM"
-        )
+        raise unknown_alias(table.name if table else "", [source.alias for source in sources])
     return [
         (visible.label, visible.field)
         for source in among

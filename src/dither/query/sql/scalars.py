@@ -1,4 +1,4 @@
-"""Names and expressions of the text become those of the plan: typed, from the registry, nothing else.
+"""Expressions of the text become those of the plan: typed, from the registry, nothing else.
 
 Each kind of node is taken apart by one function that knows all its parts. A part that isn't known is refused, so a
 clause can't be dropped in silence.
@@ -7,21 +7,19 @@ clause can't be dropped in silence.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from fractions import Fraction
-from typing import ClassVar, Literal as OneOf, TypeAlias
+from typing import ClassVar
 
 from sqlglot import exp
 
-from dither.errors import Refused
+from dither.errors import Refused, near_names
 from dither.query.expressions.calendar_keys import calendar_of, column_of
 from dither.query.expressions.functions import SPELLINGS, Typed, adapt, apply, literal, temporal
-from dither.query.expressions.ranges import number, steps_between, whole_numbers
-from dither.query.kinds import Auto, Call, Column, Expression, Facts, Interval, Kind, Later, Value, ascending
-from dither.query.plan.plan import PlanField, Relation
+from dither.query.expressions.ranges import steps_between, whole_numbers
+from dither.query.kinds import Auto, Call, Column, Expression, Facts, Interval, Kind, Later, Value, ascending, number
+from dither.query.plan.plan import PlanField
 from dither.query.refusals import name_shown, only, placed, refused
-from dither.query.schema import ColumnFacts, Schema, TableFacts
+from dither.query.schema import ColumnFacts, TableFacts
 from dither.query.sql.constants import (
     KINDS,
     TYPES_HINT,
@@ -36,125 +34,12 @@ from dither.query.sql.constants import (
     whole,
 )
 from dither.query.sql.date_texts import day_name, month_name, strftime
-
-Units: TypeAlias = OneOf["row", "column"]
-_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-
-
-def folded(name: str) -> str:
-    """Lower case in ASCII only: look-alike letters that other foldings would merge stay different."""
-    return name.lower() if name.isascii() else name.translate(_LOWER)
-
-
-def same_name(identifier: exp.Identifier | str, name: str) -> bool:
-    """Whether an identifier names this: exactly if quoted, in any letter case if not."""
-    if isinstance(identifier, str):
-        return folded(identifier) == folded(name)
-    text = str(identifier.this)
-    return text == name if identifier.args.get("quoted") else folded(text) == folded(name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visible:
-    """A column that may be named: its label and where it is in the plan; no field if the owner hides it.
-
-    ``shadowed`` columns can be named with their table only (the right side of USING).
-    """
-
-    label: str
-    field: PlanField | None
-    shadowed: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedSource:
-    """A table, subquery or named subquery after FROM, under its alias."""
-
-    alias: str
-    columns: tuple[Visible, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """A relation with what may be named in it.
-
-    ``units`` is None if it is public. ``tables`` are the private tables read, one entry for each time.
-    ``unique`` are sets of plan names of which a public relation holds every combination once.
-    """
-
-    relation: Relation
-    sources: tuple[NamedSource, ...]
-    units: Units | None
-    tables: tuple[TableFacts, ...] = ()
-    unique: tuple[frozenset[str], ...] = ()
-
-    @property
-    def private(self) -> bool:
-        """Whether rows belong to units."""
-        return self.units is not None
-
-    @property
-    def unit_names(self) -> frozenset[str]:
-        """The plan's names of the unit's own id."""
-        visible = (each for source in self.sources for each in source.columns)
-        return frozenset(each.field.name for each in visible if each.field is not None and each.field.unit)
+from dither.query.sql.names import folded
 
 
 def typed(field: PlanField) -> Typed:
     """The expression that reads a field."""
     return Typed(Column(field.name, field.kind), field.facts)
-
-
-def find_table(node: exp.Table, schema: Schema) -> TableFacts:
-    """The table of the schema that the text names."""
-    parts = [part for part in (node.args.get("catalog"), node.args.get("db"), node.this) if part]
-    if not all(isinstance(part, exp.Identifier) for part in parts):
-        raise refused(
-            "table_function", "only tables of the policy can be read", "Name a table; functions can't stand after FROM"
-        )
-    names = [str(part.this) for part in parts]
-    quoted = any(part.args.get("quoted") for part in parts)
-    wanted = ".".join(names)
-    if wanted in schema.tables:
-        return schema.tables[wanted]
-    found = [] if quoted else [table for name, table in schema.tables.items() if folded(name) == folded(wanted)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise refused("ambiguous", f"{name_shown(wanted)} could be several tables", "Quote the name as it is declared")
-    known = ", ".join(sorted(schema.tables)) or "none"
-    raise refused("unknown_table", f"there is no table {name_shown(wanted)} in the policy", f"Tables are: {known}")
-
-
-def find_column(node: exp.Column, sources: Sequence[NamedSource]) -> PlanField:
-    """The field that the text names; refused if there is none, several, or if the owner hides it."""
-    identifier, table = node.this, node.args.get("table")
-    if node.args.get("db") or node.args.get("catalog") or not isinstance(identifier, exp.Identifier):
-        raise refused("unknown_column", "a column is named by its table's alias and its name", "Write alias.column")
-    among = [source for source in sources if table is None or same_name(table, source.alias)]
-    if table is not None and not among:
-        raise refused("unknown_table", f"{name_shown(table.name)} isn't the name of anything after FROM")
-    found = [
-        visible
-        for source in among
-        for visible in source.columns
-        if same_name(identifier, visible.label) and not (table is None and visible.shadowed)
-    ]
-    exact = [visible for visible in found if visible.label == identifier.this]
-    found = exact if len(found) > 1 and len(exact) == 1 else found
-    shown = name_shown(str(identifier.this))
-    if not found:
-        raise refused("unknown_column", f"there is no column {shown} here", _columns_hint(among))
-    if len(found) > 1:
-        raise refused("ambiguous", f"{shown} could be several columns", "Write alias.column")
-    if found[0].field is None:
-        raise refused("hidden_column", f"the owner hides the column {shown}", "Ask without it")
-    return found[0].field
-
-
-def _columns_hint(sources: Sequence[NamedSource]) -> str:
-    names = [visible.label for source in sources for visible in source.columns if visible.field is not None]
-    return f"Columns are: {', '.join(dict.fromkeys(names))}" if names and len(names) <= 50 else ""
 
 
 def column_facts(table: TableFacts, column: ColumnFacts) -> Facts:
@@ -196,21 +81,6 @@ def _of_kind(value: Value, kind: Kind) -> Value:
     if kind is Kind.INTEGER and isinstance(value, float | Fraction) and Fraction(value).denominator == 1:
         return int(value)
     return value
-
-
-def relabelled(rows: Rows, alias: exp.TableAlias | None, name: str) -> Rows:
-    """The same rows as one source, under the alias and column names that the text gives them."""
-    columns = tuple(visible for source in rows.sources for visible in source.columns)
-    label = name
-    if alias is not None:
-        if alias.this is not None:
-            label = str(alias.this.this)
-        given = alias.args.get("columns") or []
-        if len(given) > len(columns):
-            raise refused("unknown_column", "more column names are given than there are columns")
-        renamed = [replace(visible, label=str(i.name)) for visible, i in zip(columns, given, strict=False)]
-        columns = (*renamed, *columns[len(given) :])
-    return replace(rows, sources=(NamedSource(alias=label, columns=columns),))
 
 
 # ---------------------------------------------------------------------------------------------- expressions
@@ -647,7 +517,7 @@ def unknown_function(name: str) -> Refused:
             f"{name_shown(name)} doesn't depend on the row alone",
             "Write the value into the question",
         )
-    near = get_close_matches(folded(name), SPELLINGS, n=3)
+    near = near_names(name, SPELLINGS)
     some = (
         f"Similar ones are {', '.join(near)}" if near else "Functions like round, lower, substr, coalesce can be used"
     )

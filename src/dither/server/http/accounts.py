@@ -6,9 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from dither.curator.charging import Exchange
+from dither.curator import Curator
+from dither.curator.epsilon_to_currency import Exchange
+from dither.privacy import Json
 from dither.server.auth.identity import Scope
-from dither.server.http.door import Who, problems, replies, service_of
+from dither.server.http.dispatch import Who, problems, replies, service_of
 from dither.server.http.formats import json_response
 from dither.server.wire.facts import budget_form, guarantee_form, schema_form, verified_form
 from dither.server.wire.forms import (
@@ -55,9 +57,13 @@ async def guarantee(request: Request, who: Who) -> Response:
 
 @router.get("/v1/schema", tags=["facts"], summary="The public facts", responses=replies(SchemaForm))
 async def schema(request: Request, who: Who) -> Response:
-    """Tables, columns, who is protected, bounds and keys: what the owner states in the policy."""
-    found = await service_of(request).do(who, Scope.PRICE, "schema", lambda curator: schema_form(curator.policy))
+    """Tables, columns, who is protected, bounds and keys, as the owner states them; profiles that were paid for."""
+    found = await service_of(request).do(who, Scope.PRICE, "schema", _facts)
     return json_response(found)
+
+
+def _facts(curator: Curator) -> Json:
+    return schema_form(curator.policy, curator.profiles())
 
 
 @router.get("/v1/whoami", tags=["facts"], summary="Whose token this is", responses=replies(WhoForm))

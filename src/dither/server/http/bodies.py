@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Annotated, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.requests import Request
 
+from dither.curator import Terms
+from dither.errors import did_you_mean
 from dither.server.problems import ServerProblem, ServerRefusal
 from dither.server.service import AskedQuestion
 
@@ -21,7 +22,6 @@ ExactNumber: TypeAlias = (
     | Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
     | Annotated[str, StringConstraints(strict=True, pattern=_TEXT_NUMBER)]
 )
-LONGEST_NAME = 40
 A_NUMBER = 'a number above 0, such as 0.1, or a text such as "0.1" or "1/3"'
 
 
@@ -57,9 +57,8 @@ class Question(Body):
 
     def wanted(self) -> AskedQuestion:
         """The question as the service takes it."""
-        return AskedQuestion(
-            sql=self.sql, epsilon=self.epsilon, error=self.error, weights=self.weights, confidence=self.confidence
-        )
+        terms = Terms.of(epsilon=self.epsilon, error=self.error, weights=self.weights, confidence=self.confidence)
+        return AskedQuestion(sql=self.sql, terms=terms)
 
 
 class QuestionRequest(Question):
@@ -111,11 +110,11 @@ def _invalid(problem: ValidationError, model: type[Body]) -> ServerProblem:
         hint = f"It is {fields[str(place)].description}."
         return ServerProblem(code="invalid", title=f"the field {place} is missing", hint=hint)
     # nothing that was sent is repeated, but a misspelt field is told by the one that it resembles
-    meant = get_close_matches(place[:LONGEST_NAME], fields, 1) if isinstance(place, str) else []
+    meant = did_you_mean(place, fields) if isinstance(place, str) else None
     if isinstance(place, str) and place in fields:
         title = f"the field {place} isn't as expected: {fields[place].description}"
-    elif first["type"] == "extra_forbidden" and meant:
-        title = f"there is a field that isn't known: did you mean {meant[0]}?"
+    elif first["type"] == "extra_forbidden" and meant is not None:
+        title = f"there is a field that isn't known: did you mean {meant}?"
     else:
         title = "the body has to be an object with the known fields and no others"
     return ServerProblem(code="invalid", title=title, hint=known)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from dither.server.auth.identity import Scope
 from dither.server.http.bodies import Question
-from dither.server.http.door import QUESTION, Direct, Who, answers_of, problems, replies, service_of
+from dither.server.http.dispatch import QUESTION, Direct, Who, answers_of, problems, replies, service_of
 from dither.server.http.formats import MediaType, expect_format, json_response
 from dither.server.wire.forms import AnswerForm, AnswerPageForm, QuoteForm
 

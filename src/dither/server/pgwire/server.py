@@ -19,8 +19,8 @@ from dither.server.pgwire.protocol.startup import CancelKey, SignedIn, begin
 from dither.server.pgwire.session.session import ClientSession, Shared
 from dither.server.problems import INTERNAL, ServerRefusal
 from dither.server.service import Service
+from dither.server.traffic.connection_slots import ConnectionPlaces, NoPlace, Visitor
 from dither.server.traffic.listening import BACKLOG
-from dither.server.traffic.places import ConnectionPlaces, NoPlace, Visitor
 
 LOG = logging.getLogger("dither.server.pgwire")
 

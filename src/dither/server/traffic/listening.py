@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from dither.server.traffic.places import ConnectionPlaces, Visitor
+from dither.server.traffic.connection_slots import ConnectionPlaces, Visitor
 
 LOG = logging.getLogger("dither.server")
 # connections that wait to be accepted: a crowd must not make others wait for a second attempt

@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from dither.server.limits import ServerLimits
 from dither.server.problems import busy
-from dither.server.traffic.places import SIGNED_IN, ConnectionPlaces, NoPlace, Visitor
+from dither.server.traffic.connection_slots import SIGNED_IN, ConnectionPlaces, NoPlace, Visitor
 
 LARGEST_HEAD = 64 * 1024
 TOO_MANY = (

@@ -13,9 +13,9 @@ from dither.drawings.panels import ChartKind
 from dither.errors import InvalidParameter
 from dither.server.auth.identity import Scope
 from dither.server.web._notebook import notebook
+from dither.server.web.answer_view import KINDS, shown_answer
 from dither.server.web.links import ask_link
-from dither.server.web.showing import KINDS, shown_answer
-from dither.server.web.visits import Visit
+from dither.server.web.web_session import Visit
 from dither.server.wire.answers import answer_to_arrow, answer_to_csv
 
 T = TypeVar("T")

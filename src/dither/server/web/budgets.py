@@ -11,8 +11,8 @@ from dither.drawings.meters import burn_down
 from dither.errors import DitherError, InvalidParameter
 from dither.server.auth.identity import Scope
 from dither.server.web.facts import protected
-from dither.server.web.meaning import meaning_of
-from dither.server.web.visits import Visit, short_name
+from dither.server.web.guarantee_in_words import meaning_of
+from dither.server.web.web_session import Visit, short_name
 
 # among so many questions of others an analyst's latest one is looked for, in pages of growing size
 PAGES = (1, 50, 500, 500, 500, 500)

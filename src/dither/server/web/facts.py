@@ -16,7 +16,7 @@ from dither.query.kinds import Auto, Interval, Kind, Value
 from dither.query.schema import ColumnFacts, TableFacts
 from dither.query.sql.scalars import column_facts
 from dither.server.auth.identity import Scope
-from dither.server.web.visits import Visit
+from dither.server.web.web_session import Visit
 from dither.server.wire.facts import since_1970
 
 MOST_KEYS = 30
@@ -80,6 +80,14 @@ def shown_table(table: TableFacts) -> ShownTable:
     unit = "each row" if table.unit_column is None else f"each {table.unit_column}"
     rows, groups = _counted(table.rows, "row"), _counted(table.groups, "group")
     contribution = f"counts as at most {rows} in each of at most {groups}"
+    if table.auto_groups:
+        contribution = "counts in all groups; as how many rows in all of them, each question chooses"
+    elif table.auto_rows:
+        contribution = f"counts in at most {groups}; as how many rows, each question chooses"
+    if table.most_rows is not None:
+        contribution = f"{contribution}, and has at most {_counted(table.most_rows, 'row')}"
+    if table.most_rows == 1:
+        contribution = "has at most 1 row"
     return ShownTable(
         name=table.name,
         private=table.private,

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any
 from urllib.parse import urlencode
 
-# what the page asks with
-CONFIDENCE = Fraction(19, 20)
+from dither.numeric import DEFAULT_CONFIDENCE
+
 MOST_DIGITS = 40
 
 
@@ -32,7 +32,9 @@ def needs_more(asked: Mapping[str, Any]) -> bool:
     if asked.get("weights") or isinstance(asked.get("error"), Mapping):
         return True
     # the confidence decides which ε reaches an error; with a given ε it changes the intervals alone
-    return asked.get("error") is not None and Fraction(asked.get("confidence", CONFIDENCE)) != CONFIDENCE
+    return (
+        asked.get("error") is not None and Fraction(asked.get("confidence", DEFAULT_CONFIDENCE)) != DEFAULT_CONFIDENCE
+    )
 
 
 def plain(number: str) -> str:

@@ -7,9 +7,9 @@ import hashlib
 from fastapi import APIRouter, Request, Response
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from dither.server.http.door import access_of, known, service_of
-from dither.server.web import answers, asking, budgets, facts, owning
-from dither.server.web.visits import (
+from dither.server.http.dispatch import access_of, known, service_of
+from dither.server.web import answers, ask_page, budgets, facts, owner_pages
+from dither.server.web.web_session import (
     COOKIES,
     STATIC,
     html,
@@ -32,10 +32,10 @@ def router(*, secure_cookies: bool = False) -> APIRouter:
     cookie = COOKIES[secure_cookies]
 
     for method, path, handler in (
-        ("GET", "/ask", asking.ask),
-        ("POST", "/ask/price", asking.price),
-        ("POST", "/ask/run", asking.run),
-        ("POST", "/ask/request", asking.request_approval),
+        ("GET", "/ask", ask_page.ask),
+        ("POST", "/ask/price", ask_page.price),
+        ("POST", "/ask/run", ask_page.run),
+        ("POST", "/ask/request", ask_page.request_approval),
         ("GET", "/answers", answers.listed),
         ("GET", "/answers/{number}", answers.shown),
         ("GET", "/answers/{number}/chart", answers.chart),
@@ -43,10 +43,10 @@ def router(*, secure_cookies: bool = False) -> APIRouter:
         ("GET", "/budget", budgets.budget),
         ("POST", "/budget/request", budgets.request_budget),
         ("GET", "/data", facts.data),
-        ("GET", "/ledger", owning.ledger),
-        ("POST", "/ledger/verify", owning.verify),
-        ("GET", "/approvals", owning.approvals),
-        ("POST", "/approvals/{number}", owning.decide),
+        ("GET", "/ledger", owner_pages.ledger),
+        ("POST", "/ledger/verify", owner_pages.verify),
+        ("GET", "/approvals", owner_pages.approvals),
+        ("POST", "/approvals/{number}", owner_pages.decide),
     ):
         page = visited(handler, cookie=cookie)
         routes.add_api_route(path, page, methods=[method], response_model=None, response_class=HTMLResponse)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from dither.curator import BudgetLine, Currency, Verified
+from dither.curator import BudgetLine, Currency, KnownProfile, Verified
 from dither.numeric import fraction_up
 from dither.policy import Policy
 from dither.privacy import Guarantee, Json
 from dither.query.kinds import Auto, Interval, Kind, Value
+from dither.query.plan.profile import LOWER_ENDS, UPPER_ENDS
 from dither.query.schema import ColumnFacts, TableFacts
 from dither.server.wire.forms import finite
 
@@ -70,13 +71,29 @@ def verified_form(found: Verified, currency: Currency) -> Json:
     }
 
 
-def schema_form(policy: Policy) -> Json:
-    """The public facts: which tables and columns there are, who is protected, and what is declared about values."""
+def schema_form(policy: Policy, profiles: Sequence[KnownProfile] = ()) -> Json:
+    """The public facts: which tables and columns there are, who is protected, and what is declared about values.
+
+    And the profiles of this version of the data that were paid for, which are public too.
+    """
     return {
         "dataset": policy.source.name,
         "protects": policy.unit_statement(),
         "adjacency": policy.schema.adjacency.value,
         "tables": [_table_form(table) for table in policy.schema.tables.values()],
+        "profiles": [_profile_form(profile) for profile in profiles],
+    }
+
+
+def _profile_form(known: KnownProfile) -> Json:
+    counts = known.profile.counts
+    ends = zip(LOWER_ENDS, (*UPPER_ENDS, None), counts, strict=True)
+    return {
+        "question": known.sql,
+        "epsilon": known.epsilon,
+        "at": known.at,
+        "units": [{"rows_from": low, "rows_to": high, "units": count} for low, high, count in ends],
+        "error": known.profile.error,
     }
 
 
@@ -85,8 +102,9 @@ def _table_form(table: TableFacts) -> Json:
         "name": table.name,
         "private": table.private,
         "unit_column": table.unit_column,
-        "max_groups_contributed": table.groups if table.private else None,
-        "max_rows_contributed": table.rows if table.private else None,
+        "max_groups_contributed": None if not table.private else "auto" if table.auto_groups else table.groups,
+        "max_rows_contributed": None if not table.private else "auto" if table.auto_rows else table.rows,
+        "rows_per_unit_at_most": table.most_rows if table.unit_column is not None else None,
         "unique": [sorted(columns) for columns in table.unique],
         "columns": [_column_form(column) for column in table.columns.values()],
     }

@@ -7,6 +7,7 @@ together by hand, and aren't validated when they are sent. The tests do that, on
 from __future__ import annotations
 
 import math
+from enum import Enum
 from typing import Annotated, Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -30,7 +31,13 @@ def columns_form(schema: pa.Schema) -> list[Json]:
     return [{"name": field.name, "type": _KIND_OF.get(field.type, str(field.type))} for field in schema]
 
 
+def _word(value: object) -> object:
+    """That of an enumeration, which older versions of pydantic don't take for the text that it is."""
+    return value.value if isinstance(value, Enum) else value
+
+
 Finite: TypeAlias = Annotated[float | None, BeforeValidator(finite)]
+Word = BeforeValidator(_word)
 
 
 class Form(BaseModel):
@@ -229,10 +236,29 @@ class TableForm(Form):
     name: str
     private: bool
     unit_column: str | None
-    max_groups_contributed: int | None
-    max_rows_contributed: int | None
+    max_groups_contributed: int | Literal["auto"] | None
+    max_rows_contributed: int | Literal["auto"] | None
+    rows_per_unit_at_most: int | None
     unique: list[list[str]]
     columns: list[ColumnForm]
+
+
+class BinForm(Form):
+    """So many units have this many rows: from, to; above, where there is no end."""
+
+    rows_from: int
+    rows_to: int | None
+    units: int
+
+
+class ProfileForm(Form):
+    """A profile of this version of the data that was paid for: noisy numbers, each within ``error`` at 95%."""
+
+    question: str
+    epsilon: str
+    at: str
+    units: list[BinForm]
+    error: float
 
 
 class SchemaForm(Form):
@@ -242,6 +268,7 @@ class SchemaForm(Form):
     protects: str
     adjacency: str
     tables: list[TableForm]
+    profiles: list[ProfileForm]
 
 
 class RecordForm(Form):
@@ -289,12 +316,12 @@ class RequestForm(Form):
     number: str
     at: str
     analyst: str
-    kind: Literal["question", "budget"]
+    kind: Annotated[Literal["question", "budget"], Word]
     sql: str
     asked: dict[str, Any]
     epsilon: str
     why: str
-    state: Literal["waiting", "approved", "refused"]
+    state: Annotated[Literal["waiting", "approved", "refused"], Word]
     answer_why: str
 
 

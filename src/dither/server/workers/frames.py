@@ -1,4 +1,4 @@
-"""What the server and the members of its crew say to each other: pickled objects, each behind its length."""
+"""What the server and its workers say to each other: pickled objects, each behind its length."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """More processes for new questions: each has a curator of its own on the same data and the same ledger.
 
-Python runs one thread at a time in a process, so one process answers new questions on about one core. The crew's
-members are processes of this machine and user, started by the server, which sends them questions over a socket that
+Python runs one thread at a time in a process, so one process answers new questions on about one core. Workers
+are processes of this machine and user, started by the server, which sends them questions over a socket that
 nobody else has. They decide nothing that the curator of one process wouldn't: the ledger's file keeps their charges
-apart. A member that dies takes no charge with it: what it had charged is on disk, and the same question again is free.
+apart. A worker that dies takes no charge with it: what it had charged is on disk, and the same question again is free.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from dither.curator import Answer
 from dither.errors import DitherError, LedgerUncertain
 from dither.policy import Policy
-from dither.server.wanted import AskedQuestion
+from dither.server.question import AskedQuestion
 from dither.server.workers.frames import LENGTH, Heartbeat, Log, Start, framed
 
 LOG = logging.getLogger("dither.server")
@@ -74,7 +74,7 @@ class _Member:
                 )
 
 
-class Crew:
+class WorkerPool:
     """Processes that answer new questions for one server."""
 
     def __init__(self, policy: Policy, *, size: int, threads: int, version: str | None = None) -> None:
@@ -135,12 +135,12 @@ class Crew:
             async with asyncio.timeout(STARTING):
                 problem = await _frame(reader)
         except (asyncio.IncompleteReadError, ConnectionError):
-            problem = DitherError("a process of the crew could not start")
+            problem = DitherError("a worker process could not start")
         except BaseException as stopped:
             (writer or ours).close()
             _end(process)
             if isinstance(stopped, TimeoutError):
-                raise DitherError(f"a process of the crew did not start within {STARTING:.0f} s") from None
+                raise DitherError(f"a worker process did not start within {STARTING:.0f} s") from None
             raise
         if problem is None:
             assert writer is not None
@@ -161,7 +161,7 @@ class Crew:
             finally:
                 watching.cancel()
             if kind:
-                LOG.error("a process of the crew said what can't be read: %s", kind)
+                LOG.error("a worker process said what can't be read: %s", kind)
             member.writer.close()
             if self._stopping:
                 return
@@ -169,7 +169,7 @@ class Crew:
             self._members.remove(member)
             member.abandon()
             await _ended(member.process)
-            LOG.error("a process of the crew ended with code %s; another is started", member.process.returncode)
+            LOG.error("a worker process ended with code %s; another is started", member.process.returncode)
             member = await self._begin_again()
             self.restarts += 1
             self._members.append(member)
@@ -182,7 +182,7 @@ class Crew:
             except Exception as problem:  # noqa: BLE001 - the system may have no process or file to give, for now
                 kind = type(problem).__name__
             # not while it is handled: a log that can't be written prints that
-            LOG.error("a process of the crew could not start: %s", kind)
+            LOG.error("a worker process could not start: %s", kind)
         raise AssertionError
 
     async def _listen(self, member: _Member) -> None:
@@ -230,7 +230,7 @@ async def _watch(member: _Member) -> None:
         member.missed += 1
         member.writer.write(framed(Heartbeat()))
         await asyncio.sleep(HEARTBEAT)
-    LOG.error("a process of the crew gives no sign of life, and is ended")
+    LOG.error("a worker process gives no sign of life, and is ended")
     member.process.kill()
     # one that the system doesn't end at once would keep its socket
     member.writer.transport.abort()

@@ -1,4 +1,4 @@
-"""A member of the crew: the process that ``crew`` starts. It answers what it is sent until its socket is closed."""
+"""A worker: the process that ``WorkerPool`` starts. It answers what it is sent until its socket is closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dither.curator import Answer, Curator
 from dither.errors import DitherError, SourceError
-from dither.server.wanted import AskedQuestion
+from dither.server.question import AskedQuestion
 from dither.server.workers.frames import LENGTH, Heartbeat, Log, Start, framed
 
 
@@ -69,7 +69,7 @@ def _answer(link: _Link, curator: Curator, number: int, analyst: str, wanted: As
     outcome: Answer | Exception
     try:
         try:
-            outcome = curator.sql(wanted.sql, analyst=analyst, **wanted.asked)
+            outcome = curator.analyst(analyst).sql(wanted.sql, wanted.terms)
         except DitherError as problem:
             outcome = problem
         body = framed((number, outcome))
@@ -101,7 +101,7 @@ def _work(link: _Link) -> None:
         return
     except Exception as problem:
         # nobody reads what this process prints; the text may quote data
-        link.say(DitherError(f"a process of the crew could not start: {type(problem).__name__}"))
+        link.say(DitherError(f"a worker process could not start: {type(problem).__name__}"))
         raise
     # pyarrow looks for pandas at its first conversion: now, rather than in the first question
     pa.array([0]).to_numpy(zero_copy_only=False)

@@ -109,7 +109,7 @@ class Questions:
             return await self.waited(work)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client is told what may be told
             problem = error
-        asking = HowAsked(for_error=options.error is not None, most=self._most())
+        asking = HowAsked(for_error=options.terms.error is not None, most=self._most())
         raise WireError(told(problem, offset_in_message(problem, statement, bound), asking))
 
     def _most(self) -> Fraction | None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeAlias, TypeVar
 
-from dither.curator.memory import Memory
+from dither.curator.answers.in_memory_cache import Memory
 from dither.server.observe.metrics import Metrics
 from dither.server.pgwire.protocol import types
 from dither.server.pgwire.protocol.errors import failure

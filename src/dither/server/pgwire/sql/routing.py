@@ -213,6 +213,11 @@ class _Reading:
         hint = "Write EXPLAIN PRIVACY SELECT … to see what a question costs."
         return self._refused("0A000", "statement", "EXPLAIN would show the engine's plan", hint, self._words[0])
 
+    def _profile(self) -> Statement:
+        if not self._tables.read_in(self._words[1:], self._trees):
+            return self._to_shadow()
+        return self._asked(Route.PRIVATE, self._words)
+
     def _copy(self) -> Statement:
         question, options = read_copy(self._behind_head)
         if not self._tables.read_in(question or self._words, self._trees):
@@ -300,6 +305,7 @@ class _Reading:
         "EXECUTE": _execute,
         "EXPLAIN": _explain,
         "PREPARE": _prepare,
+        "PROFILE": _profile,
     }
 
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
+from dither.curator import Terms
 from dither.errors import InvalidParameter
 from dither.numeric import as_fraction, positive
 from dither.server.pgwire.protocol.errors import failure
 from dither.server.pgwire.protocol.types import float_text
 from dither.server.pgwire.sql.commands import Setting
-from dither.server.wanted import AskedQuestion
+from dither.server.question import AS_USUAL, AskedQuestion
 
 NAMES = ("epsilon", "error", "weights", "confidence")
-DEFAULT_CONFIDENCE = Fraction(19, 20)
 NOT_SET = "not set"
 # PostgreSQL's own setting of which notices a client wants, and what is kept back by its values.
 LEAST = "client_min_messages"
@@ -28,15 +28,12 @@ _EITHER_OR = {"epsilon": "error", "error": "epsilon"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionOptions:
-    """What every question of a session is asked with; ``texts`` are the settings as they were written.
+    """The terms on which every question of a session is asked; ``texts`` are the settings as they were written.
 
     ``least`` is how grave a notice must be for the client to be told.
     """
 
-    epsilon: Fraction | None = None
-    error: Fraction | Mapping[str, Fraction] | None = None
-    weights: Mapping[str, Fraction] = field(default_factory=dict)
-    confidence: Fraction = DEFAULT_CONFIDENCE
+    terms: Terms = AS_USUAL
     texts: Mapping[str, str] = field(default_factory=dict)
     least: str = "notice"
 
@@ -46,9 +43,7 @@ class QuestionOptions:
 
     def wanted(self, sql: str) -> AskedQuestion:
         """The question, asked with these options."""
-        return AskedQuestion(
-            sql=sql, epsilon=self.epsilon, error=self.error, weights=self.weights, confidence=self.confidence
-        )
+        return AskedQuestion(sql=sql, terms=self.terms)
 
     def shown(self, name: str, *, default_epsilon: Fraction | None = None) -> str:
         """A setting's value as SHOW shows it: what was written, else what applies; SET takes it back.
@@ -63,8 +58,8 @@ class QuestionOptions:
         if name in self.texts:
             return self.texts[name]
         if name == "confidence":
-            return float_text(float(DEFAULT_CONFIDENCE))
-        if name == "epsilon" and default_epsilon is not None and self.error is None:
+            return float_text(float(AS_USUAL.confidence))
+        if name == "epsilon" and default_epsilon is not None and self.terms.error is None:
             return float_text(float(default_epsilon))
         return NOT_SET
 
@@ -74,9 +69,9 @@ class QuestionOptions:
         What SHOW says of a setting without a value takes its value away.
 
         Example:
-            >>> QuestionOptions().with_setting("epsilon", "0.1").epsilon
+            >>> QuestionOptions().with_setting("epsilon", "0.1").terms.epsilon
             Fraction(1, 10)
-            >>> QuestionOptions().with_setting("epsilon", "0.1").with_setting("error", "50").epsilon is None
+            >>> QuestionOptions().with_setting("epsilon", "0.1").with_setting("error", "50").terms.epsilon is None
             True
         """
         expect_known(name)
@@ -97,18 +92,19 @@ class QuestionOptions:
         if other is not None:
             changed[other] = None
             texts.pop(other, None)
-        return replace(self, **changed, texts={**texts, name: value})
+        return replace(self, terms=replace(self.terms, **changed), texts={**texts, name: value})
 
     def _without(self, name: str) -> QuestionOptions:
         texts = {other: kept for other, kept in self.texts.items() if other != name}
-        return replace(self, **{name: getattr(QuestionOptions(), name)}, texts=texts)
+        usual = replace(self.terms, **{name: getattr(AS_USUAL, name)})
+        return replace(self, terms=usual, texts=texts)
 
     def _reset(self, name: str, start: QuestionOptions) -> QuestionOptions:
         if name in start.texts:
             return self.with_setting(name, start.texts[name])
         left = self._without(name)
         other = _EITHER_OR.get(name)
-        if other is not None and other in start.texts and left.epsilon is None and left.error is None:
+        if other is not None and other in start.texts and left.terms.epsilon is None and left.terms.error is None:
             # it had taken the place of the other, which the session started with
             return left.with_setting(other, start.texts[other])
         return left
