@@ -12,7 +12,7 @@ from dither.errors import Failed, InvalidPolicy, Refused
 from dither.ledger import Account, Currency
 from dither.policy import Policy
 from dither.privacy import Adjacency
-from dither.query.plan.profile import UPPER_ENDS
+from dither.query.plan.profile import LOWER_ENDS
 from dither.query.price.noise import QueryBudget, price
 from dither.query.sql import bind
 
@@ -46,7 +46,7 @@ def _exact_profiles(monkeypatch):
         release = mechanism.release
 
         def exactly(self, values, release=release, **more):
-            return np.array(values) if len(values) == len(UPPER_ENDS) else release(self, values, **more)
+            return np.array(values) if len(values) == len(LOWER_ENDS) else release(self, values, **more)
 
         monkeypatch.setattr(mechanism, "release", exactly)
 

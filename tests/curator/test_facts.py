@@ -38,8 +38,8 @@ name = "data"
 version = "1"
 
 [budget]
-epsilon_budget = 100000
-max_epsilon_per_query = 10000
+epsilon_budget = 1_000_000
+max_epsilon_per_query = 100_000
 analysts = "any"
 
 [tables.people]
@@ -89,7 +89,7 @@ STATED = {
 }
 SILENT = {"people": "", "customers": "", "orders": ORDERS, "ratings": ""}
 # with this much ε no noise is left
-LOUD = 10_000
+LOUD = 100_000
 
 
 @pytest.fixture(scope="module")
