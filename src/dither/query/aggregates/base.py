@@ -30,7 +30,7 @@ from dither.errors import InvalidParameter
 from dither.mechanisms import DiscreteGaussian, Exponential, PermuteAndFlip, Quantile
 from dither.mechanisms.base import Source
 from dither.privacy import PrivacyLoss
-from dither.query.aggregates.spread import Floats, Noise, spread_of_sum
+from dither.query.aggregates.spread import Bools as Bools, Floats, Noise, spread_of_sum
 from dither.query.aggregates.vicinity import Nearby, Vicinity
 from dither.query.arrow import TYPES
 from dither.query.expressions.functions import Typed, apply, literal
@@ -41,7 +41,6 @@ from dither.query.plan.plan import Aggregate, Argument, Function, Gridded
 from dither.query.refusals import refused
 
 Ints: TypeAlias = npt.NDArray[np.int64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 Chooser: TypeAlias = Quantile | PermuteAndFlip | Exponential
 Item = TypeVar("Item")
 

@@ -58,10 +58,12 @@ from dither.query.aggregates.spread import (
     hull,
     hull_of_correlations,
     hull_of_differences,
+    hull_of_mean_squares,
     hull_of_products,
     inverted,
     multiplier,
     quantile_of_sum,
+    ratios_of_spreads,
     reach_in_squares,
     spread_of_sum,
     standard_deviation,
@@ -322,22 +324,14 @@ class BernsteinMoments(Recipe):
         A cell's coefficient is a(m)·a(k) − (r·s·e(m) + (r/s)·e(k))/2: bounded over what r, s and the means can be.
         """
         across, first, second = tests
-        (low_x, high_x), (low_y, high_y) = spreads[1:]
-        known = (low_x > 0) & (low_y > 0) & np.isfinite(high_x) & np.isfinite(high_y)
-        s = np.sqrt(low_y / high_x), np.sqrt(high_y / low_x)
-        inverse = 1 / s[1], 1 / s[0]
-        # no less than the geometric mean, whatever s is; convex in s, so no more than at its ends
-        bottoms = [np.maximum(test.total[0], 0.0) for test in (first, second)]
-        below = (
-            np.sqrt(bottoms[0] * bottoms[1]),
-            np.maximum(*((t * first.total[1] + second.total[1] / t) / 2 for t in s)),
-        )
+        known, s, inverse = ratios_of_spreads(*spreads[1:])
+        below = hull_of_mean_squares(first.total, second.total, s)
         reach = _reach(self.parts, noisy.noise, confidence)
         of_x, of_y = ((_boxes_of_firsts(mean), _boxes_of_squares(mean)) for mean in means)
         r = hull_of_correlations(*spreads)
         for _ in range(PASSES):
             rs, over = hull_of_products(r, s), hull_of_products(r, inverse)
-            squares = np.zeros_like(low_x)
+            squares = np.zeros(known.shape)
             for i, j in itertools.product(range(3), repeat=2):
                 taken = [hull_of_products(one, box) for one, box in ((rs, of_x[1][i]), (over, of_y[1][j]))]
                 halves = (taken[0][0] + taken[1][0]) / 2, (taken[0][1] + taken[1][1]) / 2

@@ -48,10 +48,12 @@ from dither.query.aggregates.spread import (
     hull,
     hull_of_correlations,
     hull_of_differences,
+    hull_of_mean_squares,
     hull_of_products,
     inverted,
     largest_size,
     multiplier,
+    ratios_of_spreads,
     reach_in_squares,
     standard_deviation,
 )
@@ -393,17 +395,9 @@ def _correlation(
     means and r can be: at first what the intervals of covariance and variances leave of r, then what was found.
     """
     across, first, second = pairs
-    (low_x, high_x), (low_y, high_y) = spreads[1:]
     count = floats[recipe.count]
-    known = (low_x > 0) & (low_y > 0) & np.isfinite(high_x) & np.isfinite(high_y)
-    s = np.sqrt(low_y / high_x), np.sqrt(high_y / low_x)
-    inverse = 1 / s[1], 1 / s[0]
-    # no less than the geometric mean, whatever s is; convex in s, so no more than at its ends
-    bottoms = [np.maximum(pair.total[0], 0.0) for pair in (first, second)]
-    below = (
-        np.sqrt(bottoms[0] * bottoms[1]),
-        np.maximum(*((t * first.total[1] + second.total[1] / t) / 2 for t in s)),
-    )
+    known, s, inverse = ratios_of_spreads(*spreads[1:])
+    below = hull_of_mean_squares(first.total, second.total, s)
     r = hull_of_correlations(*spreads)
     for _ in range(PASSES):
         rs, over = hull_of_products(r, s), hull_of_products(r, inverse)

@@ -17,6 +17,7 @@ from dither.mechanisms import DiscreteGaussian, DiscreteLaplace
 Noise: TypeAlias = DiscreteLaplace | DiscreteGaussian
 Floats: TypeAlias = npt.NDArray[np.float64]
 Box: TypeAlias = tuple[Floats, Floats]
+Bools: TypeAlias = npt.NDArray[np.bool_]
 
 # Ratios of two scales, at which quantiles are tabled.
 RATIOS = np.linspace(0.0, 1.0, 513)
@@ -195,3 +196,17 @@ def hull_of_correlations(across: Box, first: Box, second: Box) -> Box:
     low = np.where(across[0] < 0, over(across[0], least), over(across[0], most))
     high = np.where(across[1] > 0, over(across[1], least), over(across[1], most))
     return low, high
+
+
+def ratios_of_spreads(first: Box, second: Box) -> tuple[Bools, Box, Box]:
+    """Where √(v/w) lies over the boxes of two variances, and its inverse; first of all whether both boxes are known."""
+    (low_x, high_x), (low_y, high_y) = first, second
+    known: Bools = (low_x > 0) & (low_y > 0) & np.isfinite(high_x) & np.isfinite(high_y)
+    s = np.sqrt(low_y / high_x), np.sqrt(high_y / low_x)
+    return known, s, (1 / s[1], 1 / s[0])
+
+
+def hull_of_mean_squares(first: Box, second: Box, s: Box) -> Box:
+    """Where (s·v + w/s)/2 lies: no less than the geometric mean; convex in s, so no more than at the ends of s."""
+    bottoms = [np.maximum(total[0], 0.0) for total in (first, second)]
+    return np.sqrt(bottoms[0] * bottoms[1]), np.maximum(*((t * first[1] + second[1] / t) / 2 for t in s))
